@@ -1,0 +1,56 @@
+# Everything is behind two commands: `make quickstart` and `make test`. Both install what they need (scripts/bootstrap.sh).
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test environment format format-check lint types imports unit llvm browser readme lock clean
+
+ARGS ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+BIN := .venv/bin
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+quickstart: ## from nothing to a smaller binary; ARGS="..." is passed to `mlgokit quickstart`
+	@sh scripts/bootstrap.sh quickstart
+	@$(BIN)/mlgokit quickstart $(ARGS)
+
+test: environment format-check lint types imports unit llvm browser ## everything that has to hold; ARGS="..." is passed to pytest
+
+environment: ## system packages and .venv with everything the tests need
+	@sh scripts/bootstrap.sh test
+
+format: environment ## rewrite the code in the house format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+format-check: environment
+	$(BIN)/ruff format --check
+
+lint: environment ## ruff
+	$(BIN)/ruff check
+
+types: environment ## pyright
+	$(BIN)/pyright --warnings
+
+imports: environment ## the import ladder
+	$(BIN)/lint-imports
+
+unit: environment ## tests and doctests that need no compiler
+	$(BIN)/pytest -n $(JOBS) -m "not llvm and not browser and not network" $(ARGS)
+
+llvm: environment ## tests with every installed clang
+	$(BIN)/pytest -n $(JOBS) -m "llvm and not browser and not network" tests $(ARGS)
+
+browser: environment ## the report in a real browser
+	@# Exit status 5: no test was selected, as ARGS may want.
+	$(BIN)/pytest -m "browser and not network" tests $(ARGS) || [ $$? -eq 5 ]
+
+readme: environment ## the commands in README.md
+	$(BIN)/pytest -m "not network" -k readme tests $(ARGS)
+
+lock: ## rewrite requirements/*.txt with the newest versions
+	@sh scripts/lock.sh
+
+clean: ## caches and the environment; corpora and policies stay
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache build src/*.egg-info
+	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,162 @@
+"""The command line: arguments to a configuration, one call, the result printed. No logic."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import tyro
+from rich.console import Console
+
+from mlgokit import stages
+from mlgokit.collect import Report
+from mlgokit.doctor import diagnose, print_diagnosis
+from mlgokit.errors import MlgokitError, StorageError
+from mlgokit.evaluation.table import print_evaluation
+from mlgokit.progress import shown_progress
+from mlgokit.quickstart import Quickstart, quickstart
+
+INTERRUPTED = 130
+LONG = 12
+"""Values with more entries than this are only counted, not printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doctor:
+    """Find every clang and say, tested, what works with it and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCommand:
+    """Make and look at corpora."""
+
+    command: (
+        Annotated[stages.Sources, tyro.conf.subcommand("fetch")]
+        | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
+        | Annotated[stages.Info, tyro.conf.subcommand("info")]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCommand:
+    """Turn a policy into what a compiler can load."""
+
+    command: Annotated[stages.Export, tyro.conf.subcommand("plugin")]
+
+
+StageCommand = (
+    stages.Sources | stages.Extract | stages.Info | stages.Trace | stages.Train | stages.Evaluate | stages.Export
+)
+Command = (
+    Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
+    | Annotated[stages.Trace, tyro.conf.subcommand("trace")]
+    | Annotated[stages.Train, tyro.conf.subcommand("train")]
+    | Annotated[stages.Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[ExportCommand, tyro.conf.subcommand("export")]
+    | Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Machine-learned optimization policies for the clang that you have."""
+
+    command: Command
+    json: bool = False
+    """Print the result as JSON on standard output."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
+    parsed = tyro.cli(
+        Arguments,
+        prog="mlgokit",
+        description=Arguments.__doc__,
+        args=arguments,
+        config=(
+            tyro.conf.CascadeSubcommandArgs,
+            tyro.conf.OmitSubcommandPrefixes,
+            tyro.conf.FlagCreatePairsOff,
+        ),
+    )
+    sys.exit(run(parsed))
+
+
+def run(arguments: Arguments) -> int:
+    """Carry one command out; the sentence of an error goes to standard error."""
+    errors = Console(file=sys.stderr, soft_wrap=True)
+    try:
+        return _carry_out(arguments)
+    except KeyboardInterrupt:
+        errors.print("mlgokit: interrupted; what was finished is kept, run the same command again to go on")
+        return INTERRUPTED
+    except MlgokitError as error:
+        errors.print(f"mlgokit: {error}", style="red", markup=False, highlight=False)
+        return error.exit_code
+    except OSError as error:
+        errors.print(
+            f"mlgokit: expected to be able to use {error.filename or 'the disk'}, found: {error.strerror or error}; "
+            "free some space or check permissions, then run the same command again",
+            style="red",
+            markup=False,
+            highlight=False,
+        )
+        return StorageError.exit_code
+
+
+def _carry_out(arguments: Arguments) -> int:
+    command = arguments.command
+    if isinstance(command, (CorpusCommand, ExportCommand)):
+        command = command.command
+    if isinstance(command, Doctor):
+        diagnosis = diagnose()
+        _show(arguments, diagnosis.to_json(), lambda out: print_diagnosis(diagnosis, out))
+        return diagnosis.exit_code
+    with shown_progress() as report:
+        if isinstance(command, Quickstart):
+            return quickstart(command, as_json=arguments.json, report=report)
+        result, draw = _result(command, report)
+    _show(arguments, result, draw)
+    return 0
+
+
+def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
+    """What a stage returned, as JSON values, and how to draw it."""
+    match command:
+        case stages.Evaluate():
+            evaluation = stages.evaluate(command, report=report)
+            return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
+        case stages.Sources():
+            result = stages.fetch(command, report=report)
+        case stages.Extract():
+            stages.extract(command, report=report)
+            result = stages.info(stages.Info(corpus=command.corpus)).to_json()
+        case stages.Info():
+            result = stages.info(command).to_json()
+        case stages.Trace():
+            result = stages.trace(command, report=report)
+        case stages.Train():
+            result = stages.train(command, report=report).to_json()
+        case stages.Export():
+            result = dataclasses.asdict(stages.export(command))
+    return result, lambda out: _print_values(result, out)
+
+
+def _show(arguments: Arguments, value: object, draw: Callable[[Console], None]) -> None:
+    if arguments.json:
+        json.dump(value, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        draw(Console())
+
+
+def _print_values(values: dict[str, Any], out: Console) -> None:
+    """Short values as lines, long lists by their length; ``--json`` has everything."""
+    for name, value in values.items():
+        if isinstance(value, (list, tuple, dict)) and len(cast("Sized", value)) > LONG:
+            out.print(f"{name}: {len(cast('Sized', value))} (use --json to see them)", markup=False, highlight=False)
+        else:
+            out.print(f"{name}: {value}", markup=False, highlight=False)

@@ -1,0 +1,281 @@
+"""Compiles modules under advisors, for traces, baselines and explorations, and makes measured effects of the results.
+
+Every finished compilation is kept in a store, keyed by all that decides its outcome, so an interrupted run that is
+started again repeats nothing. Compilers run in child processes, a thread for each.
+"""
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import Compiled, attribute
+from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.measure import Objective, function_scores, link_weights
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import Module
+from mlgokit.errors import UsageError
+from mlgokit.manifest import digest_file
+from mlgokit.policy.exploration import Exploration
+from mlgokit.store import ModuleRun, recall, remember
+
+Report = Callable[[int, int, str], None]
+"""Told the number of finished items, the number of all, and what is being done."""
+
+NOT_FEATURES = ("caller_id", "callee_id", "inlining_default", "inlining_decision", "log_probability")
+"""Columns of the plugin's training log that describe the decision, not the call site."""
+
+Ints = npt.NDArray[np.int64]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_LOG_HALF = math.log(0.5)
+
+
+def say_nothing(_done: int, _total: int, _label: str) -> None:
+    """The report of a caller that wants none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """All that compilations of one corpus share.
+
+    Attributes:
+        toolchain: whose clang.
+        plugin: the built plugin.
+        store: folder of finished compilations.
+        workers: compilers that run at once.
+        timeout_seconds: deadline of one compilation.
+        identity: digest of what here changes an outcome; filled by :func:`open_workshop`.
+    """
+
+    toolchain: Toolchain
+    plugin: Path
+    store: Path
+    workers: int
+    timeout_seconds: float
+    identity: str
+
+
+@functools.lru_cache(maxsize=200_000)
+def function_id(name: str) -> int:
+    """The number under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
+
+    Example:
+        >>> function_id("main")
+        -2624081020897602054
+    """
+    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def parallel(
+    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, report: Report, label: str
+) -> list[Result]:
+    """``work`` on every item, ``workers`` at a time, results in order; an interrupt drops what has not begun."""
+    results: list[Result | None] = [None] * len(items)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        pending: dict[Future[Result], int] = {pool.submit(work, item): index for index, item in enumerate(items)}
+        done = 0
+        report(0, len(items), label)
+        while pending:
+            finished, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in finished:
+                results[pending.pop(future)] = future.result()
+            done += len(finished)
+            report(done, len(items), label)
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return results  # pyright: ignore[reportReturnType]  (every future has put its result)
+
+
+def open_workshop(
+    toolchain: Toolchain, plugin: Path, store: Path, *, workers: int, timeout_seconds: float = 60.0
+) -> Workshop:
+    """Settings for compilations whose results are kept in ``store``."""
+    facts = [toolchain.version_text or toolchain.version, toolchain.target, digest_file(plugin)]
+    return Workshop(
+        toolchain=toolchain,
+        plugin=plugin,
+        store=store,
+        workers=workers,
+        timeout_seconds=timeout_seconds,
+        identity=hashlib.sha256(json.dumps(facts).encode()).hexdigest(),
+    )
+
+
+def run_module(
+    workshop: Workshop,
+    module: Module,
+    exploration: Exploration,
+    policy: str,
+    *,
+    keep: str,
+    keep_log: Path | None = None,
+) -> ModuleRun:
+    """Compile ``module`` under ``policy``, or recall what the store knows of that.
+
+    Args:
+        workshop: shared settings.
+        module: what to compile.
+        exploration: how decisions depart from the policy.
+        policy: a policy file or a rule such as ``:default``.
+        keep: whose feature values to keep: ``"none"``, ``"flips"`` or ``"all"`` decisions.
+        keep_log: where to put the training log.
+    """
+    digest = policy if policy.startswith(":") else digest_file(Path(policy))
+    facts = [
+        workshop.identity, module.bitcode_sha256 or digest_file(module.bitcode), module.command_line, digest,
+        exploration.seed, exploration.temperature, exploration.flip_probability, keep,
+    ]  # fmt: skip
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    path = workshop.store / key[:2] / f"{key}.npz"
+    known = None if keep_log is not None and not keep_log.exists() else recall(path)
+    if known is not None:
+        return known
+    use = PluginUse(
+        plugin=workshop.plugin,
+        policy=policy,
+        log=True,
+        seed=exploration.seed,
+        temperature=exploration.temperature,
+        flip_probability=exploration.flip_probability,
+    )
+    result = compile_module(
+        workshop.toolchain,
+        module.command_line,
+        module.bitcode,
+        use=use,
+        keep_log=keep_log,
+        timeout_seconds=workshop.timeout_seconds,
+    )
+    run = _reduce(result, keep)
+    # A deadline that was missed may have been the machine's fault; the next run shall try again.
+    if run.status is not CompileStatus.TIMED_OUT:
+        remember(path, run)
+    return run
+
+
+def _reduce(result: CompileResult, keep: str) -> ModuleRun:
+    """What learning needs of a compilation."""
+    columns: Mapping[str, Any] = result.log.columns if result.log is not None else {}
+    count = len(columns["inlining_decision"]) if columns else 0
+
+    def column(name: str) -> Any:
+        return columns[name][:, 0] if columns else np.zeros(0, np.int64)
+
+    flipped = np.asarray(column("log_probability") < _LOG_HALF)
+    rows = {"none": np.zeros(0, np.int64), "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
+    names = tuple(name for name in columns if name not in NOT_FEATURES)
+    values = np.stack([columns[name][rows, 0] for name in names], axis=1) if names else np.zeros((0, 0), np.int64)
+    return ModuleRun(
+        status=result.status,
+        reason=result.reason,
+        user_seconds=result.user_seconds,
+        sizes=result.sizes,
+        caller=np.array(column("caller_id")),
+        callee=np.array(column("callee_id")),
+        inlined=np.asarray(column("inlining_decision") != 0),
+        flipped=flipped,
+        names=names,
+        rows=rows.astype(np.int64),
+        values=values.astype(np.int64),
+    )
+
+
+def project_weights(modules: Sequence[Module], runs: Sequence[ModuleRun]) -> dict[str, dict[str, int]]:
+    """For each project, how many of its modules define each COMDAT signature under the heuristic."""
+    return {
+        project: link_weights(
+            run.sizes
+            for module, run in zip(modules, runs, strict=True)
+            if module.project == project and run.sizes is not None
+        )
+        for project in sorted({module.project for module in modules})
+    }
+
+
+def compiled(run: ModuleRun, weights: Mapping[str, int], objective: Objective) -> Compiled:
+    """The decisions and function scores of ``run``, ready for credit.
+
+    Raises:
+        UsageError: the run has no object.
+    """
+    if run.sizes is None:
+        raise UsageError(f"compiled: expected a run with an object, found one where {run.status.value}; leave it out")
+    names, scores, _ = function_scores(run.sizes, weights, objective=objective)
+    return Compiled(
+        caller=run.caller,
+        callee=run.callee,
+        inlined=run.inlined,
+        flipped=run.flipped,
+        functions=np.array([function_id(name) for name in names], np.int64),
+        scores=scores,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleEffects:
+    """What the explorations of one module taught.
+
+    Attributes:
+        measured: flips and changes by component, or ``None``.
+        changed_bytes: sum of the absolute changes that have an owner.
+        unattributed_bytes: sum of the absolute changes that no flip explains.
+    """
+
+    measured: MeasuredEffects | None
+    changed_bytes: float
+    unattributed_bytes: float
+
+
+def module_effects(
+    module: Module,
+    base: ModuleRun,
+    explorations: Iterable[ModuleRun],
+    *,
+    weights: Mapping[str, int],
+    objective: Objective = Objective.LINK_AWARE,
+    excluded: Sequence[str] = (),
+) -> ModuleEffects:
+    """Components of flips and their changes, of all explorations of one module."""
+    parts: list[tuple[Any, ...]] = []
+    names: tuple[str, ...] = ()
+    first, changed, missed = 0, 0.0, 0.0
+    before = compiled(base, weights, objective) if base.ok else None
+    for run in explorations:
+        if before is None or not run.ok or not len(run.rows):
+            continue
+        credit = attribute(before, compiled(run, weights, objective))
+        names = run.names
+        order = np.argsort(credit.component, kind="stable")
+        sign = np.where(run.inlined[credit.flips], 1, -1)
+        parts.append((run.values[order], sign[order], credit.component[order] + first, credit.change))
+        first += len(credit.change)
+        changed += float(np.abs(credit.change).sum())
+        missed += credit.unattributed
+    if not parts:
+        return ModuleEffects(measured=None, changed_bytes=changed, unattributed_bytes=missed)
+    kept = [index for index, name in enumerate(names) if name not in excluded]
+    values, sign, component, change = (np.concatenate(column) for column in zip(*parts, strict=True))
+    measured = MeasuredEffects(
+        names=tuple(names[index] for index in kept),
+        values=values[:, kept],
+        sign=sign.astype(np.float32),
+        component=component,
+        change=change.astype(np.float32),
+        project=np.zeros(len(change), np.int64),
+        projects=(module.project,),
+    )
+    return ModuleEffects(measured=measured, changed_bytes=changed, unattributed_bytes=missed)

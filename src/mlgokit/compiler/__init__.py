@@ -1,0 +1,1 @@
+"""Everything that starts compilers and linkers, and everything that reads what they write."""

@@ -1,0 +1,152 @@
+"""Compiles one module of a corpus, plainly or under the plugin, and measures the object. A failure is a result."""
+
+import enum
+import functools
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.measure import ObjectSizes, measure_object
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError, TraceError
+from mlgokit.manifest import atomic_write
+from mlgokit.traces.log import Log, read_log
+
+HEURISTIC = ":default"
+NEVER = ":never"
+ALWAYS = ":always"
+COMPILE_SECONDS = 60.0
+
+
+class CompileStatus(enum.Enum):
+    """How a compilation ended."""
+
+    OK = "the compiler succeeded"
+    FAILED = "the compiler reported an error"
+    CRASHED = "the compiler was ended by a signal"
+    TIMED_OUT = "the compiler did not finish in time and was killed"
+    BAD_OBJECT = "the compiler succeeded but its object cannot be read"
+    BAD_TRACE = "the compiler succeeded but its training log cannot be read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginUse:
+    """What the plugin shall do in one compilation.
+
+    Attributes:
+        plugin: the shared library.
+        policy: a policy file, or ``:default``, ``:never``, ``:always``; empty for the policy inside the plugin.
+        log: whether the training log is wanted.
+        seed: of exploration.
+        temperature: of sampled decisions; 0 acts greedily.
+        flip_probability: of turning a decision round.
+    """
+
+    plugin: Path
+    policy: str = ""
+    log: bool = False
+    seed: int = 0
+    temperature: float = 0.0
+    flip_probability: float = 0.0
+
+    def environment(self, log_path: Path | None) -> dict[str, str]:
+        """The variables that tell the plugin, see ``plugin/Settings.cpp``."""
+        return {
+            "MLGOKIT_POLICY": self.policy,
+            "MLGOKIT_LOG": str(log_path or ""),
+            "MLGOKIT_SEED": str(self.seed),
+            "MLGOKIT_TEMPERATURE": repr(self.temperature),
+            "MLGOKIT_FLIP_PROBABILITY": repr(self.flip_probability),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """One compilation, whatever came of it.
+
+    Attributes:
+        status: how it ended; the value is the sentence to show.
+        reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
+        sizes: the object's sizes, when it could be read.
+        log: the training log, when one was asked for.
+        user_seconds: processor time of the compiler.
+        wall_seconds: elapsed time.
+    """
+
+    status: CompileStatus
+    reason: str = ""
+    sizes: ObjectSizes | None = None
+    log: Log | None = None
+    user_seconds: float = 0.0
+    wall_seconds: float = 0.0
+
+
+def command(
+    toolchain: Toolchain, command_line: tuple[str, ...], bitcode: Path, output: Path, plugin: Path | None
+) -> list[str]:
+    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, and the plugin."""
+    extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
+    options = [option for option in command_line if option]
+    return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), "-emit-obj", "-o", str(output)]
+
+
+def first_error(stderr: str) -> str:
+    """The first line that says ``error``, else the last line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+
+
+def compile_module(
+    toolchain: Toolchain,
+    command_line: tuple[str, ...],
+    bitcode: Path,
+    *,
+    use: PluginUse | None = None,
+    keep_object: Path | None = None,
+    keep_log: Path | None = None,
+    timeout_seconds: float = COMPILE_SECONDS,
+) -> CompileResult:
+    """Compile one module and measure it.
+
+    Args:
+        toolchain: whose clang.
+        command_line: the ``-cc1`` options recorded for the module.
+        bitcode: the module's IR.
+        use: what the plugin shall do; ``None`` compiles without it.
+        keep_object: where to keep the object file; by default it is only measured.
+        keep_log: where to keep the training log; by default it is only read.
+        timeout_seconds: deadline of the compiler.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        folder = Path(scratch)
+        output = keep_object or folder / "module.o"
+        log_path = folder / "module.log" if use and use.log else None
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        if use:
+            environment |= use.environment(log_path)
+        done = process.run(
+            command(toolchain, command_line, bitcode, output, use.plugin if use else None),
+            timeout_seconds=timeout_seconds,
+            env=environment,
+        )
+        ended = functools.partial(CompileResult, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+        if done.timed_out:
+            return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
+        if done.returncode != 0:
+            status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
+            return ended(status=status, reason=first_error(done.stderr))
+        try:
+            sizes = measure_object(output)
+        except (InputError, OSError) as error:
+            return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
+        log = None
+        if log_path is not None and log_path.exists():
+            try:
+                log = read_log(log_path)
+            except TraceError as error:
+                return ended(status=CompileStatus.BAD_TRACE, reason=str(error), sizes=sizes)
+            if keep_log is not None:
+                atomic_write(keep_log, log_path.read_bytes())
+        return ended(status=CompileStatus.OK, sizes=sizes, log=log)

@@ -1,0 +1,246 @@
+"""Sections, symbols and relocations of a 64-bit little-endian ELF file, as numpy arrays, every length checked.
+
+Field names and numbers are those of the System V ABI (gABI) and of the x86-64 and AArch64 supplements. lief reads the
+same tables as fast as needed (about 3 ms for 600 sections) but hands them over as Python objects and repairs what it
+can: a file cut short at a random byte nearly always reads as a smaller object, which would pass for a good score here.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import InputError
+
+SECTION = np.dtype(
+    [
+        ("name", "<u4"),
+        ("type", "<u4"),
+        ("flags", "<u8"),
+        ("address", "<u8"),
+        ("offset", "<u8"),
+        ("size", "<u8"),
+        ("link", "<u4"),
+        ("info", "<u4"),
+        ("alignment", "<u8"),
+        ("entry_size", "<u8"),
+    ]
+)
+SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+
+HEADER_BYTES = 64
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
+MACHINES = {62: "x86-64", 183: "AArch64"}
+SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 17, 18
+SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
+SHN_LORESERVE, SHN_XINDEX = 0xFF00, 0xFFFF
+GRP_COMDAT = 1
+STT_SECTION, STT_FUNC, STT_GNU_IFUNC = 3, 2, 10
+STB_LOCAL, STB_GLOBAL = 0, 1
+LARGEST_SECTION = 2**40
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elf:
+    """One ELF file whose section table is sound: every section with contents lies within the file.
+
+    Attributes:
+        where: the file's path, or what stands for it in messages.
+        data: the whole file.
+        kind: ``ET_REL``, ``ET_EXEC`` or ``ET_DYN``.
+        machine: key of ``MACHINES``.
+        sections: [N] of ``SECTION``.
+        names: [N] section names.
+    """
+
+    where: str
+    data: bytes
+    kind: int
+    machine: int
+    sections: npt.NDArray[Any]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """The symbol table.
+
+    Attributes:
+        index: the table's section, 0 when the file has none.
+        table: [S] of ``SYMBOL``.
+        section: [S] section index with extended indices resolved; -1 for undefined, absolute and common symbols.
+        strings: the string table; its last byte is zero.
+    """
+
+    index: int
+    table: npt.NDArray[Any]
+    section: Ints
+    strings: bytes
+
+    @property
+    def type(self) -> Ints:
+        """[S] ``STT_*``."""
+        return (self.table["info"] & 15).astype(np.int64)
+
+    @property
+    def binding(self) -> Ints:
+        """[S] ``STB_*``."""
+        return (self.table["info"] >> 4).astype(np.int64)
+
+
+def damaged(where: str, expected: str, found: str) -> InputError:
+    """The error for a file that contradicts itself."""
+    return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
+
+
+def text_at(strings: bytes, offset: int) -> str:
+    r"""The zero-terminated string at ``offset`` of a checked string table.
+
+    Example:
+        >>> text_at(b"\0main\0", 1)
+        'main'
+    """
+    return strings[offset : strings.index(0, offset)].decode("utf-8", "backslashreplace")
+
+
+def read_elf(source: bytes | Path) -> Elf:
+    """Read the header and the section table.
+
+    Raises:
+        InputError: there is no such file, or it is no sound ELF file for x86-64 or AArch64.
+
+    Example:
+        >>> read_elf(b"BC")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        mlgokit.errors.InputError: object in memory: expected an ELF file, found 2 bytes that begin with 4243; ...
+    """
+    if isinstance(source, bytes):
+        where, data = "object in memory", source
+    else:
+        where = str(source)
+        try:
+            data = source.read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"{where}: expected a readable object file, found {error.strerror}; make it first"
+            ) from error
+    if len(data) < HEADER_BYTES or data[:4] != b"\x7fELF":
+        raise InputError(
+            f"{where}: expected an ELF file, found {len(data)} bytes that begin with {data[:4].hex() or 'nothing'}; "
+            "give an object that clang wrote for Linux"
+        )
+    kind, machine = _number(data, 16, 2), _number(data, 18, 2)
+    if data[4:7] != b"\x02\x01\x01" or machine not in MACHINES:
+        raise InputError(
+            f"{where}: expected 64-bit little-endian ELF for {' or '.join(MACHINES.values())}, found class {data[4]}, "
+            f"byte order {data[5]}, version {data[6]}, machine {machine}; compile for one of these targets"
+        )
+    sections = _section_table(data, where)
+    names_index = _number(data, 62, 2)
+    if names_index == SHN_XINDEX and len(sections):
+        names_index = int(sections["link"][0])
+    strings = _strings(data, sections, names_index, where)
+    offsets = sections["name"]
+    if len(sections) and int(offsets.max()) >= len(strings):
+        raise damaged(where, f"section names within {len(strings)} bytes", f"one at byte {int(offsets.max())}")
+    names = tuple(text_at(strings, offset) for offset in offsets.tolist())
+    return Elf(where=where, data=data, kind=kind, machine=machine, sections=sections, names=names)
+
+
+def read_table(elf: Elf, index: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The contents of section ``index`` as an array of ``dtype``.
+
+    Raises:
+        InputError: the section's size is no multiple of the entry's, or it has no contents.
+    """
+    section = elf.sections[index]
+    begin, size = int(section["offset"]), int(section["size"])
+    if size % dtype.itemsize or section["type"] == SHT_NOBITS:
+        where = f"{elf.where}: section {index} ({elf.names[index]})"
+        raise damaged(where, f"entries of {dtype.itemsize} bytes", f"{size} bytes in all")
+    return np.frombuffer(elf.data, dtype, size // dtype.itemsize, begin) if size else np.empty(0, dtype)
+
+
+def read_symbols(elf: Elf) -> Symbols:
+    """Read the symbol table; a file without one has no symbols.
+
+    Raises:
+        InputError: a symbol points to a section or a name that does not exist.
+    """
+    tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
+    if not len(tables):
+        return Symbols(index=0, table=np.empty(0, SYMBOL), section=np.empty(0, np.int64), strings=b"\0")
+    index = int(tables[0])
+    table = read_table(elf, index, SYMBOL)
+    strings = _strings(elf.data, elf.sections, int(elf.sections["link"][index]), elf.where)
+    if len(table) and int(table["name"].max()) >= len(strings):
+        found = f"one at byte {int(table['name'].max())}"
+        raise damaged(elf.where, f"symbol names within {len(strings)} bytes", found)
+    section = table["section"].astype(np.int64)
+    extended = section == SHN_XINDEX
+    if extended.any():
+        section = np.where(extended, _extended_indices(elf, index, len(table)), section)
+    section[(~extended & (section >= SHN_LORESERVE)) | (section == 0)] = -1
+    if len(section) and int(section.max()) >= len(elf.sections):
+        expected = f"symbols in {len(elf.sections)} sections"
+        raise damaged(elf.where, expected, f"one in section {int(section.max())}")
+    return Symbols(index=index, table=table, section=section, strings=strings)
+
+
+def _extended_indices(elf: Elf, symbol_table: int, count: int) -> Ints:
+    """[S] section indices of symbols in a file with more than 65,279 sections."""
+    mask = (elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == symbol_table)
+    for index in np.flatnonzero(mask).tolist():
+        indices = read_table(elf, index, np.dtype("<u4"))
+        if len(indices) == count:
+            return indices.astype(np.int64)
+    raise damaged(elf.where, f"a table of {count} extended section indices", "none")
+
+
+def _number(data: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(data[offset : offset + size], "little")
+
+
+def _section_table(data: bytes, where: str) -> npt.NDArray[Any]:
+    """The section headers; section 0 holds the count when the header's 16 bits are too small for it."""
+    begin, entry, count = _number(data, 40, 8), _number(data, 58, 2), _number(data, 60, 2)
+    if begin == 0:
+        return np.empty(0, SECTION)
+    if entry != SECTION.itemsize:
+        raise damaged(where, f"section headers of {SECTION.itemsize} bytes", f"{entry}")
+    if begin + entry > len(data):
+        raise damaged(where, f"section headers within {len(data)} bytes", f"them at byte {begin}")
+    if count == 0:
+        count = int(np.frombuffer(data, SECTION, 1, begin)["size"][0])
+    if begin + count * entry > len(data):
+        raise damaged(where, f"{count} section headers within {len(data)} bytes", f"an end at {begin + count * entry}")
+    sections = np.frombuffer(data, SECTION, count, begin)
+    size = sections["size"]
+    contents = (sections["type"] != SHT_NOBITS) & (sections["type"] != 0)
+    outside = contents & ((size > len(data)) | (sections["offset"] > len(data) - np.minimum(size, len(data))))
+    outside |= ~contents & (size > LARGEST_SECTION)
+    if outside.any():
+        index = int(np.flatnonzero(outside)[0])
+        found = f"{int(size[index])} bytes at {int(sections['offset'][index])}"
+        raise damaged(f"{where}: section {index}", f"contents within the file's {len(data)} bytes", found)
+    return sections
+
+
+def _strings(data: bytes, sections: npt.NDArray[Any], index: int, where: str) -> bytes:
+    """The contents of a string table, checked to end in a zero byte."""
+    if not len(sections):
+        return b"\0"
+    if index >= len(sections) or sections["type"][index] != SHT_STRTAB:
+        raise damaged(where, "a string table", f"none in section {index} of {len(sections)}")
+    begin, size = int(sections["offset"][index]), int(sections["size"][index])
+    strings = data[begin : begin + size]
+    if not strings or strings[-1] != 0:
+        raise damaged(f"{where}: section {index}", "a string table that ends in a zero byte", f"{size} bytes")
+    return strings

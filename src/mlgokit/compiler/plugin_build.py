@@ -1,0 +1,125 @@
+"""Builds the pass plugin for one LLVM major from the packaged C++ sources, once, and links policies into it."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.errors import ToolError
+from mlgokit.manifest import atomic_write, writing
+
+BUILD_SECONDS = 300
+# No fused multiply-add: a policy must give the same number in numpy and on every machine.
+_OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
+
+
+def default_build_folder() -> Path:
+    """Where built plugins are kept: ``$XDG_CACHE_HOME/mlgokit/plugins``, by default below ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlgokit" / "plugins"
+
+
+def _sources() -> dict[str, bytes]:
+    folder = resources.files("mlgokit") / "plugin"
+    return {
+        entry.name: entry.read_bytes()
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith((".cpp", ".h"))
+    }
+
+
+def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
+    """The generic plugin for ``toolchain``; built when its sources or the toolchain changed.
+
+    Raises:
+        ToolError: the major is not supported, the headers are missing, or the sources do not compile.
+    """
+    return _build(toolchain, cache_folder or default_build_folder()) / "mlgokit.so"
+
+
+def link_policy(toolchain: Toolchain, policy: Path, output: Path, *, cache_folder: Path | None = None) -> Path:
+    """Write to ``output`` a plugin that has the policy file ``policy`` inside.
+
+    Raises:
+        ToolError: as :func:`build_plugin`, or the linker failed.
+    """
+    built = _build(toolchain, cache_folder or default_build_folder())
+    with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as scratch:
+        folder = Path(scratch)
+        shutil.copyfile(policy, folder / "policy.bin")
+        # The assembler includes the bytes; hidden symbols keep two such plugins apart in one process.
+        (folder / "policy.s").write_text(
+            ".section .rodata\n.balign 16\n.globl mlgokit_policy_begin\n.hidden mlgokit_policy_begin\n"
+            'mlgokit_policy_begin:\n.incbin "policy.bin"\n.globl mlgokit_policy_end\n.hidden mlgokit_policy_end\n'
+            'mlgokit_policy_end:\n.section .note.GNU-stack,"",@progbits\n'
+        )
+        objects = sorted(built.glob("*.o"))
+        _compile(toolchain, ["-c", "policy.s", "-o", "policy.o"], folder)
+        _compile(toolchain, ["-shared", *map(str, objects), "policy.o", "-o", "plugin.so"], folder)
+        atomic_write(output, (folder / "plugin.so").read_bytes())
+    with writing(output):
+        output.chmod(0o755)
+    return output
+
+
+def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
+    done = process.run([toolchain.clangxx, *arguments], timeout_seconds=BUILD_SECONDS, cwd=folder)
+    if done.returncode != 0 or done.timed_out:
+        errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:]
+        raise ToolError(
+            f"plugin for LLVM {toolchain.major}: expected {toolchain.clangxx} {' '.join(arguments[-3:])} to succeed, "
+            f"found exit code {done.returncode} ({errors[0] if errors else 'no message'}); check that clang-"
+            f"{toolchain.major}, llvm-{toolchain.major}-dev and libstdc++-dev are whole"
+        )
+
+
+def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
+    if toolchain.major not in SUPPORTED_MAJORS:
+        known = " and ".join(map(str, SUPPORTED_MAJORS))
+        raise ToolError(
+            f"plugin: expected an LLVM major that it knows ({known}), found {toolchain.major} at {toolchain.clang}; "
+            f"choose another clang, for example: apt-get install clang-{SUPPORTED_MAJORS[-1]}"
+        )
+    if toolchain.include_dir is None:
+        raise ToolError(
+            f"plugin for LLVM {toolchain.major}: expected the headers of LLVM beside {toolchain.clang}, found none; "
+            f"install them: apt-get install llvm-{toolchain.major}-dev"
+        )
+    sources = _sources()
+    digest = hashlib.sha256(repr((sorted(sources.items()), toolchain.version, _OPTIONS)).encode()).hexdigest()
+    folder = cache_folder / f"llvm-{toolchain.major}-{digest[:16]}"
+    if (folder / "mlgokit.so").is_file():
+        return folder
+    with writing(cache_folder):
+        cache_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=cache_folder) as scratch:
+        building = Path(scratch)
+        with writing(building):
+            for name, text in sources.items():
+                (building / name).write_bytes(text)
+        units = [name.removesuffix(".cpp") for name in sources if name.endswith(".cpp")]
+        include = [
+            "-isystem", str(toolchain.include_dir), "-std=c++17", "-fno-exceptions",
+            "-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS",
+        ]  # fmt: skip
+
+        def compile_unit(unit: str) -> None:
+            _compile(toolchain, [*_OPTIONS, *include, f"{unit}.cpp", "-o", f"{unit}.o"], building)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compile_unit, units))
+        _compile(toolchain, ["-shared", *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
+        with writing(folder):
+            try:
+                building.rename(folder)
+            except OSError:
+                # Another process built the same plugin meanwhile; its result is the same.
+                if not (folder / "mlgokit.so").is_file():
+                    raise
+            else:
+                building.mkdir()
+    return folder

@@ -1,0 +1,172 @@
+"""The only place that starts child processes: own group, a deadline, killed as a group, output bounded."""
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from mlgokit.errors import ToolError
+
+TAIL_BYTES = 8192
+_SETPRIV = shutil.which("setpriv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a child process ended.
+
+    Attributes:
+        returncode: as :mod:`subprocess` reports it; negative for a signal.
+        stdout: all bytes of standard output.
+        stderr: the last 8 KiB of standard error, decoded leniently.
+        timed_out: the deadline passed and the group was killed.
+        wall_seconds: elapsed time.
+        user_seconds: processor time in user mode of the child and the children it waited for.
+        peak_bytes: largest resident set.
+    """
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+    timed_out: bool
+    wall_seconds: float
+    user_seconds: float
+    peak_bytes: int
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group that ``process`` leads, and reap the leader."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        process.wait()
+
+
+def dying_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The command line under ``setpriv --pdeathsig KILL`` (util-linux), so that a killed parent leaves no child.
+
+    A ``preexec_fn`` would do the same, but forces a plain fork of a process that may hold JAX and its threads.
+    """
+    words = [os.fspath(word) for word in argv]
+    return [_SETPRIV, "--pdeathsig", "KILL", "--", *words] if _SETPRIV else words
+
+
+def start(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    stderr: IO[bytes] | int,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdout: IO[bytes] | int = subprocess.DEVNULL,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
+
+    Raises:
+        ToolError: the program cannot be started at all.
+    """
+    program = os.fspath(argv[0])
+    if shutil.which(program) is None:
+        raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
+    try:
+        return subprocess.Popen(
+            dying_with_parent(argv),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolError(f"{program}: cannot be started ({error.strerror}); check the path") from error
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
+    """Kill what is left of the group that ``process`` leads, reap the leader, and give its status and resource usage.
+
+    A leader that has ended but was not reaped keeps its status, and its number cannot have been given to another group.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    _, raw, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(raw)
+    return process.returncode, usage
+
+
+def tail(file: IO[bytes]) -> str:
+    """The last 8 KiB of a file that a child wrote, decoded leniently."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - TAIL_BYTES))
+    return file.read().decode("utf-8", "replace")
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    timeout_seconds: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+) -> Completed:
+    r"""Run a program to its end, or to its deadline.
+
+    Raises:
+        ToolError: the program cannot be started at all.
+
+    Example:
+        >>> run(["echo", "hello"], timeout_seconds=5).stdout
+        b'hello\n'
+    """
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as source:
+        source.write(stdin)
+        source.seek(0)
+        process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env)
+        timed_out = False
+        try:
+            status, usage = _wait(process, deadline=begin + timeout_seconds)
+            if status is None:
+                timed_out = True
+        except BaseException:
+            kill_group(process)
+            raise
+        if status is None:
+            status, usage = end(process)
+        process.returncode = status
+        out.seek(0)
+        return Completed(
+            returncode=status,
+            stdout=out.read(),
+            stderr=tail(err),
+            timed_out=timed_out,
+            wall_seconds=time.monotonic() - begin,
+            user_seconds=usage.ru_utime,
+            peak_bytes=usage.ru_maxrss * 1024,
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], *, deadline: float) -> tuple[int | None, resource.struct_rusage]:
+    """Wait with a deadline for a child, keeping its resource usage; ``None`` when the deadline passes."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None, resource.getrusage(resource.RUSAGE_SELF)
+            if poller.poll(min(left, 60) * 1000):
+                _, raw, usage = os.wait4(process.pid, 0)
+                return os.waitstatus_to_exitcode(raw), usage
+    finally:
+        os.close(descriptor)

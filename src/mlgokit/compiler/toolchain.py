@@ -1,0 +1,363 @@
+"""Which compilers this machine has: found by folder, identified by what they print, never by their name."""
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.errors import ToolError
+
+SUPPORTED_MAJORS = (19, 22)
+"""The LLVM majors that the plugin is written and tested for."""
+
+LOCATION_VARIABLE = "MLGOKIT_LLVM"
+"""The one environment variable: the folder of an LLVM installation, or its ``bin``; looked at before all others."""
+
+VERSION_SECONDS = 20.0
+_SYSTEM_FOLDERS = "/usr/lib"
+_VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)?\w*)")
+_CLANG_VERSION = re.compile(
+    r"^(?P<text>(?P<vendor>.*?)\s*\bclang version (?P<version>\d+(?:\.\d+)+\w*).*)$", re.MULTILINE
+)
+_TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
+_HEADER_MAJOR = re.compile(r"^#define LLVM_VERSION_MAJOR (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """One installed clang, and the tools of the same LLVM major that were found with it.
+
+    Attributes:
+        major: LLVM's major version (Apple's own numbering for Apple's clang).
+        version: for example ``19.1.7``.
+        clang: the C compiler.
+        clangxx: the C++ compiler.
+        opt: the IR optimizer.
+        llc: the code generator.
+        lld: the linker, by its ELF name ``ld.lld``.
+        llvm_config: the program that knows the installation's folders.
+        include_dir: the folder with ``llvm/Config/llvm-config.h`` of this major, if headers are installed.
+        library_dir: the folder with the LLVM libraries.
+        vendor: who built it (``Debian``, ``Apple``), empty for LLVM's own builds.
+        version_text: the line that clang prints.
+        target: the default target triple.
+    """
+
+    major: int
+    version: str
+    clang: Path
+    clangxx: Path
+    opt: Path | None = None
+    llc: Path | None = None
+    lld: Path | None = None
+    llvm_config: Path | None = None
+    include_dir: Path | None = None
+    library_dir: Path | None = None
+    vendor: str = ""
+    version_text: str = ""
+    target: str = ""
+
+    @property
+    def supported(self) -> bool:
+        """Whether the plugin is made for this compiler; Apple's majors are not LLVM's."""
+        return self.major in SUPPORTED_MAJORS and self.vendor != "Apple"
+
+    def describe(self) -> dict[str, str]:
+        """What a manifest records: that which decides the output of the compiler, not where it lies."""
+        return {
+            "clang": self.version_text or self.version,
+            "target": self.target,
+            "lld": "" if self.lld is None else _printed_version(self.lld).version,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusableProgram:
+    """Something that is named like a compiler and is none, or does not work.
+
+    Attributes:
+        path: the program.
+        reason: what it did.
+    """
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """All compilers of a machine.
+
+    Attributes:
+        toolchains: the best first: what MLGOKIT_LLVM names, then supported majors with headers, then the newest.
+        unusable: programs named like clang that could not be asked for a version.
+    """
+
+    toolchains: tuple[Toolchain, ...]
+    unusable: tuple[UnusableProgram, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Printed:
+    """What a program says about itself; ``reason`` is empty if it says a version."""
+
+    version: str = ""
+    vendor: str = ""
+    text: str = ""
+    target: str = ""
+    reason: str = ""
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".", 1)[0]) if self.version else 0
+
+
+def apt_command(*packages: str) -> str:
+    """The line that installs system packages.
+
+    Example:
+        >>> apt_command("lld-19")
+        'sudo apt-get install -y --no-install-recommends lld-19'
+    """
+    return " ".join(("sudo apt-get install -y --no-install-recommends", *packages))
+
+
+def apt_packages(major: int) -> tuple[str, ...]:
+    """The system packages that make one LLVM major complete.
+
+    Example:
+        >>> apt_packages(19)
+        ('clang-19', 'llvm-19-dev', 'lld-19')
+    """
+    return (f"clang-{major}", f"llvm-{major}-dev", f"lld-{major}")
+
+
+def find_toolchains(search: Sequence[Path] | None = None) -> tuple[Toolchain, ...]:
+    """All usable compilers, the best first; ``search`` replaces the folders that are looked through."""
+    return survey(search).toolchains
+
+
+def survey(search: Sequence[Path] | None = None) -> Survey:
+    """Look for compilers in MLGOKIT_LLVM, PATH and ``/usr/lib/llvm-*/bin``, or only in the folders of ``search``."""
+    folders = tuple(_with_bin(search if search is not None else _default_folders()))
+    found: dict[Path, Toolchain] = {}
+    unusable: dict[Path, UnusableProgram] = {}
+    for folder in folders:
+        for program in _named_clang(folder):
+            identity = program.resolve()
+            if identity in found or identity in unusable:
+                continue
+            answer = _look_at(program, folders)
+            if isinstance(answer, Toolchain):
+                found[identity] = answer
+            else:
+                unusable[identity] = answer
+    wanted = _wanted_folder() if search is None else None
+    ranked = sorted(found.values(), key=lambda toolchain: _rank(toolchain, wanted))
+    return Survey(toolchains=tuple(ranked), unusable=tuple(unusable.values()))
+
+
+def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_plugin: bool = False) -> Toolchain:
+    """The best compiler that satisfies the request.
+
+    Args:
+        major: only this LLVM major.
+        clang: only this program.
+        need_plugin: the plugin has to be built for it, so its major must be supported and its headers installed.
+
+    Raises:
+        ToolError: there is none; the message has the command that installs it.
+    """
+    if clang is not None:
+        answer = _look_at(clang, tuple(_with_bin((clang.parent, clang.resolve().parent, *_default_folders()))))
+        if isinstance(answer, UnusableProgram):
+            raise ToolError(
+                f"clang {clang}: expected a clang that prints its version, found {answer.reason}; give another path"
+            )
+        if major not in {None, answer.major}:
+            raise ToolError(
+                f"clang {clang}: expected major {major}, found {answer.version}; give another path or another major"
+            )
+        return _fit_for_plugin((answer,)) if need_plugin else answer
+    toolchains = find_toolchains()
+    if major is None:
+        if not toolchains:
+            raise ToolError(
+                f"clang: expected one in PATH, /usr/lib/llvm-*/bin or ${LOCATION_VARIABLE}, found none; "
+                f"run `{apt_command(*apt_packages(SUPPORTED_MAJORS[0]))}` (majors {_either(SUPPORTED_MAJORS)} work)"
+            )
+        return _fit_for_plugin(toolchains) if need_plugin else toolchains[0]
+    if need_plugin and major not in SUPPORTED_MAJORS:
+        raise ToolError(_unsupported(f"clang {major}", str(major)))
+    matching = tuple(toolchain for toolchain in toolchains if toolchain.major == major)
+    if not matching:
+        others = ", ".join(toolchain.version for toolchain in toolchains) or "none"
+        raise ToolError(
+            f"clang {major}: expected an installed clang of that major, found {others}; "
+            f"run `{apt_command(*apt_packages(major))}` or ask for another major"
+        )
+    return _fit_for_plugin(matching) if need_plugin else matching[0]
+
+
+def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
+    """The first with a supported major and headers; ``toolchains`` is not empty."""
+    supported = [toolchain for toolchain in toolchains if toolchain.supported]
+    if not supported:
+        found = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
+        raise ToolError(_unsupported(f"clang {toolchains[0].clang}", found))
+    for toolchain in supported:
+        if toolchain.include_dir is not None:
+            return toolchain
+    first = supported[0]
+    raise ToolError(
+        f"LLVM {first.major} headers: expected llvm/Config/llvm-config.h of major {first.major} for {first.clang}, "
+        f"found none; run `{apt_command(f'llvm-{first.major}-dev')}`"
+    )
+
+
+def _unsupported(what: str, found: str) -> str:
+    return (
+        f"{what}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin, found {found}; "
+        f"run `{apt_command(*apt_packages(SUPPORTED_MAJORS[0]))}`"
+    )
+
+
+def _either(majors: Iterable[int]) -> str:
+    return " or ".join(str(major) for major in majors)
+
+
+def _wanted_folder() -> Path | None:
+    value = os.environ.get(LOCATION_VARIABLE)
+    return Path(value) if value else None
+
+
+def _default_folders() -> tuple[Path, ...]:
+    wanted = _wanted_folder()
+    path = [Path(word) for word in os.environ.get("PATH", os.defpath).split(os.pathsep) if word]
+    system = sorted(Path(_SYSTEM_FOLDERS).glob("llvm-*/bin"), reverse=True)
+    return (*(() if wanted is None else (wanted,)), *path, *system)
+
+
+def _with_bin(folders: Iterable[Path]) -> Iterator[Path]:
+    """Each folder once, with the ``bin`` inside it, so that an installation's root will do."""
+    seen: set[Path] = set()
+    for folder in folders:
+        for candidate in (folder, folder / "bin"):
+            if candidate not in seen and candidate.is_dir():
+                seen.add(candidate)
+                yield candidate
+
+
+def _named_clang(folder: Path) -> list[Path]:
+    try:
+        programs = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [program for program in programs if re.fullmatch(r"clang(-\d+)?", program.name)]
+
+
+def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, int]:
+    """Sorts the best first."""
+    is_wanted = wanted is not None and toolchain.clang.is_relative_to(wanted.resolve())
+    return (not is_wanted, not toolchain.supported, toolchain.include_dir is None, -toolchain.major)
+
+
+def _look_at(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:
+    """Identify one program, and collect the tools of its major, those of the same installation first."""
+    printed = _printed_version(program)
+    if printed.reason:
+        return UnusableProgram(path=program, reason=printed.reason)
+    if not printed.text:
+        return UnusableProgram(path=program, reason="the version of another program")
+    # A link such as ccache's /usr/lib/ccache/clang means something only by its own name.
+    resolved = program.resolve()
+    clang = resolved if resolved.name.startswith("clang") else program.absolute()
+    nearby = tuple(dict.fromkeys((clang.parent, program.absolute().parent, *folders)))
+
+    def tool(name: str, places: Sequence[Path] = nearby) -> Path | None:
+        candidates = (folder / word for folder in places for word in (f"{name}-{printed.major}", name))
+        return next(
+            (path for path in candidates if path.exists() and _printed_version(path).major == printed.major), None
+        )
+
+    clangxx = tool("clang++")
+    if clangxx is None:
+        return UnusableProgram(path=program, reason=f"no clang++ of major {printed.major} with it")
+    # Only of this very installation: headers of another build of the same major need not fit the compiler.
+    llvm_config = tool("llvm-config", (clang.parent,))
+    include_dir, library_dir = _folders(llvm_config, clang.parent.parent, printed.major)
+    return Toolchain(
+        major=printed.major,
+        version=printed.version,
+        clang=clang,
+        clangxx=clangxx,
+        opt=tool("opt"),
+        llc=tool("llc"),
+        lld=tool("ld.lld"),
+        llvm_config=llvm_config,
+        include_dir=include_dir,
+        library_dir=library_dir,
+        vendor=printed.vendor,
+        version_text=printed.text,
+        target=printed.target,
+    )
+
+
+def _folders(llvm_config: Path | None, root: Path, major: int) -> tuple[Path | None, Path | None]:
+    """The header and library folders, the headers only if they are of this major."""
+    includes, libraries = [root / "include"], [root / "lib"]
+    if llvm_config is not None:
+        words = process.run([llvm_config, "--includedir", "--libdir"], timeout_seconds=VERSION_SECONDS).stdout.split(
+            b"\n"
+        )
+        if len(words) >= 2:
+            includes.insert(0, Path(os.fsdecode(words[0])))
+            libraries.insert(0, Path(os.fsdecode(words[1])))
+    include_dir = next((folder for folder in includes if _header_major(folder) == major), None)
+    return include_dir, next((folder for folder in libraries if folder.is_dir()), None)
+
+
+def _header_major(folder: Path) -> int:
+    try:
+        text = (folder / "llvm" / "Config" / "llvm-config.h").read_text(errors="replace")
+    except OSError:
+        return 0
+    found = _HEADER_MAJOR.search(text)
+    return int(found[1]) if found else 0
+
+
+def _printed_version(program: Path) -> _Printed:
+    """Ask a program for its version, once as long as the file stays the same."""
+    try:
+        status = program.stat()
+    except OSError as error:
+        return _Printed(reason=f"nothing that can be read ({error.strerror})")
+    return _ask(program, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=512)
+def _ask(program: Path, _mtime_ns: int, _size_bytes: int) -> _Printed:
+    try:
+        completed = process.run([program, "--version"], timeout_seconds=VERSION_SECONDS)
+    except ToolError:
+        return _Printed(reason="a file that cannot be executed")
+    if completed.timed_out:
+        return _Printed(reason=f"no answer to --version in {VERSION_SECONDS:g} s")
+    output = completed.stdout.decode("utf-8", "replace")
+    if completed.returncode != 0:
+        complaint = (completed.stderr.strip() or output.strip() or "nothing").splitlines()[0]
+        return _Printed(reason=f"exit status {completed.returncode} of --version, with: {complaint}")
+    if clang := _CLANG_VERSION.search(output):
+        target = _TARGET.search(output)
+        return _Printed(
+            version=clang["version"],
+            vendor=clang["vendor"].strip(),
+            text=clang["text"].strip(),
+            target=target[1] if target else "",
+        )
+    if other := _VERSION.search(output):
+        return _Printed(version=other[1])
+    return _Printed(reason="no version in the output of --version")

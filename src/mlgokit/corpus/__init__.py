@@ -1,0 +1,1 @@
+"""From archives of source code to a corpus: projects, fetch, extract, module, info."""

@@ -1,0 +1,329 @@
+"""A corpus on disk: LLVM's layout, and a sidecar for what that layout has no place for.
+
+``corpus_description.json``  ``{"has_thinlto": false, "modules": ["leveldb/db/db_impl.cc.o", ...]}``; may have
+                             ``global_command_override``, a command line that serves every module
+``<name>.bc``                the module's bitcode, before any optimization
+``<name>.cmd``               its command line for ``clang -cc1``, each option ended by a NUL byte; no input or output
+``corpus_modules.json``      ours, optional: see :func:`write_corpus`
+
+Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from mlgokit.errors import CorpusError
+from mlgokit.manifest import atomic_write
+
+DESCRIPTION_NAME = "corpus_description.json"
+SIDECAR_NAME = "corpus_modules.json"
+SIDECAR_VERSION = 1
+
+_SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
+_FACTS: dict[str, tuple[type, ...]] = {
+    "project": (str,),
+    "language": (str,),
+    "held_out": (bool,),
+    "source": (str, type(None)),
+    "front_end_seconds": (float, int, type(None)),
+    "bitcode_bytes": (int,),
+    "bitcode_sha256": (str, type(None)),
+    "text_bytes": (int, type(None)),
+}
+_FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One module: what ``clang -cc1`` needs to compile it again, and what is known about it.
+
+    Attributes:
+        name: its name in the corpus, unique, the same on every machine.
+        project: whose it is.
+        language: ``c++``, ``c``, or ``unknown``.
+        held_out: kept out of training.
+        bitcode: path of the bitcode.
+        command_line: options for clang, ``-cc1`` first, without input and output.
+        source: path of the source below the project's root, if known.
+        bitcode_bytes: size of the bitcode.
+        bitcode_sha256: its digest when it was extracted, if known.
+        front_end_seconds: user time of the front end, if known.
+        text_bytes: size of its code under plain ``-Oz``, if known.
+    """
+
+    name: str
+    project: str
+    language: str
+    held_out: bool = False
+    bitcode: Path
+    command_line: tuple[str, ...]
+    source: str | None = None
+    bitcode_bytes: int
+    bitcode_sha256: str | None = None
+    front_end_seconds: float | None = None
+    text_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFailure:
+    """A module that could not be extracted or loaded, and why."""
+
+    name: str
+    project: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """The modules of a folder.
+
+    Attributes:
+        folder: where they are.
+        modules: in the order of the description.
+        failures: sources that gave no module when the corpus was extracted.
+        missing: modules that the description names and that are not there, or not whole.
+        has_thinlto: each module has a ``<name>.thinlto.bc``.
+    """
+
+    folder: Path
+    modules: tuple[Module, ...]
+    failures: tuple[ModuleFailure, ...] = ()
+    missing: tuple[ModuleFailure, ...] = ()
+    has_thinlto: bool = False
+
+
+def load_corpus(folder: Path) -> Corpus:
+    """Read a corpus; bitcode is not opened, only its presence and size are checked.
+
+    A name that the description has twice gives one module.
+
+    Raises:
+        CorpusError: the folder is no corpus, is empty, or none of its modules can be used.
+    """
+    description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
+    names = _texts(description.get("modules"), folder / DESCRIPTION_NAME, "modules")
+    if not names:
+        raise CorpusError(
+            f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
+        )
+    has_thinlto = description.get("has_thinlto", False)
+    if not isinstance(has_thinlto, bool):
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: has_thinlto: expected true or false, found {has_thinlto!r}; correct it there"
+        )
+    override = _override(description, folder)
+    facts, failures = read_sidecar(folder)
+    modules: list[Module] = []
+    missing: list[ModuleFailure] = []
+    for name in dict.fromkeys(names):
+        _check_name(name, folder)
+        module = _load_module(folder, name, facts=facts.get(name, {}), override=override)
+        if isinstance(module, Module):
+            modules.append(module)
+        else:
+            missing.append(module)
+    if not modules:
+        first = missing[0]
+        raise CorpusError(
+            f"{folder}: expected the modules that {DESCRIPTION_NAME} names, found none of {len(missing)} usable "
+            f"({first.name}: {first.reason}); extract the corpus again"
+        )
+    return Corpus(
+        folder=folder,
+        modules=tuple(modules),
+        failures=failures,
+        missing=tuple(missing),
+        has_thinlto=has_thinlto,
+    )
+
+
+def write_corpus(folder: Path, modules: Iterable[Module], failures: Iterable[ModuleFailure]) -> None:
+    """Write the sidecar, then the description, for modules whose bitcode and command lines are there already.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    facts = {module.name: module_facts(module) for module in modules}
+    write_sidecar(folder, facts, failures)
+    description = {"has_thinlto": False, "modules": list(facts)}
+    atomic_write(folder / DESCRIPTION_NAME, json.dumps(description, indent=2) + "\n")
+
+
+def module_facts(module: Module) -> dict[str, Any]:
+    """A module's entry in the sidecar: what LLVM's layout has no place for."""
+    return {key: getattr(module, key) for key in _FACTS}
+
+
+def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
+    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    failed = [asdict(failure) for failure in failures]
+    sidecar = {"format_version": SIDECAR_VERSION, "modules": facts, "failures": failed}
+    atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n")
+
+
+def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:
+    """Facts by module name, and failures; nothing if the corpus has no sidecar.
+
+    Raises:
+        CorpusError: the sidecar is malformed or of another version.
+    """
+    path = folder / SIDECAR_NAME
+    remedy = f"delete {SIDECAR_NAME} to load the corpus without it"
+    if not path.exists():
+        return {}, ()
+    sidecar = _read_object(path, remedy)
+    if sidecar.get("format_version") != SIDECAR_VERSION:
+        found = sidecar.get("format_version")
+        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r}; {remedy}")
+    modules, failures = sidecar.get("modules"), sidecar.get("failures", [])
+    if not isinstance(modules, dict) or not isinstance(failures, list):
+        raise CorpusError(f"{path}: expected an object 'modules' and a list 'failures', found neither or one; {remedy}")
+    facts = cast("dict[str, object]", modules)
+    for name, value in facts.items():
+        _check_fields(value, _FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
+    failed = cast("list[object]", failures)
+    for value in failed:
+        _check_fields(value, _FAILURE, required=True, where=f"{path}: failures", remedy=remedy)
+    return (
+        cast("dict[str, dict[str, Any]]", facts),
+        tuple(
+            ModuleFailure(name=value["name"], project=value["project"], reason=value["reason"])
+            for value in cast("list[dict[str, str]]", failed)
+        ),
+    )
+
+
+def bitcode_path(folder: Path, name: str) -> Path:
+    """Where a module's bitcode stands.
+
+    Example:
+        >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
+        'corpus/lua/lapi.c.o.bc'
+    """
+    return folder / f"{name}.bc"
+
+
+def encode_command_line(options: Iterable[str]) -> bytes:
+    r"""The content of a ``.cmd`` file.
+
+    Example:
+        >>> encode_command_line(["-cc1", "-Oz"])
+        b'-cc1\x00-Oz\x00'
+    """
+    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
+
+
+def decode_command_line(data: bytes) -> tuple[str, ...]:
+    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent, empty options are left out.
+
+    Example:
+        >>> decode_command_line(b"-cc1\x00-Oz\x00")
+        ('-cc1', '-Oz')
+    """
+    return tuple(option for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+
+
+def _load_module(
+    folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None
+) -> Module | ModuleFailure:
+    project = facts.get("project", name.split("/", maxsplit=1)[0])
+    bitcode = bitcode_path(folder, name)
+    try:
+        size = bitcode.stat().st_size if bitcode.is_file() else 0
+        command_line = override or decode_command_line((folder / f"{name}.cmd").read_bytes())
+    except OSError as error:
+        return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
+    reason = None
+    if not size:
+        reason = f"expected bitcode in {bitcode.name}, found {'an empty file' if bitcode.is_file() else 'no file'}"
+    elif command_line[:1] != ("-cc1",) and override is None:
+        reason = f"expected -cc1 as the first option, found {command_line[0] if command_line else 'no option'}"
+    if reason is not None:
+        return ModuleFailure(name=name, project=project, reason=reason)
+    return Module(
+        name=name,
+        project=project,
+        language=facts.get("language", _language(name, command_line)),
+        held_out=facts.get("held_out", False),
+        bitcode=bitcode,
+        command_line=command_line,
+        source=facts.get("source"),
+        bitcode_bytes=size,
+        bitcode_sha256=facts.get("bitcode_sha256"),
+        front_end_seconds=facts.get("front_end_seconds"),
+        text_bytes=facts.get("text_bytes"),
+    )
+
+
+def _language(name: str, command_line: tuple[str, ...]) -> str:
+    """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
+    path = PurePosixPath(name)
+    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
+    if found:
+        return found
+    standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
+    if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
+        return "c++"
+    return "c" if standards else "unknown"
+
+
+def _check_name(name: str, folder: Path) -> None:
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
+            "do not use this corpus"
+        )
+
+
+def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
+    if "global_command_override" not in description:
+        return None
+    where = folder / DESCRIPTION_NAME
+    options = _texts(description["global_command_override"], where, "global_command_override")
+    if not options or options == ["<UNSPECIFIED>"]:
+        raise CorpusError(
+            f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
+        )
+    return tuple(options) if options[0] == "-cc1" else ("-cc1", *options)
+
+
+def _check_fields(
+    value: object, fields: Mapping[str, tuple[type, ...]], *, required: bool, where: str, remedy: str
+) -> None:
+    if not isinstance(value, dict):
+        raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
+    found = cast("dict[str, object]", value)
+    for key, types in fields.items():
+        if key not in found and not required:
+            continue
+        # bool is a subclass of int, so that isinstance would take true for a size.
+        if type(found.get(key)) not in types:
+            names = " or ".join(type_.__name__ for type_ in types)
+            raise CorpusError(f"{where}: {key}: expected {names}, found {found.get(key)!r}; {remedy}")
+
+
+def _read_object(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: expected JSON, found: {error}; {remedy}") from error
+    if not isinstance(value, dict):
+        raise CorpusError(f"{path}: expected a JSON object, found {type(value).__name__}; {remedy}")
+    return cast("dict[str, Any]", value)
+
+
+def _texts(value: object, path: Path, key: str) -> list[str]:
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(item, str) for item in items):
+        raise CorpusError(f"{path}: {key}: expected a list of strings, found {value!r:.200}; extract the corpus again")
+    return cast("list[str]", items)

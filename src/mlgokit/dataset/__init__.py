@@ -1,0 +1,1 @@
+"""From raw feature values to the inputs of a network."""

@@ -1,0 +1,116 @@
+"""Normalisers: raw feature values (int64) -> network inputs (float32), the same to the last bit as in the plugin.
+
+``SignedLog`` is ours: sign(v) * log(1 + |v|), standardised and clipped. ``Quantile`` is the reference's: the rank of
+the value among quantile boundaries and its square (google/ml-compiler-opt, ``feature_ops``).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import UsageError
+
+Values = npt.NDArray[np.int64]
+Inputs = npt.NDArray[np.float32]
+
+
+def signed_log(values: Values) -> npt.NDArray[np.float64]:
+    """sign(v) * log(1 + |v|), through the C library's ``log1p`` as the plugin computes it.
+
+    numpy's own vectorised ``log1p`` differs from the C library's in the last bit on some machines.
+
+    Example:
+        >>> signed_log(np.array([0, -1, 7])).tolist()
+        [0.0, -0.6931471805599453, 2.0794415416798357]
+    """
+    unique, inverse = np.unique(values, return_inverse=True)
+    table = np.array([math.copysign(math.log1p(abs(float(value))), value) for value in unique.tolist()])
+    return (table[inverse] if unique.size else np.zeros(0)).reshape(values.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedLog:
+    """(signed_log(v) - mean) * scale, clipped to [-clip, clip].
+
+    Attributes:
+        mean: float32 [F].
+        scale: float32 [F], the inverse of the standard deviation.
+        clip: the bound, at least as large as any value that training saw often.
+    """
+
+    mean: Inputs
+    scale: Inputs
+    clip: float
+
+    @property
+    def width(self) -> int:
+        """Number of network inputs."""
+        return len(self.mean)
+
+    def apply(self, values: Values) -> Inputs:
+        """Normalise ``values`` [T, F] to [T, F]."""
+        scaled = (signed_log(values) - self.mean.astype(np.float64)) * self.scale.astype(np.float64)
+        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantile:
+    """[x, x * x] with x = (number of boundaries <= v) / Q, feature by feature.
+
+    Attributes:
+        boundaries: float32 [F, Q], every row ascending.
+    """
+
+    boundaries: Inputs
+
+    @property
+    def width(self) -> int:
+        """Number of network inputs."""
+        return 2 * len(self.boundaries)
+
+    def apply(self, values: Values) -> Inputs:
+        """Normalise ``values`` [T, F] to [T, 2 F]."""
+        count = self.boundaries.shape[1]
+        ranks = np.empty(values.shape, np.float64)
+        for column, row in enumerate(self.boundaries):
+            ranks[:, column] = np.searchsorted(row, values[:, column].astype(np.float32), side="right") / count
+        return np.stack([ranks, ranks * ranks], axis=-1).reshape(len(values), -1).astype(np.float32)
+
+
+Normaliser = SignedLog | Quantile
+
+
+def fit_signed_log(values: Values, *, clip: float = 4.0) -> SignedLog:
+    """Mean and spread of each feature of ``values`` [T, F] on the signed-log scale; a constant feature becomes 0.
+
+    Raises:
+        UsageError: there are no values to fit.
+
+    Example:
+        >>> fit_signed_log(np.array([[1, 5], [3, 5]])).scale.tolist()
+        [2.885390043258667, 0.0]
+    """
+    if not len(values):
+        raise UsageError("normaliser: expected at least one observation to fit, found none; collect a trace first")
+    logs = signed_log(values)
+    deviation = logs.std(axis=0)
+    scale = np.where(deviation > 1e-9, 1 / np.maximum(deviation, 1e-9), 0.0)
+    return SignedLog(mean=logs.mean(axis=0).astype(np.float32), scale=scale.astype(np.float32), clip=clip)
+
+
+def fit_quantile(values: Values, *, count: int = 1000) -> Quantile:
+    """``count`` equally spaced quantiles of each feature of ``values`` [T, F].
+
+    Raises:
+        UsageError: there are no values to fit.
+
+    Example:
+        >>> fit_quantile(np.array([[2], [2], [8]]), count=3).boundaries.tolist()
+        [[2.0, 2.0, 8.0]]
+    """
+    if not len(values):
+        raise UsageError("normaliser: expected at least one observation to fit, found none; collect a trace first")
+    quantiles = np.quantile(values.astype(np.float64), np.linspace(0, 1, count), axis=0)
+    return Quantile(boundaries=np.ascontiguousarray(quantiles.T.astype(np.float32)))

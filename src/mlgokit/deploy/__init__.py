@@ -1,0 +1,1 @@
+"""From a policy to something that clang loads by itself."""

@@ -1,0 +1,83 @@
+"""Every exception that mlgokit raises on purpose.
+
+A message is one sentence with four parts: what, where, expected versus found, what to do::
+
+    MlgokitError             root; exit code 1
+    |- UsageError            the call contradicts itself or names what is not there; exit code 2
+    |- ToolError             a compiler, header or system tool is missing or unfit; exit code 3
+    |- InputError            data given to us is not what it says it is; exit code 4
+    |  |- CorpusError        a corpus folder or one of its modules
+    |  |- TraceError         a training log or channel stream; has .path and .offset
+    |  |- PolicyError        a policy file
+    |  `- FetchError         an archive that could not be had or has the wrong digest
+    |- ReuseError            a folder that another configuration made; exit code 5
+    `- StorageError          the disk is full or not writable; exit code 6
+
+A compiler that fails on a module is a result (:class:`mlgokit.compiler.compile.CompileResult`), never an exception.
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+
+class MlgokitError(Exception):
+    """Root of all errors of this package."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(MlgokitError):
+    """The call contradicts itself or names something that does not exist."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ToolError(MlgokitError):
+    """A compiler, its headers or another system tool is missing or unfit."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class InputError(MlgokitError):
+    """Data given to us is not what it claims to be."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class CorpusError(InputError):
+    """A corpus folder, its description or one of its modules is unusable."""
+
+
+class TraceError(InputError):
+    """A training log or channel stream is malformed.
+
+    Attributes:
+        path: the file, or a description of the stream.
+        offset: the byte at which reading had to stop.
+    """
+
+    def __init__(self, message: str, *, path: Path | str, offset: int) -> None:
+        """Keep the facts beside the sentence."""
+        super().__init__(message)
+        self.path = path
+        self.offset = offset
+
+
+class PolicyError(InputError):
+    """A policy file is malformed, too new, or meant for another problem."""
+
+
+class FetchError(InputError):
+    """An archive could not be had, or is not the one that was asked for."""
+
+
+class ReuseError(MlgokitError):
+    """A folder was made by another configuration and is not reused."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class StorageError(MlgokitError):
+    """The disk is full or not writable."""
+
+    exit_code: ClassVar[int] = 6

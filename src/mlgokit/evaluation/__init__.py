@@ -1,0 +1,1 @@
+"""How much a policy gives: comparisons, statistics, reports."""

@@ -1,0 +1,155 @@
+"""Builds one real program twice, as a user would: ``clang -Oz`` without and with ``-fpass-plugin``; runs both."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.collect import Report, parallel, say_nothing
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.elf import read_elf
+from mlgokit.compiler.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.extract import driver_words, input_words, project_sources
+from mlgokit.corpus.projects import Program, ProgramRun, Project
+from mlgokit.errors import CorpusError, ToolError
+from mlgokit.evaluation.compare import Sizes
+
+COMPILE_SECONDS = 180.0
+LINK_SECONDS = 180.0
+RUN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramComparison:
+    """A real program that clang itself linked with ``--gc-sections`` and that was run.
+
+    Attributes:
+        name: of the program.
+        before: sizes under plain ``-Oz``.
+        after: sizes under the policy.
+        runs: how often each of the two was run.
+        same_behaviour: whether all those runs gave the same output and exit code.
+        differences: the command lines for which they did not, at most ten.
+    """
+
+    name: str
+    before: Sizes
+    after: Sizes
+    runs: int
+    same_behaviour: bool
+    differences: tuple[str, ...]
+
+
+def compare_program(
+    project: Project,
+    *,
+    toolchain: Toolchain,
+    sources_folder: Path,
+    plugin: Path,
+    workers: int,
+    report: Report = say_nothing,
+) -> ProgramComparison:
+    """Build the program of ``project`` twice from source, run both builds, compare.
+
+    Raises:
+        CorpusError: the project has no program, or a source does not compile.
+        ToolError: there is no linker, or linking failed.
+    """
+    if project.program is None:
+        raise CorpusError(f"project {project.name!r}: expected a program to build, found none; name another project")
+    if toolchain.lld is None:
+        raise ToolError(
+            f"program: expected ld.lld of LLVM {toolchain.major}, found none; apt-get install lld-{toolchain.major}"
+        )
+    root, names = project_sources(project, sources_folder=sources_folder)
+    with tempfile.TemporaryDirectory(prefix="mlgokit-program-") as scratch:
+        folder = Path(scratch)
+        tasks = [(build, index) for build in ("before", "after") for index in range(len(names))]
+
+        def compile_one(task: tuple[str, int]) -> ObjectSizes:
+            build, index = task
+            output = folder / f"{index}.{build}.o"
+            words = [
+                *driver_words(project, toolchain),
+                *(f"-I{entry}" for entry in project.include),
+                *(f"-D{define}" for define in project.defines),
+                *([f"-fpass-plugin={plugin.resolve()}"] if build == "after" else []),
+                "-c", "-o", str(output), *input_words(project, names[index]),
+            ]  # fmt: skip
+            done = process.run(words, timeout_seconds=COMPILE_SECONDS, cwd=root)
+            if done.returncode != 0:
+                raise CorpusError(
+                    f"program {project.name}: expected {names[index]} to compile, found: {first_error(done.stderr)}; "
+                    "check the policy and the project's options"
+                )
+            return measure_object(output)
+
+        measured = parallel(compile_one, tasks, workers=workers, report=report, label="build the program")
+        objects = {
+            build: [sizes for task, sizes in zip(tasks, measured, strict=True) if task[0] == build]
+            for build in ("before", "after")
+        }
+        weights = link_weights(objects["before"])
+        sizes: dict[str, Sizes] = {}
+        for build in ("before", "after"):
+            files = [folder / f"{index}.{build}.o" for index in range(len(names))]
+            _link(project, toolchain, toolchain.lld, files, folder / build)
+            totals = section_totals(read_elf(folder / build))
+            sizes[build] = Sizes(
+                objects=sum(one.llvm_size_text for one in objects[build]),
+                link_aware=sum(link_aware_score(one, weights) for one in objects[build]),
+                text=totals.text,
+                rodata=totals.rodata,
+                eh_frame=totals.eh_frame,
+                image=totals.llvm_size_text,
+            )
+        commands = [command for run in project.program.runs for command in _commands(run, root)]
+        differences = _different(folder, commands, root, report)
+    return ProgramComparison(
+        name=project.program.name,
+        before=sizes["before"],
+        after=sizes["after"],
+        runs=len(commands),
+        same_behaviour=not differences,
+        differences=tuple(differences[:10]),
+    )
+
+
+def _link(project: Project, toolchain: Toolchain, lld: Path, objects: Sequence[Path], output: Path) -> None:
+    driver = toolchain.clangxx if project.language == "c++" else toolchain.clang
+    program: Program | None = project.program
+    libraries = program.libraries if program is not None else ()
+    words = [driver, f"--ld-path={lld}", "-Wl,--gc-sections", *objects, *libraries, "-o", output]
+    done = process.run(words, timeout_seconds=LINK_SECONDS)
+    if done.returncode != 0:
+        raise ToolError(
+            f"program {project.name}: expected {driver} to link it, found: {first_error(done.stderr)}; "
+            "check that the C++ library's development files are installed"
+        )
+
+
+def _commands(run: ProgramRun, root: Path) -> list[tuple[tuple[str, ...], bytes]]:
+    """Arguments and standard input of each run: one for each file, or one."""
+    files = sorted({path for pattern in run.files for path in root.glob(pattern) if path.is_file()})
+    stdin = run.stdin.encode()
+    if not run.files:
+        return [(run.arguments, stdin)]
+    return [((*run.arguments, path.relative_to(root).as_posix()), stdin) for path in files]
+
+
+def _different(
+    folder: Path, commands: Sequence[tuple[tuple[str, ...], bytes]], root: Path, report: Report
+) -> list[str]:
+    different: list[str] = []
+    for number, (arguments, stdin) in enumerate(commands):
+        outcomes = [
+            process.run([folder / build, *arguments], timeout_seconds=RUN_SECONDS, cwd=root, stdin=stdin)
+            for build in ("before", "after")
+        ]
+        facts = {(one.returncode, one.timed_out, one.stdout, one.stderr) for one in outcomes}
+        if len(facts) > 1:
+            different.append(" ".join(arguments))
+        report(number + 1, len(commands), "run both builds")
+    return different

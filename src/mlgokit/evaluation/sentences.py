@@ -1,0 +1,99 @@
+"""Results in words and numbers for people, the same in the terminal and on the page.
+
+A change is after / before less 1, so negative is smaller.
+"""
+
+import math
+import re
+
+from mlgokit.evaluation.compare import Evaluation, ProjectComparison
+
+LANGUAGES = {"c++": "C++", "c": "C"}
+MEASURES = {
+    "objects": "Objects",
+    "link_aware": "Objects, link-aware",
+    "text": "Linked .text",
+    "image": "Linked image",
+}
+# Below this many projects the bootstrap interval is known to be too narrow.
+FEW_PROJECTS = 8
+
+
+def relative_change(before: float, after: float) -> float:
+    """Change of a size; NaN if there was nothing before.
+
+    Example:
+        >>> round(relative_change(200, 190), 6)
+        -0.05
+    """
+    return after / before - 1 if before else math.nan
+
+
+def percent(change: float) -> str:
+    """A change with its sign, as people read it.
+
+    Example:
+        >>> percent(-0.02531), percent(0.0104), percent(-0.000001), percent(math.nan)
+        ('-2.53 %', '+1.04 %', '0.00 %', 'unknown')
+    """
+    if not math.isfinite(change):
+        return "unknown"
+    rounded = round(100 * change, 2)
+    return f"{rounded:+.2f} %" if rounded else "0.00 %"
+
+
+def typeset(text: str) -> str:
+    """Real minus signs and arrows, and no line break before a per cent sign.
+
+    Example:
+        >>> typeset("1 -> 2 (-1.50 %), plain -Oz") == "1 → 2 (\N{MINUS SIGN}1.50\N{NO-BREAK SPACE}%), plain -Oz"
+        True
+    """
+    return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text.replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→"))
+
+
+def is_linked(project: ProjectComparison) -> bool:
+    """Whether the project counts in the summary: something was compiled, and both images were linked."""
+    return project.modules > 0 and not project.link_failure
+
+
+def headline(evaluation: Evaluation) -> str:
+    """The result in one sentence: linked image of the held-out C++ projects."""
+    change = evaluation.summary.get("c++", {}).get("image")
+    if change is None:
+        return "No held-out C++ project could be built and linked, so there is no result for C++."
+    projects = [project for project in evaluation.projects if project.language == "c++"]
+    linked = [project for project in projects if is_linked(project)]
+    smaller = sum(project.after.image < project.before.image for project in linked)
+    size = percent(abs(change.mean)).lstrip("+")
+    outcome = "the same size as" if size == "0.00 %" else f"{size} {'smaller' if change.mean < 0 else 'larger'} than"
+    if change.projects > 1:
+        certainty = f"95 % interval {percent(change.low)} to {percent(change.high)}"
+    else:
+        certainty = "a single project, so without an interval"
+    unlinked = f"; {len(projects) - len(linked)} could not be linked" if len(linked) < len(projects) else ""
+    return (
+        f"Linked image of the held-out C++ projects: {outcome} plain -Oz ({certainty}), "
+        f"{smaller} of {len(linked)} projects smaller{unlinked}."
+    )
+
+
+def control_sentence(control: Evaluation) -> str:
+    """How far the plugin alone, echoing the heuristic, is from plain ``-Oz``."""
+    compared = [project for project in control.projects if project.modules]
+    different = [project.project for project in compared if project.before != project.after]
+    if not different:
+        return f"The heuristic echoed through the plugin gives the same sizes in all {len(compared)} projects."
+    objects = relative_change(
+        sum(project.before.objects for project in compared), sum(project.after.objects for project in compared)
+    )
+    return (
+        f"The heuristic echoed through the plugin gives the same sizes but in {len(different)} of {len(compared)} "
+        f"projects ({', '.join(different)}); objects {percent(objects)} over all."
+    )
+
+
+def compile_time_ratio(evaluation: Evaluation) -> float:
+    """Processor time of all compilations under the policy over that of the plain ones; NaN if unknown."""
+    before = sum(project.user_seconds_before for project in evaluation.projects)
+    return sum(project.user_seconds_after for project in evaluation.projects) / before if before else math.nan

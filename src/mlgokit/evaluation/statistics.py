@@ -1,0 +1,184 @@
+"""Changes in size, how certain they are, and how well one measure follows another.
+
+Sizes are compared as ratios after / before; -0.025 means 2.5 % smaller. A change over several projects is that of the
+geometric mean of their ratios, so that every project counts the same. With ``clusters`` the sizes are those of
+modules, and a project's ratio is that of its modules' sums.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats as untyped_stats  # pyright: ignore[reportMissingTypeStubs]
+
+from mlgokit.errors import UsageError
+
+Numbers = Sequence[float] | npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+DRAWS = 9999
+# scipy has no type annotations.
+stats: Any = untyped_stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """How two measures go together, each number from -1 to 1: along a line, and in rank."""
+
+    pearson: float
+    spearman: float
+
+
+def geometric_mean_change(before: Numbers, after: Numbers, *, clusters: Sequence[object] | None = None) -> float:
+    """Relative change of the geometric mean of the ratios.
+
+    Args:
+        before: [P] sizes, of projects or (with ``clusters``) of modules.
+        after: [P] sizes of the same.
+        clusters: [P] the project of each module.
+
+    Raises:
+        UsageError: the sizes do not pair up, or are not positive.
+
+    Example:
+        Half the size and twice the size cancel; 0.9 and 0.4 have the mean 0.6.
+
+        >>> geometric_mean_change([100, 100], [50, 200])
+        0.0
+        >>> round(geometric_mean_change([100, 10], [90, 4]), 6)
+        -0.4
+        >>> round(geometric_mean_change([60, 40, 10], [50, 40, 4], clusters=["a", "a", "b"]), 6)
+        -0.4
+    """
+    sizes = _pairs(before, after)
+    groups = [sizes] if clusters is None else _grouped(sizes, clusters)
+    totals = sizes if clusters is None else np.array([group.sum(axis=0) for group in groups])
+    return float(np.expm1(_log_ratios(totals).mean()))
+
+
+def bootstrap_interval(
+    before: Numbers,
+    after: Numbers,
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    clusters: Sequence[object] | None = None,
+) -> tuple[float, float]:
+    """Bootstrap interval of ``geometric_mean_change``: between which changes would it lie for other projects?
+
+    Without ``clusters``, projects are drawn again (bias-corrected and accelerated). With them both levels are:
+    projects, and in each drawn project its modules (percentiles). Intervals from fewer than about eight projects
+    are too narrow.
+
+    Args:
+        before: [P] sizes, of projects or (with ``clusters``) of modules.
+        after: [P] sizes of the same.
+        rng: draws the resamples.
+        level: probability that the interval is made for.
+        clusters: [P] the project of each module.
+
+    Raises:
+        UsageError: fewer than two projects, sizes that do not pair up or are not positive, an impossible level.
+
+    Example:
+        >>> low, high = bootstrap_interval([100, 100, 100, 100], [96, 97, 98, 99], rng=np.random.default_rng(1))
+        >>> -0.04 <= low < geometric_mean_change([100] * 4, [96, 97, 98, 99]) < high <= -0.01
+        True
+    """
+    if not 0 < level < 1:
+        raise UsageError(f"bootstrap interval: expected a level between 0 and 1, found {level}; 0.95 is usual")
+    sizes = _pairs(before, after)
+    groups = [row[None] for row in sizes] if clusters is None else _grouped(sizes, clusters)
+    if len(groups) < 2:
+        raise UsageError(
+            f"bootstrap interval: expected at least two projects, found {len(groups)}; "
+            "give the change without an interval"
+        )
+    if clusters is None:
+        logs = _log_ratios(sizes)
+        # All the same: BCa divides by the spread.
+        if np.ptp(logs) <= 1e-12:
+            return float(np.expm1(logs[0])), float(np.expm1(logs[0]))
+        result = stats.bootstrap((logs,), np.mean, n_resamples=DRAWS, confidence_level=level, rng=rng)
+        bounds = np.array([result.confidence_interval.low, result.confidence_interval.high])
+    else:
+        bounds = np.quantile(_two_level_means(groups, rng), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.expm1(bounds).tolist()
+    return low, high
+
+
+def correlation(x: Numbers, y: Numbers) -> Correlation:
+    """Pearson's and Spearman's correlation of two measures of the same things.
+
+    Raises:
+        UsageError: fewer than three pairs, or a measure that does not vary.
+
+    Example:
+        The deviations are -1, 0, 1 and -1, 1, 0: covariance 1, variances 2 and 2.
+
+        >>> found = correlation([1, 2, 3], [10, 30, 20])
+        >>> round(found.pearson, 6), round(found.spearman, 6)
+        (0.5, 0.5)
+    """
+    first, second = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if first.shape != second.shape or first.ndim != 1 or len(first) < 3:
+        raise UsageError(
+            f"correlation: expected two lists of the same three or more things, found shapes {first.shape} and "
+            f"{second.shape}; measure more"
+        )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()) or np.ptp(first) == 0 or np.ptp(second) == 0:
+        raise UsageError(
+            "correlation: expected finite measures that vary, found one that does not; "
+            "nothing goes together with a constant"
+        )
+    pearson, spearman = stats.pearsonr(first, second), stats.spearmanr(first, second)
+    return Correlation(pearson=float(pearson.statistic), spearman=float(spearman.statistic))
+
+
+def _pairs(before: Numbers, after: Numbers) -> Floats:
+    """[P, 2] the sizes, checked."""
+    first, second = np.asarray(before, np.float64), np.asarray(after, np.float64)
+    if first.shape != second.shape or first.ndim != 1 or not len(first):
+        raise UsageError(
+            f"sizes: expected two lists of the same length, found shapes {first.shape} and {second.shape}; "
+            "give each project once before and once after"
+        )
+    sizes = np.stack([first, second], axis=1)
+    wrong = ~(np.isfinite(sizes) & (sizes > 0)).all(axis=1)
+    if wrong.any():
+        index = int(np.flatnonzero(wrong)[0])
+        raise UsageError(
+            f"sizes: expected positive numbers, found {first[index]} before and {second[index]} after at position "
+            f"{index}; leave out what could not be measured"
+        )
+    return sizes
+
+
+def _grouped(sizes: Floats, clusters: Sequence[object]) -> list[Floats]:
+    """The rows of each cluster, in the order of first appearance."""
+    if len(clusters) != len(sizes):
+        raise UsageError(
+            f"clusters: expected one project for each of {len(sizes)} modules, found {len(clusters)}; give as many"
+        )
+    rows: dict[object, list[int]] = {}
+    for row, cluster in enumerate(clusters):
+        rows.setdefault(cluster, []).append(row)
+    return [sizes[indices] for indices in rows.values()]
+
+
+def _log_ratios(sizes: Floats) -> Floats:
+    """[P] natural logarithms of after / before."""
+    return np.log(sizes[:, 1] / sizes[:, 0])
+
+
+def _two_level_means(groups: list[Floats], rng: np.random.Generator) -> Floats:
+    """[DRAWS] means of log ratios over projects drawn again, each with its modules drawn again."""
+    logs = np.empty((len(groups), DRAWS))
+    for project, group in enumerate(groups):
+        # Counts of a multinomial draw are the resample; one at a time is [DRAWS, modules] at once.
+        counts = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=DRAWS)
+        logs[project] = _log_ratios(counts @ group)
+    projects = rng.integers(len(groups), size=(DRAWS, len(groups)))
+    draws = rng.integers(DRAWS, size=projects.shape)
+    return logs[projects, draws].mean(axis=1)

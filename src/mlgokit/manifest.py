@@ -1,0 +1,232 @@
+"""Who made a folder, and writing files so that none is ever half there.
+
+``manifest.json`` stands in every folder that a stage makes. Its keys:
+
+===================  =======================================================================================
+``format_version``   1; a reader refuses any other
+``kind``             what the folder is: ``corpus``, ``trace``, ``policy``, ...
+``mlgokit_version``  the version that made it; recorded, not compared
+``config``           the configuration of the stage, as JSON
+``toolchain``        tool name to version, or null if no compiler took part
+``inputs``           name of an input to its digest
+===================  =======================================================================================
+"""
+
+import contextlib
+import dataclasses
+import enum
+import errno
+import hashlib
+import importlib.metadata
+import json
+import os
+import uuid
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.errors import ReuseError, StorageError
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+
+_ABSENT = "nothing"
+_REMEDIES = {
+    errno.ENOSPC: "free some space or choose a folder on another disk",
+    errno.EDQUOT: "free some space or choose a folder outside this quota",
+    errno.EROFS: "choose a folder on a disk that is mounted for writing",
+    errno.EACCES: "choose a folder that you may write to, or change its permissions",
+    errno.EPERM: "choose a folder that you may write to, or change its permissions",
+    errno.ENOTDIR: "choose a folder whose path does not lead through a file",
+    errno.EISDIR: "choose a path that is not a folder",
+}
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Turn an :class:`OSError` inside the block into the sentence of a :class:`StorageError` about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
+        reason = error.strerror or type(error).__name__
+        raise StorageError(f"{path}: expected to be able to write there, found: {reason}; {remedy}") from error
+
+
+def atomic_write(path: Path, data: bytes | str) -> None:
+    """Put ``data`` at ``path``, whole or not at all; folders on the way are made, text is UTF-8.
+
+    The file is not synced: after a power cut it may be gone or empty, after a kill or on a full disk it is the old one.
+
+    Raises:
+        StorageError: the disk is full or the place is not writable.
+    """
+    temporary = path.with_name(f".{path.name[:200]}.{uuid.uuid4().hex}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of the file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_value(value: object) -> str:
+    """SHA-256 of a configuration value in its canonical JSON form, in hexadecimal.
+
+    Example:
+        >>> digest_value({"a": 1, "b": (2, 3)}) == digest_value({"b": [2, 3], "a": 1})
+        True
+    """
+    return hashlib.sha256(json.dumps(plain_json(value), sort_keys=True).encode()).hexdigest()
+
+
+def plain_json(value: object) -> Any:
+    """A configuration value as what a JSON file gives back: dataclasses as objects, paths and enums as strings.
+
+    Example:
+        >>> plain_json({"folder": Path("a/b"), "sizes": (1, 2)})
+        {'folder': 'a/b', 'sizes': [1, 2]}
+
+    Raises:
+        TypeError: the value has a part with no JSON form.
+    """
+    return json.loads(json.dumps(value, default=_plain_part))
+
+
+def _plain_part(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, (set, frozenset)):
+        return sorted(cast("set[str]", value))
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, object]", value))
+    raise TypeError(f"{value!r} has no JSON form; give the manifest numbers, strings, lists, mappings or dataclasses")
+
+
+def write_manifest(
+    folder: Path,
+    *,
+    kind: str,
+    config: Mapping[str, object],
+    toolchain: Mapping[str, str] | None,
+    inputs: Mapping[str, str],
+) -> None:
+    """Write ``folder/manifest.json``, making the folder if need be.
+
+    Args:
+        folder: the folder to sign.
+        kind: what the folder is.
+        config: everything that decides what comes out; leave out what does not, such as the number of workers.
+        toolchain: versions of the tools that take part.
+        inputs: digests of what goes in.
+
+    Raises:
+        StorageError: the disk is full or the place is not writable.
+    """
+    record = _record(kind=kind, config=config, toolchain=toolchain, inputs=inputs)
+    atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n")
+
+
+def check_manifest(
+    folder: Path,
+    *,
+    kind: str,
+    config: Mapping[str, object],
+    toolchain: Mapping[str, str] | None,
+    inputs: Mapping[str, str],
+) -> bool:
+    """Whether ``folder`` was made by this very configuration; ``False`` if it is absent or empty.
+
+    Raises:
+        ReuseError: the folder was made by something else; names the first key that differs.
+    """
+    path = folder / MANIFEST_NAME
+    remedy = "choose another folder or delete this one"
+    try:
+        if not _has_files(folder):
+            return False
+        found: Any = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        expected = f"a folder with {MANIFEST_NAME}, or an empty one"
+        raise ReuseError(f"{folder}: expected {expected}, found other files; {remedy}") from None
+    except NotADirectoryError:
+        raise ReuseError(f"{folder}: expected a folder, found a file; {remedy}") from None
+    except (ValueError, OSError) as error:
+        raise ReuseError(f"{path}: expected a readable JSON object, found: {error}; {remedy}") from error
+    expected = plain_json(_record(kind=kind, config=config, toolchain=toolchain, inputs=inputs))
+    del expected["mlgokit_version"]
+    for key, value in expected.items():
+        found_value = cast("dict[str, object]", found).get(key) if isinstance(found, dict) else found
+        difference = _first_difference(key, value, found_value)
+        if difference is not None:
+            where, wanted, got = difference
+            raise ReuseError(f"{folder}: {where}: expected {wanted}, found {got}; {remedy}")
+    return True
+
+
+def _record(
+    *,
+    kind: str,
+    config: Mapping[str, object],
+    toolchain: Mapping[str, str] | None,
+    inputs: Mapping[str, str],
+) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "mlgokit_version": package_version(),
+        "config": plain_json(config),
+        "toolchain": None if toolchain is None else dict(toolchain),
+        "inputs": dict(inputs),
+    }
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether anything is in ``folder`` but what a killed :func:`atomic_write` leaves behind."""
+    try:
+        return any(not (entry.name.startswith(".") and entry.suffix == ".tmp") for entry in folder.iterdir())
+    except FileNotFoundError:
+        return False
+
+
+def package_version() -> str:
+    """The installed version of this package, or ``unknown``."""
+    try:
+        return importlib.metadata.version("mlgokit")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _first_difference(where: str, expected: object, found: object) -> tuple[str, str, str] | None:
+    """Dotted key, expected and found, in short form; ``None`` if equal."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        wanted, got = cast("dict[str, object]", expected), cast("dict[str, object]", found)
+        for key in [*wanted, *(key for key in got if key not in wanted)]:
+            inner = f"{where}.{key}"
+            if key not in wanted:
+                return inner, _ABSENT, _short(json.dumps(got[key]))
+            if key not in got:
+                return inner, _short(json.dumps(wanted[key])), _ABSENT
+            difference = _first_difference(inner, wanted[key], got[key])
+            if difference is not None:
+                return difference
+        return None
+    expected_text, found_text = json.dumps(expected), json.dumps(found)
+    return None if expected_text == found_text else (where, _short(expected_text), _short(found_text))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"

@@ -1,0 +1,255 @@
+#include "Advisor.h"
+
+#include "Features.h"
+#include "Policy.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/InlineCost.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/MLInlineAdvisor.h"
+#include "llvm/Analysis/OptimizationRemarkEmitter.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/Analysis/Utils/TrainingLogger.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
+#include <optional>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+/// Uniform numbers in [0, 1), two per decision: SplitMix64 (Steele, Lea, Flood 2014) of the seed and a counter, so that
+/// mlgokit/policy/exploration.py draws the same ones.
+class Uniform {
+public:
+  explicit Uniform(uint64_t Seed) : State(Seed) {}
+  double next() {
+    State += 0x9E3779B97F4A7C15;
+    uint64_t Z = State;
+    Z = (Z ^ (Z >> 30)) * 0xBF58476D1CE4E5B9;
+    Z = (Z ^ (Z >> 27)) * 0x94D049BB133111EB;
+    Z ^= Z >> 31;
+    return double(Z >> 11) * 0x1.0p-53;
+  }
+
+private:
+  uint64_t State;
+};
+
+enum class Rule { Policy, Default, Never, Always };
+
+/// The features LLVM's advisor fills, in its order.
+const std::vector<TensorSpec> &llvmFeatures() {
+#if LLVM_VERSION_MAJOR >= 22
+  return MLInlineAdvisor::getInitialFeatureMap();
+#else
+  return FeatureMap;
+#endif
+}
+
+/// Holds the feature buffer that MLInlineAdvisor writes into, and the answer that it reads.
+class PolicyModelRunner final : public MLModelRunner {
+public:
+  PolicyModelRunner(LLVMContext &Ctx, const std::vector<TensorSpec> &Inputs)
+      : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, Inputs.size()), Values(Inputs.size()) {
+    for (size_t I = 0; I < Inputs.size(); ++I)
+      setUpBufferForTensor(I, Inputs[I], &Values[I]);
+  }
+  std::vector<int64_t> Values;
+  int64_t Answer = 0;
+
+private:
+  void *evaluateUntyped() override { return &Answer; }
+};
+
+class Advisor final : public MLInlineAdvisor {
+public:
+  Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
+          const Settings &S, Rule R, std::optional<Policy> P, std::vector<size_t> Sources,
+          std::unique_ptr<Logger> Log)
+      : MLInlineAdvisor(M, MAM,
+#if LLVM_VERSION_MAJOR >= 22
+                        [&M](const std::vector<TensorSpec> &Inputs) {
+                          return std::make_unique<PolicyModelRunner>(M.getContext(), Inputs);
+                        },
+#else
+                        std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
+#endif
+                        [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
+        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)), Draw(S.Seed) {
+  }
+
+  void onPassEntry(LazyCallGraph::SCC *C) override {
+    Observer.forget();
+    MLInlineAdvisor::onPassEntry(C);
+  }
+
+protected:
+  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &ORE) override {
+    auto &Runner = static_cast<PolicyModelRunner &>(*ModelRunner);
+    Function &Callee = *Call.getCalledFunction();
+    if (R == Rule::Policy || Log)
+      Observer.observe(Call, getCachedFPI(*Call.getCaller()), getCachedFPI(Callee), Extra);
+    // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
+    const int64_t Default = R == Rule::Default || Log ? GetDefaultAdvice(Call) : 0;
+
+    double Preference = 0;
+    if (R == Rule::Policy) {
+      for (size_t I = 0; I < Sources.size(); ++I)
+        Row[I] = Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
+                                                   : Extra[Sources[I] - Runner.Values.size()];
+      Preference = P->preference(Row);
+    } else {
+      const bool Inline = R == Rule::Always || (R == Rule::Default && Default);
+      Preference = Inline ? HUGE_VAL : -HUGE_VAL;
+    }
+    const double Choice = Draw.next(), Flip = Draw.next();
+    const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
+    const bool Drawn = S.Temperature > 0 ? Choice < Chance : Preference > 0;
+    const bool Inline = Drawn != (Flip < S.FlipProbability);
+    const double Both = Chance * (1 - S.FlipProbability) + (1 - Chance) * S.FlipProbability;
+    Runner.Answer = Inline;
+    Observer.decided(Callee, Inline);
+    if (Log)
+      record(Call, Runner, Default, float(std::log(Inline ? Both : 1 - Both)));
+    return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
+  }
+
+private:
+  /// What the default advisor would decide; the same question as LLVM asks in InlineAdvisor.cpp.
+  static bool heuristicInlines(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
+    Function &Caller = *Call.getCaller();
+    auto *Profile = FAM.getResult<ModuleAnalysisManagerFunctionProxy>(Caller).getCachedResult<ProfileSummaryAnalysis>(
+        *Caller.getParent());
+    auto &ORE = FAM.getResult<OptimizationRemarkEmitterAnalysis>(Caller);
+    auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
+    auto Frequencies = [&](Function &F) -> BlockFrequencyInfo & { return FAM.getResult<BlockFrequencyAnalysis>(F); };
+    auto Libraries = [&](Function &F) -> const TargetLibraryInfo & { return FAM.getResult<TargetLibraryAnalysis>(F); };
+    auto &CalleeTarget = FAM.getResult<TargetIRAnalysis>(*Call.getCalledFunction());
+    auto Cost = [&](CallBase &C) {
+      return getInlineCost(C, Params, CalleeTarget, Assumptions, Libraries, Frequencies, Profile, nullptr);
+    };
+    return shouldInline(Call,
+#if LLVM_VERSION_MAJOR >= 20
+                        CalleeTarget,
+#endif
+                        Cost, ORE, Params.EnableDeferral.value_or(false))
+        .has_value();
+  }
+
+  void record(CallBase &Call, const PolicyModelRunner &Runner, int64_t Default, float LogProbability) {
+    size_t Column = 0;
+    auto Write = [&](const auto &Value) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Value)); };
+    Log->startObservation();
+    for (const int64_t &Value : Runner.Values)
+      Write(Value);
+    for (const int64_t &Value : Extra)
+      Write(Value);
+    Write(functionId(*Call.getCaller()));
+    Write(functionId(*Call.getCalledFunction()));
+    Write(Default);
+    Write(Runner.Answer);
+    Write(LogProbability);
+    Log->endObservation();
+  }
+
+  const Settings S;
+  const Rule R;
+  std::optional<Policy> P;
+  const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
+  std::unique_ptr<Logger> Log;
+  Uniform Draw;
+  CallSiteObserver Observer;
+  FeatureValues Extra{};
+  std::vector<int64_t> Row = std::vector<int64_t>(Sources.size());
+};
+
+std::vector<TensorSpec> logColumns() {
+  std::vector<TensorSpec> Columns = llvmFeatures();
+  for (const char *Name : FeatureNames)
+    Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
+  for (const char *Name : {"caller_id", "callee_id"})
+    Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
+  Columns.push_back(DefaultDecisionSpec);
+  Columns.push_back(InlineDecisionSpec);
+  Columns.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
+  return Columns;
+}
+
+} // namespace
+
+Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
+                                                       FunctionAnalysisManager &FAM, const InlineParams &Params,
+                                                       const Settings &S) {
+  const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.Policy)
+                                        .Case(":default", Rule::Default)
+                                        .Case(":never", Rule::Never)
+                                        .Case(":always", Rule::Always)
+                                        .Default(std::nullopt);
+  std::optional<Policy> P;
+  std::vector<size_t> Sources;
+  if (!Named) {
+    std::unique_ptr<MemoryBuffer> File;
+    StringRef Bytes = embeddedPolicy(), Origin = "inside the plugin";
+    if (!S.Policy.empty()) {
+      auto Read = MemoryBuffer::getFile(S.Policy, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+      if (!Read)
+        return createStringError(Read.getError(), "policy " + S.Policy + ": expected a readable file, found: " +
+                                                      Read.getError().message());
+      File = std::move(*Read);
+      Bytes = File->getBuffer();
+      Origin = S.Policy;
+    }
+    if (Bytes.empty())
+      return createStringError(inconvertibleErrorCode(),
+                               "this plugin has no policy inside; name one with MLGOKIT_POLICY or -mlgokit-policy");
+    Expected<Policy> Parsed = Policy::parse(Bytes, Origin);
+    if (!Parsed)
+      return Parsed.takeError();
+    P.emplace(std::move(*Parsed));
+    if (P->problem() != "inline-size")
+      return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() +
+                                                                ": expected the problem inline-size, found '" +
+                                                                P->problem() + "'; give the policy to its own advisor");
+    StringMap<size_t> Known;
+    for (const TensorSpec &Spec : llvmFeatures())
+      Known.try_emplace(Spec.name(), Known.size());
+    for (const char *Name : FeatureNames)
+      Known.try_emplace(Name, Known.size());
+    for (const std::string &Name : P->features()) {
+      auto Found = Known.find(Name);
+      if (Found == Known.end())
+        return createStringError(inconvertibleErrorCode(),
+                                 "policy " + Origin.str() + ": needs the feature '" + Name + "', which LLVM " +
+                                     LLVM_VERSION_STRING +
+                                     " and this plugin do not supply; train a policy for this compiler");
+      Sources.push_back(Found->second);
+    }
+  }
+
+  std::unique_ptr<Logger> Log;
+  if (!S.Log.empty()) {
+    std::error_code Code;
+    auto Stream = std::make_unique<raw_fd_ostream>(S.Log, Code);
+    if (Code)
+      return createStringError(Code, "training log " + S.Log + ": cannot be written: " + Code.message());
+    Log = std::make_unique<Logger>(std::move(Stream), logColumns(), TensorSpec::createSpec<int64_t>(RewardName, {1}),
+                                   /*IncludeReward=*/false);
+    Log->switchContext("");
+  }
+  return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),
+                                   std::move(Sources), std::move(Log));
+}
+
+} // namespace mlgokit

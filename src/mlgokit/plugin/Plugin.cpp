@@ -1,0 +1,70 @@
+// The pass plugin: registers an inline advisor that asks a policy, in an unmodified clang, opt or lld.
+//
+//   clang -Oz -fpass-plugin=policy.so file.cpp
+//   MLGOKIT_POLICY=my.policy clang -Oz -fpass-plugin=mlgokit.so file.cpp
+//   opt -load-pass-plugin=mlgokit.so -mlgokit-policy=my.policy -passes='default<Oz>' file.bc
+#include "Advisor.h"
+#include "Settings.h"
+
+#include "llvm/Analysis/InlineAdvisor.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#if __has_include("llvm/Plugins/PassPlugin.h")
+#include "llvm/Plugins/PassPlugin.h"
+#else
+#include "llvm/Passes/PassPlugin.h"
+#endif
+
+using namespace llvm;
+
+namespace {
+
+/// An advisor factory is a bare function and is not given the module's analysis manager, which MLInlineAdvisor needs.
+/// Registration and pipeline run on one thread, also in parallel ThinLTO.
+thread_local ModuleAnalysisManager *Manager = nullptr;
+
+/// Registered with LLVM's command line when the plugin is loaded, so before `opt` and `clang -load` parse it.
+const bool Registered = (mlgokit::registerOptions(), true);
+
+bool isForSize(const Module &M) {
+  return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });
+}
+
+bool hasDefinition(const Module &M) {
+  return any_of(M, [](const Function &F) { return !F.isDeclaration(); });
+}
+
+InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
+  // The early always-inliner, the sample-profile loader and the like are not what the policy was trained for.
+  const bool Ours = Manager && Context.Pass == InlinePass::CGSCCInliner && hasDefinition(M);
+  if (!Ours)
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
+  if (!Settings) {
+    M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  }
+  if (!Settings->AnyLevel && !isForSize(M))
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  Expected<std::unique_ptr<InlineAdvisor>> Advisor = mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings);
+  if (!Advisor) {
+    // An error fails the compilation; the advisor only lets the pipeline run to its end.
+    M.getContext().emitError("mlgokit: " + toString(Advisor.takeError()));
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  }
+  return Advisor->release();
+}
+
+} // namespace
+
+extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {
+            Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
+              Manager = &MAM;
+              MAM.registerPass([] { return PluginInlineAdvisorAnalysis(advisorFactory); });
+            });
+          }};
+}

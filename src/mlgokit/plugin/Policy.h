@@ -1,0 +1,60 @@
+// A policy file (safetensors with a JSON description, see docs/formats.md) and its evaluation.
+//
+// The arithmetic is fixed to the last bit so that mlgokit/policy/network.py computes the very same numbers:
+// normalisation in double, layers in float with one multiplication and one addition per weight, inputs in order.
+#ifndef MLGOKIT_POLICY_H
+#define MLGOKIT_POLICY_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mlgokit {
+
+enum class NormaliserKind { SignedLog, Quantile };
+enum class OutputKind { EffectBytes, Logits };
+
+struct Layer {
+  size_t Inputs = 0;
+  size_t Outputs = 0;
+  std::vector<float> Weight; // [K, Inputs, Outputs]
+  std::vector<float> Bias;   // [K, Outputs]
+};
+
+class Policy {
+public:
+  /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages.
+  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
+
+  const std::vector<std::string> &features() const { return Features; }
+  const std::string &problem() const { return Problem; }
+
+  /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
+  double preference(llvm::ArrayRef<int64_t> Values);
+
+private:
+  void normalise(llvm::ArrayRef<int64_t> Values);
+
+  std::string Problem;
+  std::vector<std::string> Features;
+  NormaliserKind Normaliser = NormaliserKind::SignedLog;
+  OutputKind Output = OutputKind::EffectBytes;
+  double Clip = 0;
+  double BytesPerUnit = 1; // of the logit, for OutputKind::EffectBytes
+  double Caution = 0;      // standard deviations of the members added to an effect before it is believed
+  std::vector<double> Mean, Scale;              // [F] of SignedLog
+  std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
+  std::vector<float> Boundaries;                // [F, Q] of Quantile
+  size_t QuantileCount = 0;
+  size_t Members = 1;
+  std::vector<Layer> Layers;
+  std::vector<float> Input, Hidden, Next; // scratch
+};
+
+} // namespace mlgokit
+
+#endif

@@ -1,0 +1,1 @@
+"""Policies: the network, its file, and how decisions may depart from it."""

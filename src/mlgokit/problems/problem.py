@@ -1,0 +1,59 @@
+"""What a problem is: the facts about one decision of LLVM that the rest of the program needs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlgokit.spec import AdviceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """How compilers of one LLVM major are made to ask over an interactive channel.
+
+    Attributes:
+        options: LLVM options; ``{base}`` stands for the path to which ``.in`` and ``.out`` are added. Clang wants
+            ``-mllvm`` before each.
+        overwritten: the name of a feature in whose place the compiler sends another, and the name of that other one.
+    """
+
+    options: tuple[str, ...]
+    overwritten: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One kind of decision that LLVM asks an advisor for.
+
+    Attributes:
+        name: what a user types.
+        summary: one line for help texts.
+        advice_kind: what an answer may be.
+        decision: LLVM's name of the answer; the column of a log that holds the decision taken.
+        default_decision: the column with the heuristic's decision, if LLVM can give it.
+        context: what one context of a log is.
+        channel_options: as in :class:`Channel`, without the default decision.
+        default_option: the option that makes the compiler send the default decision too.
+        default_overwrites: majors before this number send the default decision in the place of this feature.
+        features: names that LLVM 19 and 22 send, in their order, without the default decision. A reader goes by the
+            header of the log: another compiler may send more, fewer or others.
+    """
+
+    name: str
+    summary: str
+    advice_kind: AdviceKind
+    decision: str
+    default_decision: str | None
+    context: Literal["module", "function"]
+    channel_options: tuple[str, ...]
+    default_option: str | None
+    default_overwrites: tuple[int, str] | None
+    features: tuple[str, ...]
+
+    def channel_for(self, major: int, *, include_default: bool) -> Channel:
+        """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature."""
+        if not include_default or self.default_option is None or self.default_decision is None:
+            return Channel(options=self.channel_options)
+        overwritten = None
+        if self.default_overwrites is not None and major < self.default_overwrites[0]:
+            overwritten = (self.default_overwrites[1], self.default_decision)
+        return Channel(options=(*self.channel_options, self.default_option), overwritten=overwritten)

@@ -1,0 +1,64 @@
+"""Shows what a stage reports: bars with time left on a terminal, one line a minute elsewhere."""
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from mlgokit.collect import Report
+
+QUIET_SECONDS = 60.0
+
+
+@contextmanager
+def shown_progress(console: Console | None = None) -> Generator[Report]:
+    """A report that draws on standard error; a new label begins a new bar."""
+    console = console or Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def report(done: int, total: int, label: str) -> None:
+            if label not in tasks:
+                tasks[label] = progress.add_task(label, total=total)
+            progress.update(tasks[label], completed=done, total=total)
+
+        yield report
+
+
+def _lines(console: Console) -> Report:
+    said: dict[str, float] = {}
+    began: dict[str, float] = {}
+
+    def report(done: int, total: int, label: str) -> None:
+        now = time.monotonic()
+        began.setdefault(label, now)
+        if done < total and now - said.get(label, -QUIET_SECONDS) < QUIET_SECONDS:
+            return
+        said[label] = now
+        passed = now - began[label]
+        left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
+        console.print(f"{label}: {done} of {total} after {passed:.0f} s{left}", highlight=False)
+
+    return report

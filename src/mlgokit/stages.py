@@ -1,0 +1,358 @@
+"""The stages that a user runs: one frozen configuration and one function each, a folder with a manifest in between.
+
+A configuration's comments are the help of the command line (:mod:`mlgokit.cli`).
+"""
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from mlgokit.algorithms.behavioural_cloning import CloningConfig
+from mlgokit.collect import Report, Workshop, open_workshop, say_nothing
+from mlgokit.compiler.compile import HEURISTIC, PluginUse
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.extract import extract_projects
+from mlgokit.corpus.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.corpus.info import CorpusInfo, corpus_info
+from mlgokit.corpus.module import Corpus, Module, load_corpus
+from mlgokit.corpus.projects import Project, load_projects
+from mlgokit.deploy.plugin import ExportedPlugin, export_plugin
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.evaluation.compare import Evaluation, compare_projects
+from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.train import EffectTraining, RoundResult, collect_default, train_cloning, train_effects
+
+WORKERS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Fetch the archives of open-source projects, verify and unpack them."""
+
+    projects: tuple[str, ...] = ()
+    """Names of the projects; all of the list if none is named."""
+    manifest: Path | None = None
+    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    folder: Path = Path("quickstart/sources")
+    """Where the sources go."""
+    cache: Path | None = None
+    """Where archives are kept; the user's cache folder if not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """Run the front end over fetched projects: bitcode and command lines, in LLVM's corpus layout."""
+
+    projects: tuple[str, ...] = ()
+    """Names of the projects; all of the list if none is named."""
+    manifest: Path | None = None
+    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    sources: Path = Path("quickstart/sources")
+    """Where `corpus fetch` put the sources."""
+    corpus: Path = Path("quickstart/corpus")
+    """Where the corpus goes."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """Count a corpus: modules, projects, languages, duplicates, failures and why."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Compile every module under LLVM's own heuristic and keep its training log."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    output: Path = Path("quickstart/trace")
+    """Where logs and traces.json go."""
+    store: Path | None = None
+    """Folder of finished compilations; <output>/store if not given."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    """Learn a policy from a corpus; held-out projects are not looked at."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    output: Path = Path("quickstart/train")
+    """Where policies and metrics go; <output>/final.policy is the result."""
+    algorithm: Literal["effect-regression", "behavioural-cloning"] = "effect-regression"
+    """How to learn: from the measured effect of decisions, or by imitating the heuristic."""
+    store: Path | None = None
+    """Folder of finished compilations; <output>/store if not given."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+    minutes: float = math.inf
+    """No round begins after this many minutes; a run that is cut short depends on the machine's speed."""
+    effects: EffectTraining = dataclasses.field(default_factory=EffectTraining)
+    """Settings of effect regression."""
+    cloning: CloningConfig = dataclasses.field(default_factory=CloningConfig)
+    """Settings of behavioural cloning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate:
+    """Build projects plainly and under a policy, link both, and compare the sizes."""
+
+    policy: Annotated[str, tyro.conf.Positional]
+    """A policy file, or :default (echo the heuristic), :never, :always."""
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    projects: tuple[str, ...] = ()
+    """Projects to build; all that are held out of training if none is named."""
+    output: Path | None = None
+    """File for the result as JSON."""
+    seed: int = 1
+    """Of the bootstrap intervals."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Link a policy into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
+
+    policy: Annotated[Path, tyro.conf.Positional]
+    """The policy file."""
+    output: Path = Path("policy.so")
+    """The plugin."""
+    llvm: int | None = None
+    """LLVM major to export for; the newest supported one if not given."""
+
+
+def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Project, ...]:
+    """The projects of a list, or those of them that are named.
+
+    Raises:
+        UsageError: a name is not in the list.
+    """
+    projects = load_projects(manifest)
+    unknown = sorted(set(names) - {project.name for project in projects})
+    if unknown:
+        raise UsageError(
+            f"projects: expected names from the list, found {', '.join(unknown)}; the list has "
+            f"{', '.join(project.name for project in projects)}"
+        )
+    return tuple(project for project in projects if not names or project.name in names)
+
+
+def fetch(config: Sources, *, report: Report = say_nothing) -> dict[str, Any]:
+    """Fetch and unpack; returns the folder of each project."""
+    projects = choose_projects(config.manifest, config.projects)
+    cache = config.cache or default_cache_folder()
+    roots: dict[str, Any] = {}
+    for index, project in enumerate(projects):
+        report(index, len(projects), f"fetch {project.name}")
+        archive = fetch_archive(project.archive, cache_folder=cache)
+        roots[project.name] = str(prepare_sources(project, archive_path=archive, sources_folder=config.folder))
+    report(len(projects), len(projects), "fetch")
+    return {"projects": roots}
+
+
+def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
+    """Make the corpus."""
+    return extract_projects(
+        choose_projects(config.manifest, config.projects),
+        toolchain=find_toolchain(config.llvm),
+        sources_folder=config.sources,
+        corpus_folder=config.corpus,
+        workers=config.workers,
+        report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
+    )
+
+
+def info(config: Info) -> CorpusInfo:
+    """Count the corpus."""
+    return corpus_info(load_corpus(config.corpus))
+
+
+def trace(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
+    """Write a training log for each module, and ``traces.json`` with what became of each."""
+    corpus = load_corpus(config.corpus)
+    workshop = _workshop(config, config.output)
+    _claim(config.output, kind="trace", config={}, workshop=workshop, corpus=corpus)
+    runs = collect_default(workshop, corpus.modules, folder=config.output / "logs", report=report)
+    rows = [
+        {
+            "module": module.name,
+            "project": module.project,
+            "status": run.status.name.lower(),
+            "reason": run.reason,
+            "decisions": len(run.caller),
+            "inlined": int(run.inlined.sum()),
+            "object_text_bytes": run.sizes.llvm_size_text if run.sizes is not None else None,
+            "user_seconds": run.user_seconds,
+        }
+        for module, run in zip(corpus.modules, runs, strict=True)
+    ]
+    atomic_write(config.output / "traces.json", json.dumps({"format_version": 1, "modules": rows}, indent=1))
+    return {
+        "folder": str(config.output),
+        "modules": len(rows),
+        "failed": [
+            {"module": module.name, "status": run.status.name.lower(), "reason": run.reason}
+            for module, run in zip(corpus.modules, runs, strict=True)
+            if not run.ok
+        ],
+        "decisions": sum(len(run.caller) for run in runs),
+        "user_seconds": sum(run.user_seconds for run in runs),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """The policy that training ended with, and what each round did (empty for cloning)."""
+
+    policy: Path
+    rounds: tuple[RoundResult, ...]
+    agreement: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "policy": str(self.policy),
+            "rounds": [result.to_json() for result in self.rounds],
+            "agreement": self.agreement,
+        }
+
+
+def train(config: Train, *, report: Report = say_nothing) -> Trained:
+    """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder."""
+    deadline = time.monotonic() + 60 * config.minutes
+    corpus = load_corpus(config.corpus)
+    modules = training_modules(corpus.modules)
+    workshop = _workshop(config, config.output)
+    settings = dataclasses.asdict(config.effects if config.algorithm == "effect-regression" else config.cloning)
+    settings = {"algorithm": config.algorithm, **settings}
+    _claim(config.output, kind="policy", config=settings, workshop=workshop, corpus=corpus)
+    if config.algorithm == "effect-regression":
+        path, rounds = train_effects(
+            workshop, modules, config.effects, folder=config.output, report=report, deadline=deadline
+        )
+        trained = Trained(policy=config.output / "final.policy", rounds=tuple(rounds))
+    else:
+        path, agreement = train_cloning(workshop, modules, config.cloning, folder=config.output, report=report)
+        trained = Trained(policy=config.output / "final.policy", rounds=(), agreement=agreement)
+    atomic_write(trained.policy, path.read_bytes())
+    atomic_write(config.output / "metrics.json", json.dumps(trained.to_json(), indent=1))
+    return trained
+
+
+def training_modules(modules: Sequence[Module]) -> list[Module]:
+    """The modules of projects that are not held out, without the copies of what is held out or came before.
+
+    Raises:
+        CorpusError: nothing is left.
+    """
+    seen = {module.bitcode_sha256 for module in modules if module.held_out and module.bitcode_sha256}
+    chosen: list[Module] = []
+    for module in modules:
+        if not module.held_out and module.bitcode_sha256 not in seen:
+            chosen.append(module)
+            if module.bitcode_sha256:
+                seen.add(module.bitcode_sha256)
+    if not chosen:
+        raise CorpusError(
+            f"training: expected at least one of {len(modules)} modules not to be held out, found none; "
+            "add training projects to the corpus"
+        )
+    return chosen
+
+
+def evaluate(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
+    """Compare plain builds with builds under the policy."""
+    corpus = load_corpus(config.corpus)
+    known = {module.project for module in corpus.modules}
+    unknown = sorted(set(config.projects) - known)
+    if unknown:
+        raise UsageError(
+            f"projects: expected names from the corpus {config.corpus}, found {', '.join(unknown)}; it has "
+            f"{', '.join(sorted(known))}"
+        )
+    modules = [
+        module
+        for module in corpus.modules
+        if (module.project in config.projects if config.projects else module.held_out)
+    ]
+    if not modules:
+        raise CorpusError(
+            f"{config.corpus}: expected at least one held-out project to evaluate on, found none; "
+            "name projects with --projects"
+        )
+    if not config.policy.startswith(":"):
+        load_policy(Path(config.policy), problem=INLINE_SIZE.name)
+    elif config.policy not in {HEURISTIC, ":never", ":always"}:
+        raise UsageError(f"policy {config.policy}: expected a file or :default, :never, :always; correct the name")
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    use = PluginUse(plugin=build_plugin(toolchain), policy=config.policy)
+    evaluation = compare_projects(
+        modules,
+        toolchain=toolchain,
+        use=use,
+        workers=config.workers,
+        rng=np.random.default_rng(config.seed),
+        report=report,
+        timeout_seconds=config.timeout_seconds,
+    )
+    if config.output is not None:
+        atomic_write(config.output, json.dumps(evaluation.to_json(), indent=1))
+    return evaluation
+
+
+def export(config: Export) -> ExportedPlugin:
+    """Link the policy into a plugin."""
+    return export_plugin(find_toolchain(config.llvm, need_plugin=True), config.policy, config.output)
+
+
+def _workshop(config: Trace | Train, output: Path) -> Workshop:
+    toolchain: Toolchain = find_toolchain(config.llvm, need_plugin=True)
+    return open_workshop(
+        toolchain,
+        build_plugin(toolchain),
+        config.store or output / "store",
+        workers=config.workers,
+        timeout_seconds=config.timeout_seconds,
+    )
+
+
+def _claim(folder: Path, *, kind: str, config: dict[str, Any], workshop: Workshop, corpus: Corpus) -> None:
+    """Sign the folder, or refuse one that something else made."""
+    versions = workshop.toolchain.describe()
+    inputs = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "workshop": workshop.identity}
+    if not check_manifest(folder, kind=kind, config=config, toolchain=versions, inputs=inputs):
+        write_manifest(folder, kind=kind, config=config, toolchain=versions, inputs=inputs)

@@ -1,0 +1,114 @@
+"""The store of finished compilations: one small file each, so that an interrupted run repeats nothing."""
+
+import io
+import json
+import zipfile
+import zlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.manifest import atomic_write
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRun:
+    """What is kept of one compilation under the plugin; T decisions, V rows of values.
+
+    Attributes:
+        status: how it ended.
+        reason: why it failed, else empty.
+        user_seconds: processor time of the compiler.
+        sizes: of the object, if there is one.
+        caller: [T] ids of the functions with the call sites.
+        callee: [T] ids of the functions called.
+        inlined: [T] decisions.
+        flipped: [T] whether the decision was the less likely one.
+        names: the log's features.
+        rows: [V] positions of the decisions whose values are kept.
+        values: int64 [V, F].
+    """
+
+    status: CompileStatus
+    reason: str
+    user_seconds: float
+    sizes: ObjectSizes | None
+    caller: Ints
+    callee: Ints
+    inlined: npt.NDArray[np.bool_]
+    flipped: npt.NDArray[np.bool_]
+    names: tuple[str, ...]
+    rows: Ints
+    values: Ints
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is something to learn from."""
+        return self.status is CompileStatus.OK and self.sizes is not None
+
+
+_RUN_ARRAYS = ("caller", "callee", "inlined", "flipped", "rows", "values")
+_SIZE_ARRAYS = tuple(
+    field.name for field in fields(ObjectSizes) if field.name not in ("totals", "function_names", "signatures")
+)
+
+
+def remember(path: Path, run: ModuleRun) -> None:
+    """Keep ``run`` at ``path``.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    facts: dict[str, Any] = {
+        "status": run.status.name,
+        "reason": run.reason,
+        "user_seconds": run.user_seconds,
+        "names": run.names,
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {name: getattr(run, name) for name in _RUN_ARRAYS}
+    if run.sizes is not None:
+        facts |= {
+            "totals": [getattr(run.sizes.totals, field.name) for field in fields(SectionTotals)],
+            "function_names": run.sizes.function_names,
+            "signatures": run.sizes.signatures,
+        }
+        arrays |= {f"sizes_{name}": getattr(run.sizes, name) for name in _SIZE_ARRAYS}
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]  (the stub takes the names for a flag)
+    atomic_write(path, file.getvalue())
+
+
+def recall(path: Path) -> ModuleRun | None:
+    """What was kept at ``path``; a damaged file is as good as none, for the compilation can be made again."""
+    try:
+        # Opened here, because numpy leaves a file open that turns out to be no archive.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            facts = json.loads(stored["facts"].tobytes())
+            sizes = None
+            if "totals" in facts:
+                names = (field.name for field in fields(SectionTotals))
+                sizes = ObjectSizes(
+                    totals=SectionTotals(**dict(zip(names, facts["totals"], strict=True))),
+                    function_names=tuple(facts["function_names"]),
+                    signatures=tuple(facts["signatures"]),
+                    **{name: stored[f"sizes_{name}"] for name in _SIZE_ARRAYS},
+                )
+            return ModuleRun(
+                status=CompileStatus[facts["status"]],
+                reason=facts["reason"],
+                user_seconds=facts["user_seconds"],
+                names=tuple(facts["names"]),
+                sizes=sizes,
+                **{name: stored[name] for name in _RUN_ARRAYS},
+            )
+    # RuntimeError: a flag or a method that zipfile does not know, which is how damaged headers look.
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return None

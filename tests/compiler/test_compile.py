@@ -1,0 +1,267 @@
+"""A shell script stands for the compiler: it shows what it was given, and ends as the test wants."""
+
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import elf
+from mlgokit.compiler.compile import (
+    HEURISTIC,
+    CompileResult,
+    CompileStatus,
+    PluginUse,
+    compile_module,
+    first_error,
+)
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import ToolError
+from mlgokit.spec import TensorSpec
+from mlgokit.traces import ContextSpan, Header, Log, render_log
+
+CODE_BYTES = 24
+LOG = render_log(
+    Log(
+        header=Header(features=(TensorSpec(name="a", type="int64_t", shape=(1,)),)),
+        contexts=(ContextSpan(name="m", start=0, stop=2),),
+        columns={"a": np.array([[7], [9]])},
+    )
+)
+SUCCEED = 'cp object.o "$output"'
+
+Compile = Callable[..., CompileResult]
+
+
+def object_bytes() -> bytes:
+    """The smallest object: string table (section 1) and machine code (section 2)."""
+    strings = b"\0.text\0.s\0"
+    begin = 64 + len(strings)
+    sections = [
+        (0,) * 10,
+        (7, elf.SHT_STRTAB, 0, 0, 64, len(strings), 0, 0, 1, 0),
+        (1, 1, elf.SHF_ALLOC | elf.SHF_EXECINSTR, 0, begin, CODE_BYTES, 0, 0, 1, 0),
+    ]
+    header = struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, begin + CODE_BYTES, 0, 64, 0, 0, 64, len(sections), 1)
+    table = np.array(sections, elf.SECTION).tobytes()
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + header + strings + bytes(CODE_BYTES) + table
+
+
+@pytest.fixture
+def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compile]:
+    """Compile with a script for clang; afterwards neither a process nor a temporary file may be left."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    (tmp_path / "object.o").write_bytes(object_bytes())
+    (tmp_path / "whole.log").write_bytes(LOG)
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    descriptor = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+
+    def run(
+        script: str,
+        command_line: tuple[str, ...] = ("-cc1", "-Oz"),
+        *,
+        use: PluginUse | None = None,
+        keep_object: Path | None = None,
+        keep_log: Path | None = None,
+        timeout_seconds: float = 60,
+    ) -> CompileResult:
+        clang = tmp_path / "clang"
+        # Each process of the script holds the pipe open: its end is theirs.
+        clang.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 9>alive\nfor output; do :; done\n{script}\n")
+        clang.chmod(0o755)
+        return compile_module(
+            Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang),
+            command_line,
+            tmp_path / "module.bc",
+            use=use,
+            keep_object=keep_object,
+            keep_log=keep_log,
+            timeout_seconds=timeout_seconds,
+        )
+
+    yield run
+    os.set_blocking(descriptor, True)
+    assert os.read(descriptor, 1) == b""
+    os.close(descriptor)
+    assert list(scratch.iterdir()) == []
+
+
+def given_words(tmp_path: Path) -> list[str]:
+    return (tmp_path / "words").read_text().splitlines()
+
+
+def given_settings(tmp_path: Path) -> dict[str, str]:
+    lines = (tmp_path / "environment").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line.startswith("MLGOKIT_"))
+
+
+def test_a_success_is_measured(compile_with: Compile):
+    result = compile_with(SUCCEED)
+
+    assert (result.status, result.reason, result.log) == (CompileStatus.OK, "", None)
+    assert result.sizes is not None
+    assert result.sizes.llvm_size_text == CODE_BYTES
+    assert result.wall_seconds > 0
+
+
+def test_the_object_is_kept_where_it_is_wanted(compile_with: Compile, tmp_path: Path):
+    kept = tmp_path / "kept.o"
+
+    assert compile_with(SUCCEED, keep_object=kept).status is CompileStatus.OK
+    assert kept.read_bytes() == object_bytes()
+
+
+def test_a_plain_compilation_gets_its_options_and_nothing_else(compile_with: Compile, tmp_path: Path):
+    compile_with(f"printf '%s\\n' \"$@\" > words; {SUCCEED}", ("-cc1", "-Oz", "", "-DNAME=a b"))
+
+    *words, output = given_words(tmp_path)
+    assert words == ["-cc1", "-Oz", "-DNAME=a b", "-x", "ir", str(tmp_path / "module.bc"), "-emit-obj", "-o"]
+    assert Path(output).name == "module.o"
+
+
+def test_the_plugin_comes_after_the_recorded_options(compile_with: Compile, tmp_path: Path):
+    compile_with(f"printf '%s\\n' \"$@\" > words; {SUCCEED}", use=PluginUse(plugin=tmp_path / "p.so"))
+
+    assert given_words(tmp_path)[:4] == ["-cc1", "-Oz", f"-fpass-plugin={tmp_path / 'p.so'}", "-x"]
+
+
+def test_settings_of_the_caller_do_not_leak(compile_with: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("POLICY", "LOG", "SEED", "ANY_LEVEL", "UNHEARD_OF"):
+        monkeypatch.setenv(f"MLGOKIT_{name}", "7")
+    monkeypatch.setenv("KEPT", "yes")
+
+    assert compile_with(f"/usr/bin/env > environment; {SUCCEED}").status is CompileStatus.OK
+    assert given_settings(tmp_path) == {}
+    assert "KEPT=yes" in (tmp_path / "environment").read_text().splitlines()
+
+
+def test_the_plugin_is_told_what_it_shall_do(compile_with: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MLGOKIT_SEED", "99")
+    monkeypatch.setenv("MLGOKIT_ANY_LEVEL", "1")
+    use = PluginUse(plugin=tmp_path / "p.so", policy=HEURISTIC, seed=5, temperature=0.1, flip_probability=1e-05)
+
+    compile_with(f"/usr/bin/env > environment; {SUCCEED}", use=use)
+
+    assert given_settings(tmp_path) == {
+        "MLGOKIT_POLICY": ":default",
+        "MLGOKIT_LOG": "",
+        "MLGOKIT_SEED": "5",
+        "MLGOKIT_TEMPERATURE": "0.1",
+        "MLGOKIT_FLIP_PROBABILITY": "1e-05",
+    }
+
+
+def test_without_settings_the_plugin_decides_greedily_with_its_own_policy():
+    assert PluginUse(plugin=Path("p.so")).environment(None) == {
+        "MLGOKIT_POLICY": "",
+        "MLGOKIT_LOG": "",
+        "MLGOKIT_SEED": "0",
+        "MLGOKIT_TEMPERATURE": "0.0",
+        "MLGOKIT_FLIP_PROBABILITY": "0.0",
+    }
+
+
+def test_the_log_is_read_and_kept_where_it_is_wanted(compile_with: Compile, tmp_path: Path):
+    result = compile_with(
+        f'{SUCCEED}; cp whole.log "$MLGOKIT_LOG"',
+        use=PluginUse(plugin=tmp_path / "p.so", log=True),
+        keep_log=tmp_path / "folder" / "kept.log",
+    )
+
+    assert result.status is CompileStatus.OK
+    assert result.log is not None
+    assert result.log.columns["a"].tolist() == [[7], [9]]
+    assert (tmp_path / "folder" / "kept.log").read_bytes() == LOG
+
+
+def test_a_module_without_decisions_has_no_log(compile_with: Compile, tmp_path: Path):
+    result = compile_with(SUCCEED, use=PluginUse(plugin=tmp_path / "p.so", log=True), keep_log=tmp_path / "kept.log")
+
+    assert (result.status, result.log) == (CompileStatus.OK, None)
+    assert not (tmp_path / "kept.log").exists()
+
+
+def test_a_log_that_cannot_be_read_leaves_the_sizes(compile_with: Compile, tmp_path: Path):
+    result = compile_with(
+        f'{SUCCEED}; head -c 40 whole.log > "$MLGOKIT_LOG"',
+        use=PluginUse(plugin=tmp_path / "p.so", log=True),
+        keep_log=tmp_path / "kept.log",
+    )
+
+    assert result.status is CompileStatus.BAD_TRACE
+    assert "module.log: byte " in result.reason
+    assert result.log is None
+    assert result.sizes is not None
+    assert not (tmp_path / "kept.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'warning: w' >&2; echo ' error: first' >&2; echo 'error: second' >&2; exit 1", "error: first"),
+        ("echo 'something else' >&2; echo '1 problem.' >&2; echo >&2; exit 2", "1 problem."),
+        ("exit 1", "no message"),
+        (f"{SUCCEED}; echo 'error: late' >&2; exit 1", "error: late"),
+    ],
+)
+def test_an_error_is_a_result_with_its_first_line(compile_with: Compile, script: str, reason: str):
+    result = compile_with(script)
+
+    assert (result.status, result.reason) == (CompileStatus.FAILED, reason)
+    assert (result.sizes, result.log) == (None, None)
+
+
+@pytest.mark.parametrize("end", ["kill -SEGV $$", "kill -ABRT $$", "exit 139"])
+def test_a_signal_is_a_crash(compile_with: Compile, end: str):
+    result = compile_with(f"ulimit -c 0; echo 'clang: error: unable to go on' >&2; {end}")
+
+    assert (result.status, result.reason) == (CompileStatus.CRASHED, "clang: error: unable to go on")
+
+
+def test_the_deadline_ends_the_compiler_and_its_children(compile_with: Compile):
+    # The fixture waits for all of them to end, and would do so for ever if one lived on.
+    result = compile_with("sleep 600 & sleep 600", timeout_seconds=1)
+
+    assert (result.status, result.reason) == (CompileStatus.TIMED_OUT, "after 1 s")
+    assert (result.sizes, result.log) == (None, None)
+    assert result.wall_seconds >= 1
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ('head -c 100 object.o > "$output"', "section headers within 100 bytes"),
+        ('echo text > "$output"', "expected an ELF file, found 5 bytes"),
+        (': > "$output"', "found 0 bytes that begin with nothing"),
+        ("true", "expected a readable object file, found No such file or directory"),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_a_result(compile_with: Compile, script: str, reason: str):
+    result = compile_with(script)
+
+    assert result.status is CompileStatus.BAD_OBJECT
+    assert reason in result.reason
+    assert result.sizes is None
+
+
+def test_a_compiler_that_is_not_there_is_an_error(tmp_path: Path):
+    missing = tmp_path / "clang"
+
+    with pytest.raises(ToolError, match="expected an executable program, found none"):
+        compile_module(
+            Toolchain(major=19, version="19.1.7", clang=missing, clangxx=missing), ("-cc1",), tmp_path / "module.bc"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", "no message"), ("\n \n", "no message"), ("a\nb\n", "b"), ("a\n  x: error: y \nerror: z", "x: error: y")],
+)
+def test_the_first_error_is_shown(text: str, line: str):
+    assert first_error(text) == line

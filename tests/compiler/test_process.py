@@ -1,0 +1,94 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler.process import TAIL_BYTES, run
+from mlgokit.errors import ToolError
+
+LONG = 60.0
+
+
+def test_what_a_program_prints_and_returns():
+    done = run(["sh", "-c", "cat; echo oops >&2; exit 7"], timeout_seconds=LONG, stdin=b"hello")
+
+    assert (done.returncode, done.stdout, done.stderr, done.timed_out) == (7, b"hello", "oops\n", False)
+
+
+def test_a_signal_is_a_negative_return_code():
+    assert run(["sh", "-c", "kill -SEGV $$"], timeout_seconds=LONG).returncode == -11
+
+
+def test_the_deadline_kills_the_whole_group(tmp_path: Path):
+    pid_file = tmp_path / "pid"
+
+    done = run(["sh", "-c", "sleep 600 & echo $! > pid; wait"], timeout_seconds=1, cwd=tmp_path)
+
+    assert done.timed_out
+    assert done.returncode == -9
+    assert not is_running(int(pid_file.read_text()))
+
+
+def test_an_end_before_the_deadline_is_not_a_time_out():
+    assert not run(["true"], timeout_seconds=LONG).timed_out
+
+
+def test_a_missing_program_is_a_sentence(tmp_path: Path):
+    with pytest.raises(ToolError, match="expected an executable program, found none; install it or give another path"):
+        run([tmp_path / "nothing"], timeout_seconds=LONG)
+
+
+def test_only_the_end_of_long_complaints_is_kept():
+    done = run([sys.executable, "-c", "import sys; sys.stderr.write('x' * 100_000 + 'end')"], timeout_seconds=LONG)
+
+    assert len(done.stderr) == TAIL_BYTES
+    assert done.stderr.endswith("xend")
+
+
+def test_output_that_is_not_text_does_not_matter():
+    done = run(["sh", "-c", r"printf '\377\376'; printf '\377' >&2"], timeout_seconds=LONG)
+
+    assert done.stdout == b"\xff\xfe"
+    assert done.stderr == "\ufffd"
+
+
+def test_more_output_than_a_pipe_holds_does_not_block():
+    assert len(run(["head", "-c", "3000000", "/dev/zero"], timeout_seconds=LONG).stdout) == 3_000_000
+
+
+def test_the_environment_is_replaced():
+    assert run(["/usr/bin/env"], timeout_seconds=LONG, env={"ONLY": "this"}).stdout == b"ONLY=this\n"
+
+
+def test_time_and_memory_of_the_child_are_measured():
+    done = run([sys.executable, "-c", "x = bytearray(64 << 20); sum(range(10**6))"], timeout_seconds=LONG)
+
+    assert done.peak_bytes > 64 << 20
+    assert done.user_seconds > 0
+    assert done.wall_seconds > 0
+
+
+def test_an_interruption_kills_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started = tmp_path / "pid"
+    os.mkfifo(started)
+    pids: list[int] = []
+
+    def interrupt(_process: object, *, deadline: float) -> None:
+        del deadline
+        pids.append(int(started.read_text()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlgokit.compiler.process._wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(["sh", "-c", "echo $$ > pid; sleep 600"], timeout_seconds=LONG, cwd=tmp_path)
+
+    assert not is_running(pids[0])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -1,0 +1,56 @@
+"""Fixtures for tests with real compilers; they are parametrised over the LLVM majors that the plugin supports."""
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
+from mlgokit.errors import ToolError
+
+
+@functools.cache
+def installed(major: int) -> Toolchain | str:
+    """The complete toolchain of that major, or the sentence that says why there is none."""
+    try:
+        found = find_toolchain(major, need_plugin=True)
+    except ToolError as error:
+        return str(error)
+    if found.lld is None or found.opt is None or found.llc is None:
+        return f"LLVM {major} is not complete; run `{apt_command(*apt_packages(major))}`"
+    return found
+
+
+@pytest.fixture(scope="session", params=SUPPORTED_MAJORS, ids=lambda major: f"llvm-{major}")
+def toolchain(request: pytest.FixtureRequest) -> Toolchain:
+    """A real compiler; missing ones are skipped loudly, and are failures where CI=true promises all of them."""
+    found = installed(request.param)
+    if isinstance(found, Toolchain):
+        return found
+    if os.environ.get("CI") == "true":
+        pytest.fail(found)
+    pytest.skip(found)
+
+
+@pytest.fixture(scope="session")
+def compile_object(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``compile_object(source_text, options=("-Oz",), suffix=".cpp") -> Path``: an object, compiled once a session."""
+    folder = tmp_path_factory.mktemp(f"objects-{toolchain.major}")
+
+    def compile_text(source_text: str, options: Sequence[str] = ("-Oz",), *, suffix: str = ".cpp") -> Path:
+        name = hashlib.sha256("\0".join((source_text, suffix, *options)).encode()).hexdigest()[:16]
+        source, output = folder / f"{name}{suffix}", folder / f"{name}.o"
+        if output.exists():
+            return output
+        source.write_text(source_text)
+        compiler = toolchain.clangxx if suffix == ".cpp" else toolchain.clang
+        argv = [compiler, "-c", source, *options, "-Wno-override-module", "-o", output]
+        done = process.run(argv, timeout_seconds=120)
+        assert done.returncode == 0, done.stderr
+        return output
+
+    return compile_text

@@ -1,0 +1,217 @@
+import io
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.extract import OPTIONS, extract_projects
+from mlgokit.corpus.fetch import prepare_sources
+from mlgokit.corpus.info import corpus_info
+from mlgokit.corpus.module import Corpus, Module
+from mlgokit.corpus.projects import Archive, GeneratedFile, Language, Project
+from mlgokit.manifest import digest_file
+
+pytestmark = pytest.mark.llvm
+
+FILES = {
+    "p-1/include/shape.h": """
+        #pragma once
+        #include <memory>
+        #include <stdexcept>
+        #include <string>
+        #include <vector>
+        struct Shape { virtual ~Shape() = default; virtual double area() const = 0; };
+        std::unique_ptr<Shape> square(double side);
+        inline double total(const std::vector<std::unique_ptr<Shape>>& shapes) {
+          double sum = 0;
+          for (const auto& shape : shapes) sum += shape->area();
+          return sum;
+        }
+    """,
+    "p-1/src/square.cc": """
+        #include "shape.h"
+        #include "config.h"
+        namespace {
+        struct Square : Shape {
+          explicit Square(double side) : side(side) { if (side < 0) throw std::invalid_argument(__FILE__ NAME); }
+          double area() const override { return side * side; }
+          double side;
+        };
+        }
+        std::unique_ptr<Shape> square(double side) { return std::make_unique<Square>(side); }
+        const char* made() { return __DATE__ " " __TIME__ " " __TIMESTAMP__; }
+    """,
+    "p-1/src/sum.cc": """
+        #include "../include/shape.h"
+        static int helper(int x) { return x * SCALE; }
+        double sum(int n) {
+          std::vector<std::unique_ptr<Shape>> shapes;
+          for (int i = 0; i < n; ++i) shapes.push_back(square(helper(i)));
+          try { return total(shapes); } catch (const std::exception& error) { return std::string(error.what()).size(); }
+        }
+    """,
+    "p-1/src/broken.cc": "#include <no/such/header.h>\n",
+    "p-1/plain.c": """
+        #include <stdlib.h>
+        static int compare(const void* a, const void* b) { return *(const int*)a - *(const int*)b; }
+        void sort(int* begin, size_t count) { qsort(begin, count, sizeof(int), compare); }
+        const char* where(void) { return __FILE__; }
+    """,
+}
+
+
+def project(name: str, language: Language, **parts: Any) -> Project:
+    archive = Archive(registry="pypi", package="p", version="1", file="p-1.tar.gz", sha256="0" * 64)
+    return Project(name=name, language=language, archive=archive, root="p-1", license="MIT", **parts)
+
+
+PROJECTS = (
+    project(
+        "plus",
+        "c++",
+        standard="c++17",
+        include=("include", "."),
+        defines=("SCALE=3",),
+        sources=("src/*.cc",),
+        generated=(GeneratedFile(path="config.h", text='#define NAME " bad side"\n'),),
+    ),
+    project(
+        "plain",
+        "c",
+        standard="gnu11",
+        options=("-fomit-frame-pointer", "-mllvm", "-inline-threshold=5"),
+        sources=("*.c",),
+    ),
+)
+
+
+def extract(folder: Path, toolchain: Toolchain) -> Corpus:
+    folder.mkdir()
+    with tarfile.open(folder / "p-1.tar.gz", "w:gz") as archive:
+        for name, text in FILES.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    for item in PROJECTS:
+        prepare_sources(item, archive_path=folder / "p-1.tar.gz", sources_folder=folder / "sources")
+    return extract_projects(
+        PROJECTS,
+        toolchain=toolchain,
+        sources_folder=folder / "sources",
+        corpus_folder=folder / "corpus",
+        workers=2,
+    )
+
+
+def run(argv: list[str], cwd: Path) -> None:
+    done = process.run(argv, timeout_seconds=120, cwd=cwd, env={"SOURCE_DATE_EPOCH": "0", "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_sources_become_modules_and_failures(tmp_path: Path, toolchain: Toolchain):
+    corpus = extract(tmp_path / "one", toolchain)
+    assert [module.name for module in corpus.modules] == [
+        "plus/src/square.cc.o",
+        "plus/src/sum.cc.o",
+        "plain/plain.c.o",
+    ]
+    assert [module.language for module in corpus.modules] == ["c++", "c++", "c"]
+    (failure,) = corpus.failures
+    assert failure.name == "plus/src/broken.cc.o"
+    assert "error: 'no/such/header.h' file not found" in failure.reason
+    info = corpus_info(corpus)
+    assert not info.damaged
+    assert not info.duplicates
+
+
+def test_the_command_line_is_what_ir_needs(tmp_path: Path, toolchain: Toolchain):
+    corpus = extract(tmp_path / "one", toolchain)
+    plus, plain = corpus.modules[0].command_line, corpus.modules[2].command_line
+    assert plus[0] == "-cc1"
+    assert {"-triple", "-Oz", "-mrelocation-model", "-ffunction-sections", "-fdata-sections", "-fexceptions"} <= {*plus}
+    assert "-fcxx-exceptions" in plus
+    assert "-fcxx-exceptions" not in plain
+    assert "-inline-threshold=5" in plain
+    for option in plus + plain:
+        assert str(tmp_path) not in option
+        assert not option.startswith(
+            ("-I", "-D", "-isystem", "-internal", "-emit", "-o", "-x", "-main-file", "-resource")
+        )
+    assert "-disable-llvm-passes" not in plus
+
+
+def test_compiling_the_module_is_compiling_the_source(tmp_path: Path, toolchain: Toolchain):
+    corpus = extract(tmp_path / "one", toolchain)
+    for module in corpus.modules:
+        item = next(item for item in PROJECTS if item.name == module.project)
+        from_source = compile_source(tmp_path, toolchain, item, module)
+        from_ir = tmp_path / "ir.o"
+        argv = [
+            str(toolchain.clang),
+            *module.command_line,
+            "-x",
+            "ir",
+            str(module.bitcode),
+            "-emit-obj",
+            "-o",
+            str(from_ir),
+        ]
+        run(argv, cwd=Path("/"))
+        assert from_ir.read_bytes() == from_source.read_bytes(), module.name
+
+
+def compile_source(folder: Path, toolchain: Toolchain, item: Project, module: Module) -> Path:
+    driver = toolchain.clangxx if item.language == "c++" else toolchain.clang
+    argv = [str(driver), *OPTIONS, f"-std={item.standard}", *item.options]
+    argv += [f"-I{include}" for include in item.include] + [f"-D{macro}" for macro in item.defines]
+    assert module.source is not None
+    argv += ["-c", "-o", str(folder / "source.o"), module.source]
+    run(argv, cwd=folder / "one" / "sources" / item.name / item.root)
+    return folder / "source.o"
+
+
+def test_the_folder_does_not_show_in_the_bitcode(tmp_path: Path, toolchain: Toolchain):
+    one = extract(tmp_path / "one", toolchain)
+    two = extract(tmp_path / "a longer name", toolchain)
+    digests = [module.bitcode_sha256 for module in one.modules]
+    assert [module.bitcode_sha256 for module in two.modules] == digests
+    assert [module.command_line for module in two.modules] == [module.command_line for module in one.modules]
+    assert [digest_file(module.bitcode) for module in one.modules] == digests
+    assert str(tmp_path).encode() not in b"".join(module.bitcode.read_bytes() for module in one.modules)
+
+
+def test_bitcode_comes_before_optimization_and_has_no_debug_information(tmp_path: Path, toolchain: Toolchain):
+    corpus = extract(tmp_path / "one", toolchain)
+    if toolchain.opt is None:
+        pytest.skip("the toolchain has no opt")
+    module = next(module for module in corpus.modules if module.name == "plus/src/sum.cc.o")
+    done = process.run([toolchain.opt, "-S", module.bitcode, "-o", "-"], timeout_seconds=120)
+    text = done.stdout.decode()
+    assert "define internal" in text
+    assert "helper" in text
+    assert "alloca" in text
+    assert "minsize" in text
+    assert "!dbg" not in text
+
+
+def test_it_goes_on_where_it_stopped(tmp_path: Path, toolchain: Toolchain):
+    first = extract(tmp_path / "one", toolchain)
+    removed = first.modules[1].bitcode
+    removed.unlink()
+    kept = first.modules[0].bitcode.stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "one" / "sources")
+    for item in PROJECTS:
+        prepare_sources(item, archive_path=tmp_path / "one" / "p-1.tar.gz", sources_folder=tmp_path / "one" / "sources")
+    again = extract_projects(
+        PROJECTS,
+        toolchain=toolchain,
+        sources_folder=tmp_path / "one" / "sources",
+        corpus_folder=tmp_path / "one" / "corpus",
+    )
+    assert removed.exists()
+    assert again.modules[0].bitcode.stat().st_mtime_ns == kept
+    assert [module.bitcode_sha256 for module in again.modules] == [module.bitcode_sha256 for module in first.modules]

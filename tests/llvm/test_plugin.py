@@ -1,0 +1,360 @@
+"""The plugin in a real clang: same objects when it echoes, the same policy here and there, and clear failures."""
+
+import itertools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.advisors import Observation
+from mlgokit.compiler import process
+from mlgokit.compiler.interactive import InteractiveStatus, clang_words, drive
+from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.dataset.normaliser import SignedLog, fit_quantile, fit_signed_log
+from mlgokit.deploy.plugin import export_plugin
+from mlgokit.policy.exploration import Exploration, UniformStream, decide
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.traces.log import Log, read_log
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+static int square(int x) { return x * x; }
+static int sum(const std::vector<int>& v) { int s = 0; for (int x : v) s += square(x); return s; }
+std::map<std::string, std::vector<int>> table;
+int add(const std::string& name, int x) {
+  table[name].push_back(x);
+  std::sort(table[name].begin(), table[name].end());
+  return sum(table[name]) + square(x);
+}
+std::string list(int n) { std::string r; for (int i = 0; i < n; ++i) r += std::to_string(square(i)) + ","; return r; }
+struct Shape { virtual ~Shape() {} virtual int area(int) = 0; };
+struct Many : Shape {
+  std::vector<Shape*> parts;
+  int area(int k) override { int s = 0; for (Shape* p : parts) s += p->area(k); return s + add(list(k), k); }
+};
+Shape* make() { return new Many; }
+"""
+OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections")
+
+
+@pytest.fixture(scope="session")
+def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
+
+
+class Bench:
+    """Compiles SOURCE with one toolchain in one folder."""
+
+    def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path) -> None:
+        self.toolchain, self.plugin, self.folder = toolchain, plugin, folder
+        (folder / "source.cpp").write_text(SOURCE)
+
+    def compile(self, name: str = "out", *options: str, use_plugin: bool = True, **settings: str) -> process.Completed:
+        environment = {**os.environ, **{f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}}
+        words = [f"-fpass-plugin={self.plugin}"] if use_plugin else []
+        return process.run(
+            [self.toolchain.clangxx, *OPTIONS, *words, *options, "-c", "source.cpp", "-o", f"{name}.o"],
+            timeout_seconds=60,
+            cwd=self.folder,
+            env=environment,
+        )
+
+    def object(self, name: str = "out") -> bytes:
+        return (self.folder / f"{name}.o").read_bytes()
+
+    def log(self, name: str = "log") -> Log:
+        return read_log(self.folder / name)
+
+
+@pytest.fixture
+def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
+    return Bench(toolchain, plugin, tmp_path)
+
+
+def llvm_policy(bench: Bench, *, output: OutputKind, own_features: bool = False) -> Policy:
+    """A random policy over LLVM's features (and ours), normalised to what this very module shows."""
+    done = bench.compile("default", policy=":default", log=str(bench.folder / "log"))
+    assert done.returncode == 0, done.stderr
+    columns = bench.log().columns
+    names = [name for name in columns if name not in {"caller_id", "callee_id", "inlining_decision", "log_probability"}]
+    names = names[: names.index("callee_instructions")] if not own_features else names[:-1]
+    values = np.stack([columns[name][:, 0] for name in names], axis=1)
+    rng = np.random.default_rng(12)
+    fit = fit_signed_log if output is OutputKind.EFFECT_BYTES else fit_quantile
+    normaliser = fit(values)
+    widths = [normaliser.width, 24, 16, 1 if output is OutputKind.EFFECT_BYTES else 2]
+    layers = tuple(
+        Layer(
+            (rng.normal(size=(3, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
+            rng.normal(size=(3, outputs)).astype(np.float32) * 0.1,
+        )
+        for inputs, outputs in itertools.pairwise(widths)
+    )
+    return Policy(
+        problem="inline-size", features=tuple(names), normaliser=normaliser, layers=layers, output=output,
+        bytes_per_unit=0.2, caution=0.3,
+    )  # fmt: skip
+
+
+class PolicyAdvisor:
+    """The policy in Python, deciding as the plugin does."""
+
+    def __init__(self, policy: Policy, exploration: Exploration) -> None:
+        self.policy, self.exploration = policy, exploration
+        self.stream = UniformStream(exploration.seed)
+
+    def advise(self, observation: Observation) -> int:
+        row = np.array([[int(observation.values[name][0]) for name in self.policy.features]])
+        return int(decide(float(self.policy.preferences(row)[0]), self.exploration, self.stream)[0])
+
+
+def test_echoing_the_heuristic_gives_the_same_object(bench: Bench) -> None:
+    assert bench.compile("plain", use_plugin=False).returncode == 0
+    assert bench.compile("echo", policy=":default").returncode == 0
+    assert bench.object("echo") == bench.object("plain")
+
+
+def test_never_and_always_differ_from_the_heuristic(bench: Bench) -> None:
+    texts: list[int] = []
+    for rule in (":default", ":never", ":always"):
+        assert bench.compile(policy=rule).returncode == 0
+        texts.append(measure_object(bench.object()).llvm_size_text)
+    assert len(set(texts)) == 3
+    assert texts[0] == min(texts)
+
+
+def test_the_log_has_features_default_decision_and_probability(bench: Bench) -> None:
+    settings: dict[str, Any] = {"log": str(bench.folder / "log"), "seed": "3", "flip_probability": "0.25"}
+    assert bench.compile(policy=":default", **settings).returncode == 0
+    log = bench.log()
+    names = [spec.name for spec in log.header.features]
+    assert names[:3] == ["sroa_savings", "sroa_losses", "load_elimination"]
+    assert names[-3:] == ["inlining_default", "inlining_decision", "log_probability"]
+    default, decision = log.columns["inlining_default"][:, 0], log.columns["inlining_decision"][:, 0]
+    flipped = default != decision
+    assert 0.1 < flipped.mean() < 0.4
+    expected = np.where(flipped, np.log(0.25), np.log(0.75)).astype(np.float32)
+    np.testing.assert_allclose(log.columns["log_probability"][:, 0], expected, rtol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_log_and_another_one_does_not(bench: Bench) -> None:
+    logs: list[bytes] = []
+    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
+        assert (
+            bench.compile(policy=":default", log=str(bench.folder / name), seed=seed, flip_probability="0.2").returncode
+            == 0
+        )
+        logs.append((bench.folder / name).read_bytes())
+    assert logs[0] == logs[1] != logs[2]
+
+
+@pytest.mark.parametrize("output", list(OutputKind))
+@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=5, temperature=1.0, flip_probability=0.05)])
+def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
+    bench: Bench, output: OutputKind, exploration: Exploration
+) -> None:
+    policy = llvm_policy(bench, output=output)
+    save_policy(policy, bench.folder / "random.policy")
+    done = bench.compile(
+        "plugin",
+        policy=str(bench.folder / "random.policy"),
+        log=str(bench.folder / "plugin.log"),
+        seed=str(exploration.seed),
+        temperature=repr(exploration.temperature),
+        flip_probability=repr(exploration.flip_probability),
+    )
+    assert done.returncode == 0, done.stderr
+    channel = INLINE_SIZE.channel_for(bench.toolchain.major, include_default=False)
+    result = drive(
+        [str(bench.toolchain.clangxx), *OPTIONS, "-c", "source.cpp", "-o", "pipes.o"],
+        channel_options=clang_words(channel.options),
+        overwritten=channel.overwritten,
+        advisor=PolicyAdvisor(policy, exploration),
+        timeout_seconds=60,
+        answer_timeout_seconds=20,
+        cwd=bench.folder,
+    )
+    assert result.status is InteractiveStatus.OK, result
+    assert result.log is not None
+    plugin_log = bench.log("plugin.log")
+    assert plugin_log.observation_count > 100
+    for spec in result.log.header.features:
+        np.testing.assert_array_equal(plugin_log.columns[spec.name], result.log.columns[spec.name], err_msg=spec.name)
+    decisions = plugin_log.columns["inlining_decision"]
+    np.testing.assert_array_equal(decisions, result.log.columns["inlining_decision"])
+    assert 0 < decisions.mean() < 1
+    assert bench.object("plugin") == bench.object("pipes")
+
+
+def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench) -> None:
+    policy = llvm_policy(bench, output=OutputKind.EFFECT_BYTES, own_features=True)
+    names = tuple(name for name in policy.features if name != "inlining_default")
+    columns = [policy.features.index(name) for name in names]
+    first = Layer(np.ascontiguousarray(policy.layers[0].weight[:, columns]), policy.layers[0].bias)
+    assert isinstance(policy.normaliser, SignedLog)
+    normaliser = SignedLog(
+        mean=policy.normaliser.mean[columns], scale=policy.normaliser.scale[columns], clip=policy.normaliser.clip
+    )
+    policy = Policy(
+        problem=policy.problem, features=names, normaliser=normaliser, layers=(first, *policy.layers[1:]),
+        output=policy.output, bytes_per_unit=policy.bytes_per_unit, caution=policy.caution,
+    )  # fmt: skip
+    save_policy(policy, bench.folder / "own.policy")
+    settings: dict[str, Any] = {"policy": str(bench.folder / "own.policy"), "log": str(bench.folder / "own.log")}
+    assert bench.compile(**settings, temperature="2", seed="4").returncode == 0
+    log = bench.log("own.log")
+    values = np.stack([log.columns[name][:, 0] for name in names], axis=1)
+    stream = UniformStream(4)
+    expected = [decide(float(p), Exploration(temperature=2), stream) for p in policy.preferences(values)]
+    assert [bool(x) for x in log.columns["inlining_decision"][:, 0]] == [decision for decision, _ in expected]
+    probabilities = np.array([probability for _, probability in expected], np.float32)
+    np.testing.assert_array_equal(log.columns["log_probability"][:, 0], probabilities)
+
+
+def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench) -> None:
+    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+    save_policy(policy, bench.folder / "p.policy")
+    assert bench.compile("named", policy=str(bench.folder / "p.policy")).returncode == 0
+    exported = export_plugin(bench.toolchain, bench.folder / "p.policy", bench.folder / "policy.so")
+    (bench.folder / "p.policy").unlink()
+    done = bench.compile("inside", exported.flag, use_plugin=False)
+    assert done.returncode == 0, done.stderr
+    assert bench.object("inside") == bench.object("named")
+
+
+def test_two_exported_plugins_keep_their_own_policies(bench: Bench) -> None:
+    flags: list[str] = []
+    for kind in OutputKind:
+        save_policy(llvm_policy(bench, output=kind), bench.folder / f"{kind.value}.policy")
+        plugin = bench.folder / f"{kind.value}.so"
+        flags.append(export_plugin(bench.toolchain, bench.folder / f"{kind.value}.policy", plugin).flag)
+    for flag in flags:
+        assert bench.compile("alone", flag, use_plugin=False).returncode == 0
+    assert bench.compile("both", *flags, use_plugin=False).returncode == 0
+
+
+def test_options_of_the_compiler_work_like_the_environment(bench: Bench) -> None:
+    assert bench.compile("environment", policy=":never").returncode == 0
+    load = ("-Xclang", "-load", "-Xclang", str(bench.plugin), "-mllvm", "-mlgokit-policy=:never")
+    done = bench.compile("options", *load, policy=":always")
+    assert done.returncode == 0, done.stderr
+    assert bench.object("options") == bench.object("environment")
+
+
+def test_opt_loads_the_plugin(bench: Bench) -> None:
+    assert bench.toolchain.opt is not None
+    front = ["-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "source.cpp", "-o", "source.bc"]
+    assert process.run([bench.toolchain.clangxx, *front], timeout_seconds=60, cwd=bench.folder).returncode == 0
+    # As text: the order of uses, which bitcode keeps, is not what is asked.
+    words = ["-S", "-passes=default<Oz>", "source.bc", "-o", "out.ll"]
+    texts: list[bytes] = []
+    for rule in (":never", ":default"):
+        plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}"]
+        done = process.run([bench.toolchain.opt, *plugin, *words], timeout_seconds=60, cwd=bench.folder)
+        assert done.returncode == 0, done.stderr
+        texts.append((bench.folder / "out.ll").read_bytes())
+    assert process.run([bench.toolchain.opt, *words], timeout_seconds=60, cwd=bench.folder).returncode == 0
+    assert texts[1] == (bench.folder / "out.ll").read_bytes()
+    assert texts[0] != texts[1]
+
+
+def test_modules_that_are_not_for_size_are_left_to_the_heuristic(bench: Bench) -> None:
+    assert bench.compile("plain", "-O2", use_plugin=False).returncode == 0
+    assert bench.compile("never", "-O2", policy=":never").returncode == 0
+    assert bench.object("never") == bench.object("plain")
+    assert bench.compile("any", "-O2", policy=":never", any_level="1").returncode == 0
+    assert bench.object("any") != bench.object("plain")
+
+
+def needs_unknown(bench: Bench) -> str:
+    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+    names = ("moon_phase", *policy.features[1:])
+    save_policy(
+        Policy(
+            problem=policy.problem, features=names, normaliser=policy.normaliser, layers=policy.layers,
+            output=policy.output,
+        ),
+        bench.folder / "bad.policy",
+    )  # fmt: skip
+    return str(bench.folder / "bad.policy")
+
+
+def another_problem(bench: Bench) -> str:
+    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+    save_policy(
+        Policy(
+            problem="regalloc-eviction", features=policy.features, normaliser=policy.normaliser,
+            layers=policy.layers, output=policy.output,
+        ),
+        bench.folder / "other.policy",
+    )  # fmt: skip
+    return str(bench.folder / "other.policy")
+
+
+def cut_short(bench: Bench) -> str:
+    save_policy(llvm_policy(bench, output=OutputKind.LOGITS), bench.folder / "cut.policy")
+    data = (bench.folder / "cut.policy").read_bytes()
+    (bench.folder / "cut.policy").write_bytes(data[: len(data) // 2])
+    return str(bench.folder / "cut.policy")
+
+
+def not_a_policy(bench: Bench) -> str:
+    return str(bench.folder / "source.cpp")
+
+
+def nowhere(_bench: Bench) -> str:
+    return "/nowhere/at.all"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (needs_unknown, r"needs the feature 'moon_phase', which LLVM \d+\.\d+\.\d+ and this plugin do not supply"),
+        (another_problem, "expected the problem inline-size, found 'regalloc-eviction'"),
+        (cut_short, "do not fit its shape or the file"),
+        (not_a_policy, "it is cut short or not a policy"),
+        (nowhere, "expected a readable file, found: No such file or directory"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_fails_the_compilation(
+    bench: Bench, make: Callable[[Bench], str], message: str
+) -> None:
+    path = make(bench)
+    done = bench.compile("failed", policy=path)
+    assert done.returncode == 1
+    assert re.search(f"error: mlgokit: policy .*{message}", done.stderr), done.stderr
+    assert not (bench.folder / "failed.o").exists()
+
+
+def test_a_generic_plugin_without_a_policy_fails_the_compilation(bench: Bench) -> None:
+    done = bench.compile("failed")
+    assert done.returncode == 1
+    assert "error: mlgokit: this plugin has no policy inside; name one with MLGOKIT_POLICY" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": "many"}, "MLGOKIT_SEED: expected an unsigned integer, found 'many'"),
+        ({"temperature": "-1"}, "MLGOKIT_TEMPERATURE: expected a number of at least 0, found '-1'"),
+        ({"flip_probability": "1.5"}, "MLGOKIT_FLIP_PROBABILITY: expected at most 1"),
+        ({"log": "/nowhere/log"}, "training log /nowhere/log: cannot be written"),
+    ],
+)
+def test_settings_that_make_no_sense_fail_the_compilation(bench: Bench, settings: dict[str, Any], message: str) -> None:
+    done = bench.compile("failed", policy=":default", **settings)
+    assert done.returncode == 1
+    assert message in done.stderr

@@ -1,0 +1,194 @@
+"""What is kept comes back; what is damaged counts as not kept."""
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.errors import StorageError
+from mlgokit.store import ModuleRun, recall, remember
+
+
+def integers(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+SIZES = ObjectSizes(
+    totals=SectionTotals(text=50, rodata=36, eh_frame=88, data=16, bss=100, except_table=8),
+    function_names=("f", "größe\udcff"),
+    function_text=integers(20, 30),
+    function_rodata=integers(24, 0),
+    function_except_table=integers(8, 0),
+    function_eh_frame=integers(32, 28),
+    function_signature=integers(-1, 0),
+    signatures=("g", "_ZTV1A"),
+    signature_rest=np.array([[0, 0, 0], [0, 7, 0]]),
+    signature_data=integers(0, 12),
+    rest=integers(0, 5, 28),
+)
+RUN = ModuleRun(
+    status=CompileStatus.OK,
+    reason="",
+    user_seconds=0.125,
+    sizes=SIZES,
+    caller=integers(-(2**63), 7, 7),
+    callee=integers(5, 2**63 - 1, 5),
+    inlined=np.array([True, False, True]),
+    flipped=np.array([False, False, True]),
+    names=("a", "b"),
+    rows=integers(2),
+    values=np.array([[-1, 2**40]]),
+)
+FAILED = ModuleRun(
+    status=CompileStatus.FAILED,
+    reason="error: 'x' — \"y\"",
+    user_seconds=0.0,
+    sizes=None,
+    caller=integers(),
+    callee=integers(),
+    inlined=np.zeros(0, np.bool_),
+    flipped=np.zeros(0, np.bool_),
+    names=(),
+    rows=integers(),
+    values=np.zeros((0, 0), np.int64),
+)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    for field in dataclasses.fields(expected):
+        ours, theirs = getattr(found, field.name), getattr(expected, field.name)
+        if dataclasses.is_dataclass(theirs):
+            assert_equal(ours, theirs)
+        elif isinstance(theirs, np.ndarray):
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), field.name
+            np.testing.assert_array_equal(ours, theirs, err_msg=field.name)
+        else:
+            assert ours == theirs, field.name
+
+
+@pytest.mark.parametrize("run", [RUN, FAILED, dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE)])
+def test_what_is_kept_comes_back(tmp_path: Path, run: ModuleRun):
+    path = tmp_path / "ab" / "abcd.npz"
+    remember(path, run)
+
+    found = recall(path)
+
+    assert found is not None
+    assert_equal(found, run)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_last_one_counts(tmp_path: Path):
+    remember(tmp_path / "run.npz", FAILED)
+    remember(tmp_path / "run.npz", RUN)
+
+    found = recall(tmp_path / "run.npz")
+
+    assert found is not None
+    assert found.status is CompileStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("run", "ok"),
+    [
+        (RUN, True),
+        (FAILED, False),
+        (dataclasses.replace(RUN, sizes=None), False),
+        (dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE), False),
+    ],
+)
+def test_only_a_success_with_an_object_teaches(run: ModuleRun, ok: bool):
+    assert run.ok is ok
+
+
+def test_what_was_never_kept_is_none(tmp_path: Path):
+    assert recall(tmp_path / "nowhere" / "run.npz") is None
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Path, bytes]:
+    path = tmp_path / "run.npz"
+    remember(path, RUN)
+    return path, path.read_bytes()
+
+
+def test_a_file_that_is_cut_short_is_none(kept: tuple[Path, bytes]):
+    path, data = kept
+    for length in [*range(0, len(data), 37), len(data) - 1]:
+        path.write_bytes(data[:length])
+        assert recall(path) is None, length
+
+
+def test_a_changed_byte_gives_none_or_what_was_kept(kept: tuple[Path, bytes]):
+    # Prime steps and three kinds of change: headers, compressed data, checksums and padding are all hit.
+    path, data = kept
+    lost = 0
+    for place in range(0, len(data), 13):
+        for change in (0x01, 0x80, 0xFF):
+            path.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
+            found = recall(path)
+            if found is None:
+                lost += 1
+            else:
+                assert_equal(found, RUN)
+    assert lost > 0
+
+
+def archive(**arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def array(value: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, value, allow_pickle=True)
+    return file.getvalue()
+
+
+def facts(text: str) -> Any:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"BC\xc0\xde" * 100,
+        array(np.arange(3)),
+        array(np.array([{}], object)),
+        archive(),
+        archive(other=np.arange(3)),
+        archive(facts=np.arange(3)),
+        archive(facts=facts("[]")),
+        archive(facts=facts("3")),
+        archive(facts=facts('"totals"')),
+        archive(facts=facts('{"status": "OK"}')),
+        archive(facts=facts('{"status": "MELTED", "reason": "", "user_seconds": 0, "names": []}')),
+        archive(facts=facts('{"status": "OK", "totals": [1], "function_names": [], "signatures": []}')),
+    ],
+)
+def test_a_file_of_somebody_else_is_none(tmp_path: Path, data: bytes):
+    (tmp_path / "run.npz").write_bytes(data)
+
+    assert recall(tmp_path / "run.npz") is None
+
+
+def test_a_folder_in_the_place_is_none(tmp_path: Path):
+    assert recall(tmp_path) is None
+
+
+def test_a_store_that_cannot_be_written_is_a_sentence(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(
+        StorageError, match="expected to be able to write there, found: File exists; check the disk and the path"
+    ):
+        remember(tmp_path / "file" / "run.npz", RUN)
