@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
 
 INTERRUPTED = 130
+NOBODY_READS = 141
+"""What a shell reports for a program that its reader left, as in ``mlgokit corpus info | head -1``."""
 LONG = 12
 """Values with more entries than this are only counted, not printed."""
 
@@ -43,7 +46,8 @@ class CorpusCommand:
 class ExportCommand:
     """Turn a policy into what a compiler can load."""
 
-    command: Annotated[stages.Export, tyro.conf.subcommand("plugin")]
+    # tyro makes subcommands of unions only, so that a single one needs a second, hidden arm.
+    command: Annotated[stages.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
 
 
 StageCommand = (
@@ -89,13 +93,18 @@ def run(arguments: Arguments) -> int:
     """Carry one command out; the sentence of an error goes to standard error."""
     errors = Console(file=sys.stderr, soft_wrap=True)
     try:
-        return _carry_out(arguments)
+        code = _carry_out(arguments)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         errors.print("mlgokit: interrupted; what was finished is kept, run the same command again to go on")
         return INTERRUPTED
     except MlgokitError as error:
         errors.print(f"mlgokit: {error}", style="red", markup=False, highlight=False)
         return error.exit_code
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
     except OSError as error:
         errors.print(
             f"mlgokit: expected to be able to use {error.filename or 'the disk'}, found: {error.strerror or error}; "
@@ -105,12 +114,13 @@ def run(arguments: Arguments) -> int:
             highlight=False,
         )
         return StorageError.exit_code
+    return code
 
 
 def _carry_out(arguments: Arguments) -> int:
     command = arguments.command
     if isinstance(command, (CorpusCommand, ExportCommand)):
-        command = command.command
+        command = cast("StageCommand", command.command)
     if isinstance(command, Doctor):
         diagnosis = diagnose()
         _show(arguments, diagnosis.to_json(), lambda out: print_diagnosis(diagnosis, out))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Compiled, attribute
 from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.measure import Objective, function_scores, link_weights
 from mlgokit.compiler.toolchain import Toolchain
@@ -80,11 +81,20 @@ def function_id(name: str) -> int:
 def parallel(
     work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, report: Report, label: str
 ) -> list[Result]:
-    """``work`` on every item, ``workers`` at a time, results in order; an interrupt drops what has not begun."""
+    """``work`` on every item, ``workers`` at a time, results in order.
+
+    An error or an interrupt kills the child processes that run and drops what has not begun.
+
+    Raises:
+        UsageError: nobody is to work.
+    """
+    if workers < 1:
+        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")
     results: list[Result | None] = [None] * len(items)
     pool = ThreadPoolExecutor(workers)
+    pending: dict[Future[Result], int] = {}
     try:
-        pending: dict[Future[Result], int] = {pool.submit(work, item): index for index, item in enumerate(items)}
+        pending |= {pool.submit(work, item): index for index, item in enumerate(items)}
         done = 0
         report(0, len(items), label)
         while pending:
@@ -94,7 +104,10 @@ def parallel(
             done += len(finished)
             report(done, len(items), label)
     except BaseException:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        while unfinished := [future for future in pending if not future.done()]:
+            process.kill_running()
+            wait(unfinished, timeout=0.05)
         raise
     pool.shutdown()
     return results  # pyright: ignore[reportReturnType]  (every future has put its result)
@@ -141,8 +154,9 @@ def run_module(
     ]  # fmt: skip
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     path = workshop.store / key[:2] / f"{key}.npz"
-    known = None if keep_log is not None and not keep_log.exists() else recall(path)
-    if known is not None:
+    known = recall(path)
+    log_is_lost = known is not None and len(known.caller) > 0 and keep_log is not None and not keep_log.exists()
+    if known is not None and not log_is_lost:
         return known
     use = PluginUse(
         plugin=workshop.plugin,
@@ -161,8 +175,10 @@ def run_module(
         timeout_seconds=workshop.timeout_seconds,
     )
     run = _reduce(result, keep)
-    # A deadline that was missed may have been the machine's fault; the next run shall try again.
-    if run.status is not CompileStatus.TIMED_OUT:
+    # A missed deadline or a kill may have been the machine's fault, and bitcode that is not what the key says may be
+    # mended: the next run shall try again.
+    intact = module.bitcode_sha256 is None or module.bitcode_sha256 == digest_file(module.bitcode)
+    if run.status is not CompileStatus.TIMED_OUT and not result.killed and intact:
         remember(path, run)
     return run
 

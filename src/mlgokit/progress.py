@@ -40,7 +40,8 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
         tasks: dict[str, TaskID] = {}
 
         def report(done: int, total: int, label: str) -> None:
-            if label not in tasks:
+            # What was done before under the same label has its bar already.
+            if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
                 tasks[label] = progress.add_task(label, total=total)
             progress.update(tasks[label], completed=done, total=total)
 
@@ -50,10 +51,16 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
 def _lines(console: Console) -> Report:
     said: dict[str, float] = {}
     began: dict[str, float] = {}
+    finished: set[str] = set()
 
     def report(done: int, total: int, label: str) -> None:
         now = time.monotonic()
+        if not done and label in finished:
+            finished.remove(label)
+            del began[label], said[label]
         began.setdefault(label, now)
+        if done >= total:
+            finished.add(label)
         if done < total and now - said.get(label, -QUIET_SECONDS) < QUIET_SECONDS:
             return
         said[label] = now

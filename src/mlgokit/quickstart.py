@@ -19,11 +19,13 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.module import load_corpus
 from mlgokit.deploy.plugin import export_plugin
+from mlgokit.errors import InputError
 from mlgokit.evaluation.compare import Evaluation
+from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison, compare_program
-from mlgokit.evaluation.report import RoundReport, RunReport, StageTime, write_report
+from mlgokit.evaluation.report import RESULTS_NAME, RoundReport, RunReport, StageTime, write_report
 from mlgokit.evaluation.table import print_run
-from mlgokit.manifest import digest_file, package_version
+from mlgokit.manifest import atomic_write, digest_file, package_version
 from mlgokit.train import EffectTraining, RoundResult
 
 Value = TypeVar("Value")
@@ -75,12 +77,11 @@ def quickstart(config: Quickstart, *, as_json: bool, report: Report) -> int:
     out = Console(file=sys.stderr) if as_json else Console()
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     digest = _digest(config, toolchain.version_text)
-    finished: RunReport | None = None
-    if _stamp(config.folder) == digest and (config.folder / "policy.so").exists():
-        finished = RunReport.from_json(json.loads((config.folder / "results.json").read_text()))
+    finished = _finished_run(config.folder, digest)
     if finished is None:
         finished = _run(config, report)
         write_report(finished, config.folder)
+        atomic_write(config.folder / "results.md", render_markdown(finished))
         (config.folder / "finished").write_text(digest)
     else:
         stages_reused = tuple(dataclasses.replace(stage, reused=True) for stage in finished.stages)
@@ -99,11 +100,14 @@ def _digest(config: Quickstart, compiler: str) -> str:
     return json.dumps([dataclasses.asdict(config), compiler, package_version()], default=str, sort_keys=True)
 
 
-def _stamp(folder: Path) -> str:
+def _finished_run(folder: Path, digest: str) -> RunReport | None:
+    """What an earlier run with that digest found, if all that it left is still there."""
     try:
-        return (folder / "finished").read_text()
-    except OSError:
-        return ""
+        if (folder / "finished").read_text() != digest or not (folder / "policy.so").exists():
+            return None
+        return RunReport.from_json(json.loads((folder / RESULTS_NAME).read_bytes()))
+    except (OSError, ValueError, InputError):
+        return None
 
 
 def _run(config: Quickstart, report: Report) -> RunReport:
@@ -181,7 +185,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         control=None,
         program=program,
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",
-        plugin=str(plugin.resolve()),
+        plugin=str(plugin),
         # The largest process of each kind; compilers run next to this one.
         peak_bytes=1024 * (usage[0] + config.workers * usage[1]),
     )

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from mlgokit.algorithms.behavioural_cloning import CloningConfig
+from mlgokit.algorithms.config import CloningConfig
 from mlgokit.collect import Report, Workshop, open_workshop, say_nothing
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
@@ -177,7 +177,7 @@ def fetch(config: Sources, *, report: Report = say_nothing) -> dict[str, Any]:
     cache = config.cache or default_cache_folder()
     roots: dict[str, Any] = {}
     for index, project in enumerate(projects):
-        report(index, len(projects), f"fetch {project.name}")
+        report(index, len(projects), "fetch")
         archive = fetch_archive(project.archive, cache_folder=cache)
         roots[project.name] = str(prepare_sources(project, archive_path=archive, sources_folder=config.folder))
     report(len(projects), len(projects), "fetch")

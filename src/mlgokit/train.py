@@ -1,6 +1,7 @@
 """The training loops: rounds of exploration and regression for inlining, and cloning of the heuristic."""
 
 import dataclasses
+import importlib.util
 import math
 import time
 from collections.abc import Sequence
@@ -10,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.algorithms.behavioural_cloning import CloningConfig, fit_clone
-from mlgokit.algorithms.effect_regression import EffectConfig, fit_effects
+from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.collect import (
     ModuleEffects,
@@ -26,7 +26,7 @@ from mlgokit.collect import (
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.corpus.module import Module
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
@@ -103,6 +103,20 @@ class _Task:
     keep: str
 
 
+def check_framework() -> None:
+    """Make sure that JAX is there; nothing but training needs it, so nothing else imports it.
+
+    Raises:
+        ToolError: a package that training needs is not installed.
+    """
+    missing = [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ToolError(
+            f"training: expected the Python packages jax and optax, found no {' and no '.join(missing)}; "
+            "run `pip install 'mlgokit[train]'`"
+        )
+
+
 def collect_default(
     workshop: Workshop, modules: Sequence[Module], *, folder: Path | None = None, report: Report = say_nothing
 ) -> list[ModuleRun]:
@@ -139,7 +153,14 @@ def train_effects(
 
     Raises:
         CorpusError: there is no module to train on.
+        ToolError: JAX is not installed.
+        UsageError: no round is asked for, or nothing was flipped.
     """
+    check_framework()
+    from mlgokit.algorithms.effect_regression import fit_effects
+
+    if config.rounds < 1:
+        raise UsageError(f"training: expected at least one round, found {config.rounds}; give rounds=1 or more")
     if not modules:
         raise CorpusError(
             "training: expected at least one module that is not held out, found none; add projects to the corpus"
@@ -294,8 +315,11 @@ def train_cloning(
         The policy file, and the share of all decisions in which it agrees with the heuristic.
 
     Raises:
+        ToolError: JAX is not installed.
         UsageError: the heuristic decided nothing in these modules.
     """
+    check_framework()
+    from mlgokit.algorithms.behavioural_cloning import fit_clone
 
     def work(module: Module) -> ModuleRun:
         return run_module(workshop, module, Exploration(), HEURISTIC, keep="all")

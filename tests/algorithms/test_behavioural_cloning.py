@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.behavioural_cloning import CloningConfig, fit_clone
+from mlgokit.algorithms.behavioural_cloning import fit_clone
+from mlgokit.algorithms.config import CloningConfig
 from mlgokit.errors import UsageError
 
 

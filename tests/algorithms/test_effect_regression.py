@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.effect_regression import EffectConfig, fit_effects
+from mlgokit.algorithms.config import EffectConfig
+from mlgokit.algorithms.effect_regression import fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.errors import UsageError
 

@@ -4,7 +4,6 @@
 # pyright: basic
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,29 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
+from mlgokit.algorithms.config import CloningConfig
 from mlgokit.dataset.normaliser import fit_quantile
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Layer, OutputKind, Policy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloningConfig:
-    """Hyper-parameters; network and optimiser are google/ml-compiler-opt's (``behavioral_cloning_nn_agent``)."""
-
-    hidden: tuple[int, ...] = (40, 40, 20)
-    """Widths of the hidden layers."""
-    quantiles: int = 1000
-    """Boundaries of the normaliser."""
-    epochs: int = 10
-    """Passes over the decisions."""
-    batch: int = 512
-    """Decisions in one gradient step."""
-    learning_rate: float = 1e-3
-    """Of Adam."""
-    excluded: tuple[str, ...] = ("node_count", "edge_count")
-    """Features the policy shall not see."""
-    seed: int = 1
-    """Of everything random."""
 
 
 def fit_clone(

@@ -20,42 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
+from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.dataset.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.network import Layer, OutputKind, Policy
 
 Weights = list[dict[str, jax.Array]]
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectConfig:
-    """Hyper-parameters of the regression."""
-
-    members: int = 6
-    """Networks in the ensemble."""
-    hidden: tuple[int, ...] = (48, 48)
-    """Widths of the hidden layers."""
-    project_share: float = 0.75
-    """Part of the projects that each member is fitted on; the others decide when it stops."""
-    epochs: int = 30
-    """Passes over the effects."""
-    batch_flips: int = 2048
-    """Flips in one gradient step."""
-    learning_rate: float = 2e-3
-    """Peak of the cosine schedule of AdamW."""
-    weight_decay: float = 1e-2
-    """Of AdamW."""
-    dropout: float = 0.1
-    """Share of hidden units left out in training."""
-    huber_bytes: float = 40.0
-    """Where the loss turns from square to linear."""
-    unit_bytes: float = 32.0
-    """Bytes in one unit of the network's output."""
-    bytes_per_unit: float = 5.0
-    """Bytes in one unit of preference: the temperature of exploration near the boundary."""
-    caution: float = 0.0
-    """Standard deviations of the members that are added to an effect before it is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,11 @@
 """Compiles one module of a corpus, plainly or under the plugin, and measures the object. A failure is a result."""
 
 import enum
+import errno
 import functools
 import os
+import shutil
+import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.measure import ObjectSizes, measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import InputError, TraceError
+from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.manifest import atomic_write
 from mlgokit.traces.log import Log, read_log
 
@@ -18,6 +21,10 @@ HEURISTIC = ":default"
 NEVER = ":never"
 ALWAYS = ":always"
 COMPILE_SECONDS = 60.0
+LEAST_ROOM = 1 << 16
+"""Bytes; a disk with less is taken for full."""
+
+_FULL = os.strerror(errno.ENOSPC)
 
 
 class CompileStatus(enum.Enum):
@@ -57,8 +64,8 @@ class PluginUse:
             "MLGOKIT_POLICY": self.policy,
             "MLGOKIT_LOG": str(log_path or ""),
             "MLGOKIT_SEED": str(self.seed),
-            "MLGOKIT_TEMPERATURE": repr(self.temperature),
-            "MLGOKIT_FLIP_PROBABILITY": repr(self.flip_probability),
+            "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
+            "MLGOKIT_FLIP_PROBABILITY": repr(float(self.flip_probability)),
         }
 
 
@@ -73,6 +80,7 @@ class CompileResult:
         log: the training log, when one was asked for.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
+        killed: signal 9 ended the compiler, which is never its own doing.
     """
 
     status: CompileStatus
@@ -81,6 +89,7 @@ class CompileResult:
     log: Log | None = None
     user_seconds: float = 0.0
     wall_seconds: float = 0.0
+    killed: bool = False
 
 
 def command(
@@ -96,6 +105,22 @@ def first_error(stderr: str) -> str:
     """The first line that says ``error``, else the last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+
+
+def check_room(folder: Path, stderr: str) -> None:
+    """Tell a compiler that failed for want of room in ``folder`` from one that failed by itself.
+
+    Its message is lost if the disk with temporary files is full as well.
+
+    Raises:
+        StorageError: the disk is full.
+    """
+    message = stderr.strip()
+    if _FULL in message or (not message and shutil.disk_usage(folder).free < LEAST_ROOM):
+        raise StorageError(
+            f"{folder}: expected room for what the compiler writes, found the disk full; "
+            "free some space, then run the same command again: what was finished is kept"
+        )
 
 
 def compile_module(
@@ -118,6 +143,10 @@ def compile_module(
         keep_object: where to keep the object file; by default it is only measured.
         keep_log: where to keep the training log; by default it is only read.
         timeout_seconds: deadline of the compiler.
+
+    Raises:
+        StorageError: the compiler found the disk full.
+        ToolError: the compiler cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
@@ -134,7 +163,11 @@ def compile_module(
         ended = functools.partial(CompileResult, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         if done.timed_out:
             return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
+        if done.returncode == -signal.SIGKILL:
+            reason = "killed by signal 9, perhaps for want of memory"
+            return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)
         if done.returncode != 0:
+            check_room(output.parent, done.stderr)
             status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
             return ended(status=status, reason=first_error(done.stderr))
         try:

@@ -70,9 +70,10 @@ def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
     done = process.run([toolchain.clangxx, *arguments], timeout_seconds=BUILD_SECONDS, cwd=folder)
     if done.returncode != 0 or done.timed_out:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-1:]
+        ending = f"no end after {BUILD_SECONDS} s" if done.timed_out else f"exit code {done.returncode}"
         raise ToolError(
             f"plugin for LLVM {toolchain.major}: expected {toolchain.clangxx} {' '.join(arguments[-3:])} to succeed, "
-            f"found exit code {done.returncode} ({errors[0] if errors else 'no message'}); check that clang-"
+            f"found {ending} ({errors[0] if errors else 'no message'}); check that clang-"
             f"{toolchain.major}, llvm-{toolchain.major}-dev and libstdc++-dev are whole"
         )
 
@@ -114,6 +115,9 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             list(pool.map(compile_unit, units))
         _compile(toolchain, ["-shared", *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
         with writing(folder):
+            if not (folder / "mlgokit.so").is_file():
+                # What a killed build or a cleaned cache left behind.
+                shutil.rmtree(folder, ignore_errors=True)
             try:
                 building.rename(folder)
             except OSError:

@@ -18,6 +18,7 @@ from mlgokit.errors import ToolError
 
 TAIL_BYTES = 8192
 _SETPRIV = shutil.which("setpriv")
+_running: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,16 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         process.wait()
+
+
+def kill_running() -> None:
+    """Kill what :func:`run` waits for in all threads; each gets a child that signal 9 ended.
+
+    For a thread that was interrupted and wants the others to end soon.
+    """
+    for leader in tuple(_running):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def dying_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -133,6 +144,7 @@ def run(
         source.seek(0)
         process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env)
         timed_out = False
+        _running.add(process.pid)
         try:
             status, usage = _wait(process, deadline=begin + timeout_seconds)
             if status is None:
@@ -140,6 +152,8 @@ def run(
         except BaseException:
             kill_group(process)
             raise
+        finally:
+            _running.discard(process.pid)
         if status is None:
             status, usage = end(process)
         process.returncode = status

@@ -14,7 +14,10 @@ SUPPORTED_MAJORS = (19, 22)
 """The LLVM majors that the plugin is written and tested for."""
 
 LOCATION_VARIABLE = "MLGOKIT_LLVM"
-"""The one environment variable: the folder of an LLVM installation, or its ``bin``; looked at before all others."""
+"""The one environment variable: the folder of an LLVM installation, or its ``bin``.
+
+If it is set, only its compilers are taken, unless another major is asked for.
+"""
 
 VERSION_SECONDS = 20.0
 _SYSTEM_FOLDERS = "/usr/lib"
@@ -165,7 +168,7 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
 
     Args:
         major: only this LLVM major.
-        clang: only this program.
+        clang: only this program, whatever MLGOKIT_LLVM says.
         need_plugin: the plugin has to be built for it, so its major must be supported and its headers installed.
 
     Raises:
@@ -183,7 +186,15 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
             )
         return _fit_for_plugin((answer,)) if need_plugin else answer
     toolchains = find_toolchains()
+    wanted = _wanted_folder()
+    preferred = () if wanted is None else tuple(toolchain for toolchain in toolchains if _is_in(toolchain, wanted))
     if major is None:
+        if wanted is not None and not preferred:
+            raise ToolError(
+                f"{LOCATION_VARIABLE}={wanted}: expected the folder of an LLVM installation with a clang that works, "
+                "found none there; correct or unset the variable, `mlgokit doctor` shows what there is"
+            )
+        toolchains = preferred or toolchains
         if not toolchains:
             raise ToolError(
                 f"clang: expected one in PATH, /usr/lib/llvm-*/bin or ${LOCATION_VARIABLE}, found none; "
@@ -192,7 +203,8 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         return _fit_for_plugin(toolchains) if need_plugin else toolchains[0]
     if need_plugin and major not in SUPPORTED_MAJORS:
         raise ToolError(_unsupported(f"clang {major}", str(major)))
-    matching = tuple(toolchain for toolchain in toolchains if toolchain.major == major)
+    matching = tuple(toolchain for toolchain in preferred if toolchain.major == major)
+    matching = matching or tuple(toolchain for toolchain in toolchains if toolchain.major == major)
     if not matching:
         others = ", ".join(toolchain.version for toolchain in toolchains) or "none"
         raise ToolError(
@@ -259,9 +271,15 @@ def _named_clang(folder: Path) -> list[Path]:
     return [program for program in programs if re.fullmatch(r"clang(-\d+)?", program.name)]
 
 
+def _is_in(toolchain: Toolchain, folder: Path) -> bool:
+    """Whether the folder, or its ``bin``, has the compiler or a link to it."""
+    programs = (program for place in _with_bin((folder,)) for program in _named_clang(place))
+    return toolchain.clang.resolve() in {program.resolve() for program in programs}
+
+
 def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, int]:
     """Sorts the best first."""
-    is_wanted = wanted is not None and toolchain.clang.is_relative_to(wanted.resolve())
+    is_wanted = wanted is not None and _is_in(toolchain, wanted)
     return (not is_wanted, not toolchain.supported, toolchain.include_dir is None, -toolchain.major)
 
 

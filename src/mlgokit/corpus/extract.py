@@ -7,18 +7,16 @@ was made in: the compiler runs in the project's root with relative paths, withou
 import contextlib
 import os
 import shutil
-import signal
 import threading
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.fetch import project_root
@@ -258,24 +256,15 @@ def _extract_all(
     except BaseException:
         extraction.cancelled.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        while not all(future.done() for future in futures):
-            _kill_children(str(extraction.partial))
-            time.sleep(0.02)
+        while unfinished := [future for future in futures if not future.done()]:
+            process.kill_running()
+            wait(unfinished, timeout=0.05)
         finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
         with contextlib.suppress(StorageError):
             write_sidecar(extraction.corpus_folder, {**extraction.known, **finished}, ())
         raise
     pool.shutdown()
     return [outcomes[job.name] for job in jobs]
-
-
-def _kill_children(marker: str) -> None:
-    """Kill the children of this process whose command line mentions ``marker``; each leads its own group."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid() and marker.encode() in (folder / "cmdline").read_bytes():
-                os.killpg(int(folder.name), signal.SIGKILL)
 
 
 def _extract(extraction: _Extraction, job: _Job) -> Module | ModuleFailure:
@@ -320,11 +309,8 @@ def _run_front_end(extraction: _Extraction, job: _Job, output: Path) -> tuple[fl
     done = process.run(argv, timeout_seconds=limits.module_seconds, cwd=job.root, env=_environment())
     if extraction.cancelled.is_set() and done.returncode != 0:
         raise CancelledError
-    if "No space left on device" in done.stderr:
-        raise StorageError(
-            f"{extraction.corpus_folder}: expected room for bitcode, found the disk full; "
-            "free some space, then run this again: finished modules are kept"
-        )
+    if done.returncode != 0:
+        check_room(extraction.corpus_folder, done.stderr)
     reason = None
     if done.timed_out:
         reason = f"the front end did not finish in {limits.module_seconds:g} seconds"

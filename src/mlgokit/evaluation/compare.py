@@ -198,9 +198,9 @@ def _compare_project(
     indices = [index for index, module in modules.items() if module.name not in failed]
     roots = link_roots([folder / f"{index}.before.o" for index in indices])
     weights = link_weights([found for index in indices if (found := results[index, "before"].sizes) is not None])
-    sizes: dict[str, Sizes] = {}
-    link_failure = ""
-    for build in ("before", "after"):
+    sizes = dict.fromkeys(("before", "after"), Sizes(objects=0, link_aware=0.0, text=0, rodata=0, eh_frame=0, image=0))
+    link_failure = "" if indices else "no module compiled in both builds"
+    for build in sizes if indices else ():
         image = link_image(
             [folder / f"{index}.{build}.o" for index in indices],
             folder / f"{build}.image",
@@ -209,7 +209,8 @@ def _compare_project(
             timeout_seconds=LINK_SECONDS,
         )
         if image.status is not LinkStatus.LINKED:
-            link_failure = f"{build}: {image.status.value}: {image.stderr.strip().splitlines()[:1]}"
+            first = next(iter(image.stderr.strip().splitlines()), "no message")
+            link_failure = f"{build}: {image.status.value}: {first}"
         sizes[build] = _sizes([results[index, build] for index in indices], image, weights)
     grown = sum(_object_text(results[index, "after"]) > _object_text(results[index, "before"]) for index in indices)
     return ProjectComparison(

@@ -153,7 +153,7 @@ def failures(report: RunReport) -> list[tuple[str, str, str]]:
                 (failure.module, f"compile {failure.build}, {label}", failure.reason) for failure in project.failures
             ]
     found += [
-        (f"round {entry.round}", "training", f"{entry.failures} of {entry.compilations} compilations failed")
+        (f"round {entry.round + 1}", "training", f"{entry.failures} of {entry.compilations} compilations failed")
         for entry in report.rounds
         if entry.failures
     ]
@@ -241,7 +241,7 @@ def _rows(count: int, pixels: int, **axis: object) -> dict[str, Any]:
     return {
         "height": 110 + pixels * count,
         "xaxis": {"zeroline": True, **axis},
-        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "showgrid": False},
     }
 
 
@@ -262,7 +262,11 @@ def _change_figure(projects: Sequence[ProjectComparison]) -> dict[str, Any]:
             }
         )
     layout = _rows(len(projects), 46, title={"text": "change in size"}, ticksuffix=" %")
-    return {"data": bars, "layout": {"barmode": "group", "bargap": 0.3, **layout}}
+    largest = max((change for trace in bars for change in trace["x"]), default=0.0)
+    # The page fills it with its colour for growth.
+    growth = {"type": "rect", "x0": 0, "x1": 1.05 * largest, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    shapes = [{**growth, "line": {"width": 0}}] if largest > 0 else []
+    return {"data": bars, "layout": {"barmode": "group", "bargap": 0.3, "shapes": shapes, **layout}}
 
 
 def _section_figure(projects: Sequence[ProjectComparison]) -> dict[str, Any]:
@@ -274,16 +278,17 @@ def _section_figure(projects: Sequence[ProjectComparison]) -> dict[str, Any]:
                 {
                     "type": "bar",
                     "orientation": "h",
-                    "name": f".{section} {build}",
+                    "name": f".{section}",
                     "y": _labels(projects),
                     "x": [
                         100 * size / project.before.image if project.before.image else math.nan
                         for size, project in zip(sizes, projects, strict=True)
                     ],
                     "customdata": sizes,
-                    "hovertemplate": "%{y}: %{customdata:,} bytes, %{x:.1f} % of the image before",
+                    "hovertemplate": f"%{{y}} {build}: %{{customdata:,}} bytes, %{{x:.1f}} % of the image before",
                     "offsetgroup": build,
-                    "legendgroup": build,
+                    "legendgroup": section,
+                    "showlegend": build == "after",
                     "marker": {"color": colour, "opacity": 0.55 if build == "before" else 1},
                 }
             )
@@ -292,25 +297,21 @@ def _section_figure(projects: Sequence[ProjectComparison]) -> dict[str, Any]:
 
 
 def _training_figure(rounds: Sequence[RoundReport]) -> dict[str, Any]:
-    names = [f"round {entry.round}" for entry in rounds]
-    components = {"name": "components", "x": names, "y": [entry.components for entry in rounds]}
+    """Two plots above each other, because two scales in one plot suggest a relation that is not there."""
+    names = [f"round {entry.round + 1}" for entry in rounds]
     correlation = {"name": "correlation", "x": names, "y": [entry.correlation for entry in rounds]}
+    components = {"name": "components", "x": names, "y": [entry.components for entry in rounds]}
+    line, bars = {"color": _MEASURE_COLOURS["image"]}, {"color": _MEASURE_COLOURS["objects"]}
     return {
         "data": [
-            {
-                "type": "bar",
-                "marker": {"color": _MEASURE_COLOURS["objects"]},
-                "yaxis": "y2",
-                "width": 0.5,
-                **components,
-            },
-            {"type": "scatter", "mode": "lines+markers", "line": {"color": _MEASURE_COLOURS["text"]}, **correlation},
+            {"type": "scatter", "mode": "lines+markers", "line": line, "marker": {"size": 9}, **correlation},
+            {"type": "bar", "marker": bars, "yaxis": "y2", "width": 0.5, **components},
         ],
         "layout": {
-            "height": 340,
-            "xaxis": {"type": "category"},
-            "yaxis": {"title": {"text": "correlation"}, "rangemode": "tozero", "overlaying": "y2", "automargin": True},
-            "yaxis2": {"title": {"text": "components"}, "side": "right", "showgrid": False, "automargin": True},
+            "height": 420,
+            "xaxis": {"type": "category", "anchor": "y2", "showgrid": False},
+            "yaxis": {"title": {"text": "correlation"}, "rangemode": "tozero", "domain": [0.56, 1], "automargin": True},
+            "yaxis2": {"title": {"text": "components"}, "domain": [0, 0.44], "automargin": True},
         },
     }
 

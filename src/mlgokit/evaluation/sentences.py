@@ -43,13 +43,14 @@ def percent(change: float) -> str:
 
 
 def typeset(text: str) -> str:
-    """Real minus signs and arrows, and no line break before a per cent sign.
+    """Real minus signs and arrows, and no line break before a per cent sign or inside an option.
 
     Example:
-        >>> typeset("1 -> 2 (-1.50 %), plain -Oz") == "1 → 2 (\N{MINUS SIGN}1.50\N{NO-BREAK SPACE}%), plain -Oz"
+        >>> typeset("1 -> 2 (-1.50 %)") == "1 → 2 (\N{MINUS SIGN}1.50\N{NO-BREAK SPACE}%)"
         True
     """
-    return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text.replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→"))
+    text = text.replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→").replace("-Oz", "-\N{WORD JOINER}Oz")
+    return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def is_linked(project: ProjectComparison) -> bool:
@@ -69,6 +70,8 @@ def headline(evaluation: Evaluation) -> str:
     outcome = "the same size as" if size == "0.00 %" else f"{size} {'smaller' if change.mean < 0 else 'larger'} than"
     if change.projects > 1:
         certainty = f"95 % interval {percent(change.low)} to {percent(change.high)}"
+        if change.low <= 0 <= change.high:
+            certainty += ", which includes no change"
     else:
         certainty = "a single project, so without an interval"
     unlinked = f"; {len(projects) - len(linked)} could not be linked" if len(linked) < len(projects) else ""

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats as untyped_stats  # pyright: ignore[reportMissingTypeStubs]
 
 from mlgokit.errors import UsageError
 
 Numbers = Sequence[float] | npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 DRAWS = 9999
-# scipy has no type annotations.
-stats: Any = untyped_stats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ def bootstrap_interval(
         # All the same: BCa divides by the spread.
         if np.ptp(logs) <= 1e-12:
             return float(np.expm1(logs[0])), float(np.expm1(logs[0]))
-        result = stats.bootstrap((logs,), np.mean, n_resamples=DRAWS, confidence_level=level, rng=rng)
+        result = _scipy_stats().bootstrap((logs,), np.mean, n_resamples=DRAWS, confidence_level=level, rng=rng)
         bounds = np.array([result.confidence_interval.low, result.confidence_interval.high])
     else:
         bounds = np.quantile(_two_level_means(groups, rng), [(1 - level) / 2, (1 + level) / 2])
@@ -132,8 +129,16 @@ def correlation(x: Numbers, y: Numbers) -> Correlation:
             "correlation: expected finite measures that vary, found one that does not; "
             "nothing goes together with a constant"
         )
+    stats = _scipy_stats()
     pearson, spearman = stats.pearsonr(first, second), stats.spearmanr(first, second)
     return Correlation(pearson=float(pearson.statistic), spearman=float(spearman.statistic))
+
+
+def _scipy_stats() -> Any:
+    """Imported here because it takes a second, which every command would wait for; untyped, as scipy is."""
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+    return stats
 
 
 def _pairs(before: Numbers, after: Numbers) -> Floats:

@@ -1,83 +1,137 @@
 """The tables that a terminal shows: sizes before and after, time and compilations spent."""
 
+from collections.abc import Mapping, Sequence
+
+from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
-from mlgokit.evaluation.compare import MEASURES, Evaluation, ProjectComparison, Sizes
-from mlgokit.evaluation.report import RunReport
-from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.evaluation.compare import Change, Evaluation, ProjectComparison, Sizes
+from mlgokit.evaluation.report import RunReport, program_sentence
+from mlgokit.evaluation.sentences import (
+    FEW_PROJECTS,
+    LANGUAGES,
+    MEASURES,
+    control_sentence,
+    headline,
+    is_linked,
+    percent,
+    relative_change,
+)
 
-_TITLES = {
-    "objects": "objects (llvm-size text)",
-    "link_aware": "objects (link-aware)",
-    "text": "linked .text",
-    "image": "linked image",
-}
+_COMPARED = ("objects", "text", "image")
 
 
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
-    """One row for each project, then the summary by language with its 95 % interval."""
-    table = Table(title="plain -Oz -> policy, bytes")
-    for title in ("project", "language", "modules", "objects", "change", "linked .text", "linked image", "change"):
-        table.add_column(title, justify="left" if title in {"project", "language"} else "right")
-    for project in evaluation.projects:
-        table.add_row(*_project_cells(project))
-    console.print(table)
-    for language, changes in evaluation.summary.items():
-        lines = Table(title=f"{language}: geometric mean of {changes['image'].projects} projects, 95 % interval")
-        for title in ("measure", "change", "from", "to"):
-            lines.add_column(title, justify="left" if title == "measure" else "right")
-        for measure in MEASURES:
-            change = changes[measure]
-            lines.add_row(_TITLES[measure], percent(change.mean), percent(change.low), percent(change.high))
-        console.print(lines)
+    """Each project's sizes by language, the summary with its 95 % intervals, and what failed."""
+    for language, title in LANGUAGES.items():
+        projects = [project for project in evaluation.projects if project.language == language]
+        if projects:
+            console.print(_project_table(title, projects))
+    if evaluation.summary:
+        console.print(_summary_table(evaluation.summary))
+        if min(changes["image"].projects for changes in evaluation.summary.values()) < FEW_PROJECTS:
+            _say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
     for project in evaluation.projects:
         if project.link_failure:
-            console.print(f"{project.project}: not linked: {project.link_failure}", markup=False, highlight=False)
+            _say(console, f"{project.project}: not linked: {project.link_failure}")
         for failure in project.failures:
-            console.print(
-                f"{failure.module}: left out, {failure.build}: {failure.reason}", markup=False, highlight=False
-            )
+            _say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
 
 
 def print_run(report: RunReport, console: Console) -> None:
-    """The held-out projects, the program, and what everything cost."""
+    """The held-out projects, the program, what everything cost, and the result in a sentence."""
     print_evaluation(report.evaluation, console)
-    if report.program is not None:
-        before, after = report.program.before, report.program.after
-        behaviour = "the same behaviour" if report.program.same_behaviour else "DIFFERENT BEHAVIOUR"
-        table = Table(title=f"{report.program.name}: {behaviour} in {report.program.runs} runs of each build")
-        for title in ("measure", "plain -Oz", "policy", "change"):
-            table.add_column(title, justify="left" if title == "measure" else "right")
-        for measure in ("objects", "text", "image"):
-            table.add_row(_TITLES[measure], *_cells(before, after, measure))
+    program = report.program
+    if program is not None:
+        table = _table(
+            Text(f"The program {program.name}, bytes"), [Column("measure"), *_numbers("before", "after", "change")]
+        )
+        for measure in _COMPARED:
+            before, after = getattr(program.before, measure), getattr(program.after, measure)
+            table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", _change(relative_change(before, after)))
         console.print(table)
-    table = Table(title="spent")
-    for title in ("stage", "seconds", "compilations"):
-        table.add_column(title, justify="left" if title == "stage" else "right")
+    table = _table("Spent", [Column("stage", overflow="fold"), *_numbers("seconds", "compilations")])
     for stage in report.stages:
         name = f"{stage.stage} (reused)" if stage.reused else stage.stage
-        table.add_row(name, f"{stage.seconds:.0f}", str(stage.compilations or ""))
-    total = sum(stage.seconds for stage in report.stages)
-    table.add_row("all", f"{total:.0f}", str(sum(stage.compilations for stage in report.stages)))
+        table.add_row(Text(name), f"{stage.seconds:,.1f}", f"{stage.compilations:,}")
+    table.add_section()
+    seconds = sum(stage.seconds for stage in report.stages)
+    table.add_row("total", f"{seconds:,.1f}", f"{sum(stage.compilations for stage in report.stages):,}")
     console.print(table)
+    _say(console, headline(report.evaluation), style="bold")
+    if program is not None:
+        differs = program.runs > 0 and not program.same_behaviour
+        _say(console, program_sentence(program), style="bold red" if differs else "bold")
+        for difference in program.differences:
+            _say(console, f"  other behaviour of: {difference}", style="red")
+    if report.control is not None:
+        _say(console, control_sentence(report.control))
 
 
-def _project_cells(project: ProjectComparison) -> list[str]:
+def _table(title: str | Text, columns: Sequence[Column]) -> Table:
+    return Table(
+        *columns,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _numbers(*titles: str) -> list[Column]:
+    return [Column(title, justify="right", no_wrap=True) for title in titles]
+
+
+def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Table:
+    titles = ("objects", "", "linked\n.text", "", "linked\nimage", "")
+    table = _table(
+        f"Held-out {language} projects: bytes before, and after with the change",
+        [Column("project", overflow="fold"), *_numbers(*titles)],
+    )
+    for project in projects:
+        name = Text(f"{project.project}\n").append(f"  {_modules(project.modules)}", style="dim")
+        table.add_row(name, *_project_cells(project))
+    return table
+
+
+def _summary_table(summary: Mapping[str, Mapping[str, Change]]) -> Table:
+    columns = [Column("language"), Column("measure"), *_numbers("change", "95 % interval", "projects")]
+    table = _table("Change over the held-out projects (geometric mean)", columns)
+    for language, changes in sorted(summary.items(), reverse=True):
+        for measure, title in MEASURES.items():
+            change = changes[measure]
+            interval = f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none"
+            name = LANGUAGES.get(language, language)
+            table.add_row(name, title, _change(change.mean), interval, str(change.projects))
+        table.add_section()
+    return table
+
+
+def _project_cells(project: ProjectComparison) -> list[Text]:
     objects = _cells(project.before, project.after, "objects")
-    image = _cells(project.before, project.after, "image")
-    return [
-        project.project,
-        project.language,
-        str(project.modules),
-        f"{objects[0]} -> {objects[1]}",
-        objects[2],
-        _cells(project.before, project.after, "text")[2],
-        f"{image[0]} -> {image[1]}",
-        image[2],
-    ]
+    if not is_linked(project):
+        why = Text("not\nlinked" if project.modules else "not\ncompiled", style="yellow")
+        return [*objects, why, Text(), why, Text()]
+    return objects + [cell for measure in _COMPARED[1:] for cell in _cells(project.before, project.after, measure)]
 
 
-def _cells(before: Sizes, after: Sizes, measure: str) -> tuple[str, str, str]:
+def _cells(before: Sizes, after: Sizes, measure: str) -> list[Text]:
+    """Two cells of two lines: the size before over that after, and the change beside the latter."""
     old, new = getattr(before, measure), getattr(after, measure)
-    return f"{old:,.0f}", f"{new:,.0f}", percent(relative_change(old, new))
+    return [Text(f"{old:,}\n{new:,}"), Text("\n").append_text(_change(relative_change(old, new)))]
+
+
+def _change(change: float) -> Text:
+    return Text(percent(change), style="green" if change < 0 else "yellow" if change > 0 else "")
+
+
+def _say(console: Console, sentence: str, *, style: str = "") -> None:
+    console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)
+
+
+def _modules(count: int) -> str:
+    return "1 module" if count == 1 else f"{count} modules"

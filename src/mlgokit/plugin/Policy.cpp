@@ -66,6 +66,19 @@ Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, Strin
   return failure(Origin, "tensor '" + Name + "': its shape does not fit the description");
 }
 
+/// Width sums in registers: each is its bias plus the products of the inputs, one after the other.
+template <size_t Width>
+void accumulate(const float *In, size_t Inputs, const float *Weight, size_t Stride, const float *Bias, float *Out) {
+  float Sum[Width];
+  for (size_t J = 0; J < Width; ++J)
+    Sum[J] = Bias[J];
+  for (size_t I = 0; I < Inputs; ++I, Weight += Stride)
+    for (size_t J = 0; J < Width; ++J)
+      Sum[J] += In[I] * Weight[J];
+  for (size_t J = 0; J < Width; ++J)
+    Out[J] = Sum[J];
+}
+
 } // namespace
 
 Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
@@ -226,15 +239,14 @@ double Policy::preference(ArrayRef<int64_t> Values) {
       const Layer &Now = Layers[L];
       const float *Weight = Now.Weight.data() + K * Now.Inputs * Now.Outputs;
       float *Out = (L % 2 ? Next : Hidden).data();
-      std::memcpy(Out, Now.Bias.data() + K * Now.Outputs, Now.Outputs * sizeof(float));
-      for (size_t I = 0; I < Now.Inputs; ++I, Weight += Now.Outputs) {
-        const float X = In[I];
-        // Adding +-0 changes nothing but the sign of a zero, which no later step can see.
-        if (X == 0)
-          continue;
-        for (size_t J = 0; J < Now.Outputs; ++J)
-          Out[J] += X * Weight[J];
-      }
+      const float *Bias = Now.Bias.data() + K * Now.Outputs;
+      size_t J = 0;
+      for (; J + 32 <= Now.Outputs; J += 32)
+        accumulate<32>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
+      for (; J + 8 <= Now.Outputs; J += 8)
+        accumulate<8>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
+      for (; J < Now.Outputs; ++J)
+        accumulate<1>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
       if (L + 1 < Layers.size())
         for (size_t J = 0; J < Now.Outputs; ++J)
           Out[J] = Out[J] > 0 ? Out[J] : 0;

@@ -1,0 +1,283 @@
+"""What the plugin costs: processor time of compilations with it over that of plain ``-Oz``."""
+
+import functools
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from results import Cell, Result, Table, corpus_inputs, draw_modules, quartiles, run_benchmark, tool_versions
+
+from mlgokit.collect import Report
+from mlgokit.compiler.compile import HEURISTIC, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.plugin import export_plugin
+from mlgokit.errors import CorpusError
+
+BAR = 1.10
+DRAWS = 2000
+BUILDS = ("plain", "policy", "echo")
+Floats = npt.NDArray[np.float64]
+Once = tuple[float, float, int]
+"""Seconds in user mode, seconds in user and system mode, and bytes of text, of one compilation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Compile the same modules plainly, under a policy, and echoing the heuristic, in turns; compare the user time."""
+
+    policy: Path
+    """The policy file; it is exported into a plugin of its own, as a user would load it."""
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    modules: int = 120
+    """Modules drawn from all projects; 0 for all."""
+    repetitions: int = 5
+    """How often each build of each module is timed; the least time counts."""
+    large_seconds: float = 0.1
+    """Modules that take at least this long are also reported alone: process start is little of them."""
+    seed: int = 1
+    """Of the draw and of the interval."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+    json: Path = Path("docs/results/overhead.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One build of one module, all repetitions.
+
+    Attributes:
+        user: [R] seconds in user mode.
+        processor: [R] seconds in user and system mode together.
+        text_bytes: llvm-size's text of the object.
+    """
+
+    user: Floats
+    processor: Floats
+    text_bytes: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(Overhead, measure, arguments)
+
+
+def measure(config: Overhead, report: Report) -> Result:
+    """Time every build of every drawn module in turns.
+
+    Raises:
+        CorpusError: no module compiles in all builds.
+    """
+    rng = np.random.default_rng(config.seed)
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    found = tool_versions(toolchain)
+    corpus = load_corpus(config.corpus)
+    drawn = draw_modules(corpus.modules, config.modules, rng)
+    generic = build_plugin(toolchain)
+    timings: list[dict[str, Timing]] = []
+    failures: list[tuple[Cell, ...]] = []
+    with tempfile.TemporaryDirectory(prefix="mlgokit-overhead-") as scratch:
+        exported = Path(scratch) / "policy.so"
+        export_plugin(toolchain, config.policy, exported)
+        uses = {
+            "plain": None,
+            "policy": PluginUse(plugin=exported),
+            "echo": PluginUse(plugin=generic, policy=HEURISTIC),
+        }
+
+        def compile_once(module: Module, build: str) -> Once | str:
+            before = _children_seconds()
+            done = compile_module(
+                toolchain, module.command_line, module.bitcode, use=uses[build], timeout_seconds=config.timeout_seconds
+            )
+            if done.status is not CompileStatus.OK or done.sizes is None:
+                return f"{done.status.value}: {done.reason}"
+            return done.user_seconds, _children_seconds() - before, done.sizes.llvm_size_text
+
+        for index, module in enumerate(drawn):
+            report(index, len(drawn), "time")
+            timed = time_in_turns(functools.partial(compile_once, module), config.repetitions)
+            if isinstance(timed, str):
+                failures.append((module.name, timed))
+            else:
+                timings.append(timed)
+        report(len(drawn), len(drawn), "time")
+    if not timings:
+        raise CorpusError(
+            f"{config.corpus}: expected modules that compile in all builds, found none of {len(drawn)} "
+            f"({failures[0][1]}); check the compiler with `mlgokit doctor`"
+        )
+    return summarise(timings, failures, config=config, versions=found, inputs=corpus_inputs(corpus, [config.policy]))
+
+
+def _children_seconds() -> float:
+    """Processor time of all children that were waited for; system time as well, which the kernel counts exactly."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def time_in_turns(
+    compile_once: Callable[[str], Once | str], repetitions: int, builds: Sequence[str] = BUILDS
+) -> dict[str, Timing] | str:
+    """Compile each build once per repetition, every other repetition in reverse, so that a drift favours none.
+
+    Args:
+        compile_once: compiles one build, or says why it failed.
+        repetitions: how often.
+        builds: their names.
+
+    Returns:
+        The timings by build, or why one of the compilations failed.
+    """
+    user: dict[str, list[float]] = {build: [] for build in builds}
+    processor: dict[str, list[float]] = {build: [] for build in builds}
+    text: dict[str, int] = {}
+    for repetition in range(repetitions):
+        for build in builds if repetition % 2 == 0 else tuple(reversed(builds)):
+            once = compile_once(build)
+            if isinstance(once, str):
+                return f"{build}: {once}"
+            user[build].append(once[0])
+            processor[build].append(once[1])
+            text[build] = once[2]
+    return {
+        build: Timing(user=np.array(user[build]), processor=np.array(processor[build]), text_bytes=text[build])
+        for build in builds
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratios:
+    """How one build compares with another over modules; every time is the least of its repetitions.
+
+    Attributes:
+        modules: number of modules.
+        low: lower quartile of the modules' ratios.
+        median: their median.
+        high: upper quartile.
+        interval: 95 % bootstrap interval of the median, over modules.
+        total: ratio of the sums.
+        seconds: sum of the other build's times, the denominator.
+    """
+
+    modules: int
+    low: float
+    median: float
+    high: float
+    interval: tuple[float, float]
+    total: float
+    seconds: float
+
+
+def compare_times(after: Floats, before: Floats, rng: np.random.Generator) -> Ratios:
+    """Ratios of the least of each row of ``after`` [M, R] to that of ``before`` [M, R].
+
+    Example:
+        >>> found = compare_times(np.array([[3.0, 2.0], [4.0, 9.0]]), np.array([[2.0, 1.0], [4.0, 4.0]]),
+        ...                       np.random.default_rng(1))
+        >>> found.median, found.total, found.seconds
+        (1.5, 1.2, 5.0)
+    """
+    numerator, denominator = after.min(axis=1), before.min(axis=1)
+    # A compilation shorter than the kernel's clock tick may count as no time at all.
+    kept = denominator > 0
+    ratios = numerator[kept] / denominator[kept]
+    low, median, high = quartiles(ratios)
+    medians = np.median(ratios[rng.integers(len(ratios), size=(DRAWS, len(ratios)))], axis=1)
+    bounds = np.quantile(medians, [0.025, 0.975]).tolist()
+    return Ratios(
+        modules=len(ratios),
+        low=low,
+        median=median,
+        high=high,
+        interval=(bounds[0], bounds[1]),
+        total=float(numerator.sum() / denominator.sum()),
+        seconds=float(denominator.sum()),
+    )
+
+
+def summarise(
+    timings: Sequence[Mapping[str, Timing]],
+    failures: Sequence[tuple[Cell, ...]],
+    *,
+    config: Overhead,
+    versions: dict[str, str],
+    inputs: dict[str, str],
+) -> Result:
+    """The tables, and whether the median over modules reaches the bar."""
+    rng = np.random.default_rng(config.seed)
+    user = {build: np.array([timed[build].user for timed in timings]) for build in BUILDS}
+    processor = {build: np.array([timed[build].processor for timed in timings]) for build in BUILDS}
+    text = {build: sum(timed[build].text_bytes for timed in timings) for build in BUILDS}
+    large = user["plain"].min(axis=1) >= config.large_seconds
+    groups = [("all", np.ones(len(timings), bool)), (f"at least {config.large_seconds:g} s", large)]
+    rows: list[tuple[Cell, ...]] = []
+    bar: Ratios | None = None
+    for title, seconds in (("user", user), ("user + system", processor)):
+        for group, chosen in groups:
+            for build in BUILDS[1:]:
+                if not chosen.any():
+                    continue
+                found = compare_times(seconds[build][chosen], seconds["plain"][chosen], rng)
+                bar = bar or found
+                rows.append(
+                    (
+                        title, f"{build} / plain", group, found.modules, found.low, found.median, found.high,
+                        *found.interval, found.total, found.seconds,
+                    )
+                )  # fmt: skip
+    if bar is None:
+        raise CorpusError("overhead: expected at least one timed module, found none; give a corpus that compiles")
+    note = (
+        "The policy changes which code there is to optimize and to generate, so its ratio includes that: the text of "
+        f"all objects is {text['policy'] / text['plain'] - 1:+.2%} under the policy and "
+        f"{text['echo'] / text['plain'] - 1:+.2%} when the heuristic is echoed. The echo makes the same code (but for "
+        "LLVM's growth stop, see the benchmark echo) and is the nearest to a pure cost, but it asks for LLVM's own "
+        "cost analysis of each call once more, which a policy does not. Every build is a whole process: start, loading "
+        "of the plugin and of the policy included. The kernel may count user time by clock ticks, 1 to 10 ms each, and "
+        "user + system exactly: where the two differ for small modules, believe the sum."
+    )
+    tables = [
+        Table(
+            title="Ratios of processor time",
+            columns=(
+                "time", "builds", "modules", "number", "lower quartile", "median", "upper quartile", "median from",
+                "median to (95 %)", "ratio of totals", "plain total (s)",
+            ),
+            rows=tuple(rows),
+            note=note,
+        )
+    ]  # fmt: skip
+    if failures:
+        tables.append(Table(title="Modules left out", columns=("module", "reason"), rows=tuple(failures)))
+    return Result(
+        benchmark="overhead",
+        question=(
+            "How much more user time does clang take with the plugin? Each module is compiled "
+            f"{config.repetitions} times per build, the builds in turns, one at a time; the least time counts."
+        ),
+        answer=(
+            f"Median over {bar.modules} modules of user time with the policy over plain -Oz: {bar.median:.3f} "
+            f"(quartiles {bar.low:.3f} and {bar.high:.3f}, ratio of totals {bar.total:.3f})"
+        ),
+        bar=f"median of policy / plain user time over all modules <= {BAR:.2f}",
+        passed=bar.median <= BAR,
+        seed=config.seed,
+        versions=versions,
+        inputs=inputs,
+        tables=tuple(tables),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

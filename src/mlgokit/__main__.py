@@ -1,0 +1,5 @@
+"""``python -m mlgokit``."""
+
+from mlgokit.cli import main
+
+main()

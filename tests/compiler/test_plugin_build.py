@@ -1,0 +1,244 @@
+"""A shell script stands for clang++: it notes its calls and writes what it was asked for."""
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.compiler import plugin_build, process
+from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, link_policy
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.errors import StorageError, ToolError
+
+UNITS = sorted(
+    entry.name.removesuffix(".cpp")
+    for entry in (resources.files("mlgokit") / "plugin").iterdir()
+    if entry.name.endswith(".cpp")
+)
+SUCCEED = 'echo "made of $*" > "$output"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A toolchain with a script for clang++, and a folder for what it builds."""
+
+    toolchain: Toolchain
+    cache: Path
+    calls_file: Path
+
+    def script(self, text: str) -> None:
+        clangxx = self.toolchain.clangxx
+        clangxx.write_text(f'#!/bin/sh\necho "$*" >> {self.calls_file}\nfor output; do :; done\n{text}\n')
+        clangxx.chmod(0o755)
+
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+    def build(self, **changes: Any) -> Path:
+        return build_plugin(replace(self.toolchain, **changes), cache_folder=self.cache)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    clangxx = tmp_path / "clang++"
+    toolchain = Toolchain(
+        major=19,
+        version="19.1.7",
+        clang=tmp_path / "clang",
+        clangxx=clangxx,
+        include_dir=tmp_path / "include",
+    )
+    found = Place(toolchain=toolchain, cache=tmp_path / "cache" / "plugins", calls_file=tmp_path / "calls")
+    found.script(SUCCEED)
+    return found
+
+
+def message_of(place: Place, **changes: Any) -> str:
+    with pytest.raises(ToolError) as caught:
+        place.build(**changes)
+    return str(caught.value)
+
+
+def test_every_source_is_compiled_and_all_are_linked(place: Place):
+    plugin = place.build()
+
+    assert plugin.parent.parent == place.cache
+    assert re.fullmatch("llvm-19-[0-9a-f]{16}", plugin.parent.name)
+    *compilations, link = place.calls()
+    assert sorted(words.split()[-3] for words in compilations) == [f"{unit}.cpp" for unit in UNITS]
+    assert all(f"-isystem {place.toolchain.include_dir} " in words for words in compilations)
+    assert all("-ffp-contract=off" in words.split() for words in compilations)
+    assert link == f"-shared {' '.join(f'{unit}.o' for unit in UNITS)} -o mlgokit.so"
+    assert plugin.read_text() == f"made of {link}\n"
+    assert list(place.cache.iterdir()) == [plugin.parent]
+
+
+def test_the_second_time_no_compiler_starts(place: Place):
+    first = place.build()
+    count = len(place.calls())
+
+    assert place.build() == first
+    assert len(place.calls()) == count == len(UNITS) + 1
+
+
+def test_another_version_has_a_plugin_of_its_own(place: Place):
+    first, second = place.build(), place.build(version="19.1.8")
+
+    assert first != second
+    assert first.exists()
+    assert len(place.calls()) == 2 * (len(UNITS) + 1)
+
+
+def test_changed_sources_are_built_again(place: Place, monkeypatch: pytest.MonkeyPatch):
+    first = place.build()
+    monkeypatch.setattr(plugin_build, "_sources", lambda: {"Only.cpp": b"int x;\n", "Only.h": b""})
+
+    second = place.build()
+
+    assert second != first
+    assert place.calls()[-1] == "-shared Only.o -o mlgokit.so"
+    assert (second.parent / "Only.cpp").read_bytes() == b"int x;\n"
+
+
+@pytest.mark.parametrize("major", [18, 20, 23])
+def test_a_major_that_the_plugin_does_not_know_is_refused(place: Place, major: int):
+    assert message_of(place, major=major) == (
+        f"plugin: expected an LLVM major that it knows (19 and 22), found {major} at {place.toolchain.clang}; "
+        "choose another clang, for example: apt-get install clang-22"
+    )
+    assert place.calls() == []
+
+
+@pytest.mark.parametrize("major", SUPPORTED_MAJORS)
+def test_missing_headers_come_with_the_command_that_installs_them(place: Place, major: int):
+    assert message_of(place, major=major, include_dir=None) == (
+        f"plugin for LLVM {major}: expected the headers of LLVM beside {place.toolchain.clang}, found none; "
+        f"install them: apt-get install llvm-{major}-dev"
+    )
+    assert place.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("echo 'In file included' >&2; echo 'a.h:3: error: bad' >&2; exit 1", "exit code 1 (a.h:3: error: bad)"),
+        ("echo 'out of luck' >&2; exit 2", "exit code 2 (out of luck)"),
+        ("exit 3", "exit code 3 (no message)"),
+    ],
+)
+def test_a_compiler_that_fails_is_named_with_its_first_error(place: Place, script: str, found: str):
+    place.script(script)
+
+    message = message_of(place)
+
+    assert message.startswith(f"plugin for LLVM 19: expected {place.toolchain.clangxx} ")
+    assert f" to succeed, found {found}; check that clang-19, llvm-19-dev and libstdc++-dev are whole" in message
+    assert list(place.cache.iterdir()) == []
+
+
+def test_a_failure_is_not_remembered(place: Place):
+    place.script("exit 1")
+    message_of(place)
+    place.script(SUCCEED)
+
+    assert place.build().exists()
+
+
+def test_a_linker_that_fails_leaves_no_plugin(place: Place):
+    place.script(f'case "$*" in -shared*) echo "ld: error: no" >&2; exit 1;; esac; {SUCCEED}')
+
+    assert "Settings.o -o mlgokit.so to succeed, found exit code 1 (ld: error: no)" in message_of(place)
+    assert list(place.cache.iterdir()) == []
+
+
+def test_a_compiler_that_is_not_there_is_named(place: Place):
+    place.toolchain.clangxx.unlink()
+
+    assert message_of(place).startswith(f"{place.toolchain.clangxx}: expected an executable program, found none")
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(place: Place):
+    place.cache.parent.mkdir()
+    place.cache.write_text("")
+
+    with pytest.raises(StorageError, match="cache/plugins: expected to be able to write there, found: File exists"):
+        place.build()
+
+
+def test_builders_at_the_same_time_end_with_one_folder(place: Place, monkeypatch: pytest.MonkeyPatch):
+    # Both have found nothing and have linked before either puts its folder in place.
+    linked = threading.Barrier(2)
+    run = process.run
+
+    def meet(argv: Sequence[str | os.PathLike[str]], **options: Any) -> process.Completed:
+        done = run(argv, **options)
+        if "-shared" in argv:
+            linked.wait(60)
+        return done
+
+    monkeypatch.setattr(process, "run", meet)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(place.build) for _ in range(2))
+
+    assert first.result() == second.result()
+    assert first.result().is_file()
+    assert list(place.cache.iterdir()) == [first.result().parent]
+
+
+def test_a_policy_is_put_into_a_plugin(place: Place, tmp_path: Path):
+    # The link shows what it was given: the policy's bytes must lie where the assembler looks for them.
+    place.script(f'case "$*" in *policy.o*plugin.so) cat policy.bin policy.s > "$output"; exit;; esac; {SUCCEED}')
+    policy, output = tmp_path / "a.policy", tmp_path / "new" / "out.so"
+    policy.write_bytes(b"\xff policy\n")
+
+    assert link_policy(place.toolchain, policy, output, cache_folder=place.cache) == output
+    linked = output.read_bytes()
+    assert linked.startswith(b"\xff policy\n")
+    assert b'mlgokit_policy_begin:\n.incbin "policy.bin"\n' in linked
+    assert stat.S_IMODE(output.stat().st_mode) == 0o755
+    *_, assemble, link = place.calls()
+    assert assemble == "-c policy.s -o policy.o"
+    (built,) = place.cache.iterdir()
+    assert link == f"-shared {' '.join(f'{built}/{unit}.o' for unit in UNITS)} policy.o -o plugin.so"
+
+
+def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):
+    (tmp_path / "a.policy").write_bytes(b"a")
+    plugin = place.build()
+    before, content = len(place.calls()), plugin.read_bytes()
+
+    for name in ("one.so", "two.so"):
+        link_policy(place.toolchain, tmp_path / "a.policy", tmp_path / name, cache_folder=place.cache)
+
+    assert len(place.calls()) == before + 4
+    assert plugin.read_bytes() == content
+
+
+def test_a_policy_that_cannot_be_linked_leaves_no_output(place: Place, tmp_path: Path):
+    (tmp_path / "a.policy").write_bytes(b"a")
+    place.script(f'case "$*" in *policy.s*) echo "as: error: no" >&2; exit 1;; esac; {SUCCEED}')
+
+    with pytest.raises(ToolError, match=r"policy\.s -o policy\.o to succeed, found exit code 1 \(as: error: no\)"):
+        link_policy(place.toolchain, tmp_path / "a.policy", tmp_path / "out.so", cache_folder=place.cache)
+    assert not (tmp_path / "out.so").exists()
+
+
+@pytest.mark.parametrize(
+    ("cache", "folder"), [("/a/cache", "/a/cache"), ("", "/a/person/.cache"), (None, "/a/person/.cache")]
+)
+def test_plugins_are_kept_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, cache: str | None, folder: str):
+    monkeypatch.setenv("HOME", "/a/person")
+    if cache is None:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", cache)
+
+    assert default_build_folder() == Path(folder) / "mlgokit" / "plugins"

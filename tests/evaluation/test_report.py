@@ -1,0 +1,293 @@
+"""The page and the JSON of a whole run, from made-up numbers: growth, a failed link, a crash."""
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from mlgokit.errors import InputError, StorageError
+from mlgokit.evaluation.compare import Change, Evaluation
+from mlgokit.evaluation.report import (
+    RunReport,
+    failures,
+    figures,
+    program_sentence,
+    render_html,
+    write_report,
+)
+from mlgokit.evaluation.sentences import compile_time_ratio, control_sentence, headline, typeset
+
+VALUE: dict[str, Any] = json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text())
+REPORT = RunReport.from_json(VALUE)
+PROGRAM = REPORT.program
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render_html(REPORT)
+
+
+class Outline(HTMLParser):
+    """Text and structure of a page, without what is inside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.parts: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in {"script", "style"}:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"script", "style"}:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._open:
+            self.parts.append(data)
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"[ \n]+", " ", " ".join(self.parts))
+
+
+def with_summary(**image: float) -> Evaluation:
+    change = dataclasses.replace(Change(mean=-0.02, low=-0.03, high=-0.01, projects=6), **image)
+    return dataclasses.replace(REPORT.evaluation, summary={"c++": {"image": change}})
+
+
+def test_json_holds_the_whole_report():
+    value = json.loads(json.dumps(REPORT.to_json(), allow_nan=False))
+
+    assert value["format_version"] == 1
+    assert {**value, "about": VALUE["about"]} == VALUE
+    assert RunReport.from_json(value).evaluation == REPORT.evaluation
+
+
+def test_a_number_that_is_not_finite_is_null_in_json():
+    assert VALUE["rounds"][0]["correlation"] is None
+    assert REPORT.rounds[0].correlation != REPORT.rounds[0].correlation
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "results: expected a JSON object with format_version 1, found None"),
+        (
+            {**VALUE, "format_version": 2},
+            "expected a JSON object with format_version 1, found 2; make the results again",
+        ),
+        ({key: VALUE[key] for key in VALUE if key != "seed"}, "results: expected the key 'seed', found none"),
+        ({**VALUE, "seed": "one"}, "results.seed: expected int, found 'one'"),
+        ({**VALUE, "seed": True}, "results.seed: expected int, found True"),
+        ({**VALUE, "corpus": {"modules": 1.5}}, "results.corpus.modules: expected int, found 1.5"),
+        ({**VALUE, "stages": [{**VALUE["stages"][0], "seconds": "long"}]}, "results.stages[0].seconds: expected float"),
+        ({**VALUE, "evaluation": None}, "results.evaluation: expected Evaluation, found None"),
+    ],
+)
+def test_json_of_something_else_is_refused(value: object, message: str):
+    with pytest.raises(InputError, match=re.escape(message)):
+        RunReport.from_json(value)
+
+
+def test_the_headline_gives_the_linked_image_with_its_interval():
+    assert headline(REPORT.evaluation) == (
+        "Linked image of the held-out C++ projects: 2.00 % smaller than plain -Oz (95 % interval -3.26 % to +0.12 %, "
+        "which includes no change), 5 of 6 projects smaller; 1 could not be linked."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "2.00 % smaller than plain -Oz (95 % interval -3.00 % to -1.00 %), 5 of 6"),
+        ({"mean": 0.015, "low": 0.01, "high": 0.02}, "1.50 % larger than plain -Oz (95 % interval +1.00 % to +2.00 %)"),
+        ({"mean": 0.0, "low": 0.0, "high": 0.0}, "the same size as plain -Oz"),
+        ({"projects": 1}, "(a single project, so without an interval)"),
+    ],
+)
+def test_the_headline_says_growth_and_doubt(change: dict[str, float], words: str):
+    assert words in headline(with_summary(**change))
+
+
+def test_without_a_linked_project_there_is_no_result():
+    empty = dataclasses.replace(REPORT.evaluation, summary={})
+
+    assert headline(empty) == "No held-out C++ project could be built and linked, so there is no result for C++."
+
+
+def test_the_program_sentence_says_whether_behaviour_is_the_same():
+    assert PROGRAM is not None
+    sizes = "jsontestrunner: linked image 170,496 -> 165,056 bytes (-3.19 %); "
+    different = dataclasses.replace(PROGRAM, same_behaviour=False, runs=1, differences=("--parse a.json",))
+
+    assert program_sentence(PROGRAM) == sizes + "the same behaviour in 24 runs."
+    assert program_sentence(different) == sizes + "NOT the same behaviour in 1 run."
+    assert program_sentence(dataclasses.replace(PROGRAM, runs=0)) == sizes + "it was not run."
+
+
+def test_the_control_names_the_projects_that_differ():
+    assert REPORT.control is not None
+    same = dataclasses.replace(REPORT.control, projects=REPORT.control.projects[:1])
+
+    assert control_sentence(REPORT.control) == (
+        "The heuristic echoed through the plugin gives the same sizes but in 1 of 9 projects (yaml-cpp); "
+        "objects +0.07 % over all."
+    )
+    assert control_sentence(same) == "The heuristic echoed through the plugin gives the same sizes in all 1 projects."
+
+
+def test_compile_time_is_compared_over_all_projects():
+    assert compile_time_ratio(REPORT.evaluation) == pytest.approx(1.03)
+
+
+def test_every_failure_is_listed_with_its_reason():
+    assert PROGRAM is not None
+    different = dataclasses.replace(PROGRAM, same_behaviour=False, differences=("--parse a.json",))
+
+    assert failures(dataclasses.replace(REPORT, program=different)) == [
+        (
+            "jsoncpp<b>/json_tool.cpp",
+            "compile after, policy",
+            "crashed: <script>alert('1 & 2')</script> in pass <inline>",
+        ),
+        ("snappy", "link, policy", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
+        ("snappy", "link, control", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
+        ("round 2", "training", "2 of 892 compilations failed"),
+        ("jsontestrunner", "run", "other behaviour of: --parse a.json"),
+    ]
+
+
+def test_the_page_shows_sizes_growth_and_failures(page: str):
+    text = Outline(page).text
+
+    for words in (
+        typeset(headline(REPORT.evaluation)),
+        "170,496 → 165,056 bytes",
+        "yaml-cpp 24 508,416 464,192 \N{MINUS SIGN}8.70\N{NO-BREAK SPACE}% 151,808 148,640",
+        "could not be linked, see failures",
+        "crashed: <script>alert('1 & 2')</script> in pass <inline>",
+        "clang++ -Oz -fpass-plugin='run/my policy.so'",
+        "1.030 times the processor time",
+        "Debian clang version 19.1.7",
+        "fetch 12.4 0 yes",
+        "Intervals from fewer than 8 projects are too narrow.",
+    ):
+        assert words in text, words
+    assert re.findall(r'<td class="larger">([^<]*)</td>', page) == [
+        f"+{number}\N{NO-BREAK SPACE}%" for number in ("1.49", "2.43", "1.73")
+    ] + ["2"]
+
+
+def test_text_from_outside_is_escaped(page: str):
+    assert "<script>alert" not in page
+    assert "jsoncpp<b>" not in page
+    assert page.count("<script") == page.count("</script>")
+    assert {attributes.get("type") for attributes in Outline(page).attributes("script")} == {None, "application/json"}
+
+
+def test_the_page_asks_for_nothing(page: str):
+    outline = Outline(page)
+    links = [attributes.get("href") or "" for _, attributes in outline.tags if "href" in attributes]
+    policy = next(entry for entry in outline.attributes("meta") if entry.get("http-equiv") == "Content-Security-Policy")
+
+    assert not [attributes for _, attributes in outline.tags if "src" in attributes]
+    assert all(link == "data:," or link.startswith("#") for link in links)
+    assert (policy["content"] or "").startswith("default-src 'none';")
+    assert page.count("plotly.js v") == 1
+
+
+def test_the_page_can_be_read_aloud(page: str):
+    outline = Outline(page)
+    names = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+    links = [(attributes["href"] or "")[1:] for attributes in outline.attributes("a")]
+
+    assert outline.attributes("html")[0] == {"lang": "en"}
+    assert len(names) == len(set(names))
+    assert set(links) <= set(names)
+    assert all("scope" in attributes for attributes in outline.attributes("th"))
+    assert len(outline.attributes("caption")) == len(outline.attributes("table"))
+    assert all(attributes.get("aria-label") for _, attributes in outline.tags if attributes.get("role"))
+
+
+def test_a_run_without_anything_still_gives_a_page():
+    bare = dataclasses.replace(
+        REPORT,
+        stages=(),
+        rounds=(),
+        control=None,
+        program=None,
+        evaluation=Evaluation(policy="none", projects=(), summary={}, compilations=0),
+    )
+    text = Outline(render_html(bare)).text
+
+    assert figures(bare) == {}
+    for words in (
+        "there is no result for C++",
+        "No project was evaluated.",
+        "No project could be built and linked.",
+        "This run did not train in rounds.",
+        "Failures None.",
+    ):
+        assert words in text, words
+
+
+def test_different_behaviour_stands_out():
+    assert PROGRAM is not None
+    different = dataclasses.replace(PROGRAM, same_behaviour=False, differences=("--parse <a>.json",))
+    page = render_html(dataclasses.replace(REPORT, program=different))
+
+    assert '<p class="bad">jsontestrunner' in page
+    assert "other behaviour of: --parse &lt;a&gt;.json" in page
+
+
+def test_plots_are_what_plotly_takes():
+    for name, figure in figures(REPORT).items():
+        assert go.Figure(figure).to_plotly_json()["data"], name
+
+
+def test_changes_are_plotted_by_project_and_those_that_did_not_link_are_left_out():
+    objects, text, image = figures(REPORT)["changes"]["data"]
+
+    assert image["y"][:2] == ["yaml-cpp", "jsoncpp&lt;b&gt;"]
+    assert image["y"][-2:] == ["zlib (C)", "zstd (C)"]
+    assert "snappy" not in image["y"]
+    assert [entry["name"] for entry in (objects, text, image)] == ["Objects", "Linked .text", "Linked image"]
+    assert image["x"][0] == pytest.approx(-3.796, abs=1e-3)
+    assert max(image["x"]) == pytest.approx(1.728, abs=1e-3)
+    assert figures(REPORT)["changes"]["layout"]["shapes"][0]["x1"] > max(text["x"])
+
+
+def test_sections_of_the_plain_build_add_up_to_the_whole_image():
+    bars = figures(REPORT)["sections"]["data"]
+    before = [bar["x"] for bar in bars if bar["offsetgroup"] == "before"]
+
+    assert [sum(shares) for shares in zip(*before, strict=True)] == pytest.approx([100] * 8)
+
+
+def test_both_files_are_written(tmp_path: Path):
+    written = write_report(REPORT, tmp_path / "run")
+
+    assert written == tmp_path / "run" / "report.html"
+    assert sorted(path.name for path in written.parent.iterdir()) == ["report.html", "results.json"]
+    assert RunReport.from_json(json.loads((tmp_path / "run" / "results.json").read_text())).seed == REPORT.seed
+    assert written.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match=r"expected to be able to write there"):
+        write_report(REPORT, tmp_path / "file" / "run")

@@ -1,0 +1,297 @@
+"""The benchmarks' arithmetic and what they write, on tiny inputs; their measurements need a compiler and time."""
+
+import doctest
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mlgokit.corpus.module import Module
+from mlgokit.errors import UsageError
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo")
+FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a benchmark by its name, as running its file does."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_names_every_option_and_where_the_result_goes(
+    benchmark: Callable[[str], ModuleType], name: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        benchmark(name).main(["--help"])
+
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("--corpus", "--seed", "--llvm", "--json", "--modules"):
+        assert word in text
+    assert f"{name}.json" in text
+
+
+@pytest.mark.parametrize("name", ["results", *NAMES])
+def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
+    assert doctest.testmod(benchmark(name)).failed == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_corpus_that_is_not_there_is_one_sentence(
+    benchmark: Callable[[str], ModuleType],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    module = benchmark(name)
+    monkeypatch.setattr(module, "find_toolchain", lambda *_, **__: None)
+    monkeypatch.setattr(module, "tool_versions", lambda _: {})
+    if name == "score_tracks_link":
+        monkeypatch.setattr(module, "find_toolchain", lambda *_, **__: Tools())
+    words = ["--corpus", str(tmp_path / "nowhere"), "--json", str(tmp_path / "x.json")]
+    words += ["--policy", str(tmp_path / "p")] if name == "overhead" else []
+
+    assert module.main(words) == 4
+
+    assert "corpus_description.json: expected a file" in capsys.readouterr().err
+    assert not (tmp_path / "x.json").exists()
+
+
+class Tools:
+    """As much of a toolchain as a benchmark looks at before it reads the corpus."""
+
+    lld = Path("ld.lld")
+
+
+def test_a_result_is_written_as_json_and_as_markdown(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    results = benchmark("results")
+    table = results.Table(title="Numbers", columns=("what", "value"), rows=(("a|b", 1.23456), ("c", None)), note="So.")
+    result = results.Result(
+        benchmark="echo", question="Q?", answer="A", bar="x <= 1", passed=True, tables=(table,), **FACTS
+    )
+
+    results.write_result(result, tmp_path / "r.json", command="python benchmarks/echo.py")
+
+    values = json.loads((tmp_path / "r.json").read_text())
+    assert values["format_version"] == 1
+    assert values["tables"][0]["rows"] == [["a|b", 1.23456], ["c", None]]
+    assert values["seed"] == 7
+    assert values["command"] == "python benchmarks/echo.py"
+    text = (tmp_path / "r.md").read_text()
+    for line in (
+        "# echo", "**A**", "Bar: x <= 1: reached.", "| what | value |", "| --- | ---: |", "| a\\|b | 1.235 |",
+        "| c |  |", "python benchmarks/echo.py", "- seed: 7", "- clang: clang version 22.1.8", "- corpus: sha256 ab12",
+    ):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def test_a_result_needs_a_path_that_ends_with_json(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    results = benchmark("results")
+    result = results.Result(benchmark="echo", question="Q?", answer="A", tables=(), **FACTS)
+
+    with pytest.raises(UsageError, match=r"expected a path that ends with \.json, found '\.md'"):
+        results.write_result(result, tmp_path / "r.md", command="")
+
+
+def made_modules(count: int) -> list[Module]:
+    return [
+        Module(name=str(n), project="p", language="c", bitcode=Path(), command_line=(), bitcode_bytes=1)
+        for n in range(count)
+    ]
+
+
+def test_modules_are_drawn_by_seed_and_stay_in_order(benchmark: Callable[[str], ModuleType]):
+    draw, modules = benchmark("results").draw_modules, made_modules(50)
+
+    drawn = [draw(modules, 10, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert sorted(drawn[0], key=modules.index) == drawn[0]
+    assert len({module.name for module in drawn[0]}) == 10
+    assert draw(modules, 0, np.random.default_rng(1)) == modules
+    with pytest.raises(UsageError, match="found -1"):
+        draw(modules, -1, np.random.default_rng(1))
+
+
+def test_builds_are_timed_in_turns_and_back(benchmark: Callable[[str], ModuleType]):
+    order: list[str] = []
+
+    def compile_once(build: str) -> tuple[float, float, int]:
+        order.append(build)
+        return len(order), 2 * len(order), len(build)
+
+    timed = benchmark("overhead").time_in_turns(compile_once, 2, ("a", "b"))
+
+    assert order == ["a", "b", "b", "a"]
+    assert timed["a"].user.tolist() == [1, 4]
+    assert timed["b"].processor.tolist() == [4, 6]
+
+
+def test_a_module_that_fails_in_one_build_is_not_timed(benchmark: Callable[[str], ModuleType]):
+    found = benchmark("overhead").time_in_turns(lambda build: "it crashed" if build == "policy" else (1.0, 1.0, 1), 3)
+
+    assert found == "policy: it crashed"
+
+
+def overhead_result(overhead: ModuleType, policy_seconds: float):
+    def timing(seconds: float, text: int) -> object:
+        return overhead.Timing(user=np.array([seconds, 9.0]), processor=np.array([seconds, 9.0]), text_bytes=text)
+
+    timings = [
+        {"plain": timing(size, 100), "policy": timing(size * policy_seconds, 90), "echo": timing(size * 1.02, 100)}
+        for size in (0.05, 0.2, 0.4)
+    ]
+    config = overhead.Overhead(policy=Path("p"))
+    return overhead.summarise(timings, [("m", "no")], config=config, versions={}, inputs={})
+
+
+def test_overhead_is_the_median_of_ratios_of_least_times(benchmark: Callable[[str], ModuleType]):
+    overhead = benchmark("overhead")
+
+    result = overhead_result(overhead, 1.05)
+
+    rows = {(row[0], row[1], row[2]): row[3:] for row in result.tables[0].rows}
+    number, low, median, high, _, _, total, seconds = rows["user", "policy / plain", "all"]
+    assert number == 3
+    np.testing.assert_allclose([low, median, high, total, seconds], [1.05, 1.05, 1.05, 1.05, 0.65])
+    assert rows["user", "echo / plain", "at least 0.1 s"][0] == 2
+    assert "-10.00% under the policy" in result.tables[0].note
+    assert result.tables[1].rows == (("m", "no"),)
+    assert result.passed
+    assert not overhead_result(overhead, 1.2).passed
+
+
+def test_the_timed_network_has_the_layers_of_the_bar(benchmark: Callable[[str], ModuleType]):
+    speed = benchmark("policy_speed")
+    names = speed.benchmark_features([*(f"f{n}" for n in range(80)), "caller_id", "inlining_default"])
+    rng = np.random.default_rng(3)
+    values = rng.integers(0, 99, size=(200, len(names)))
+
+    assert names[0] == "f0"
+    assert names[-1] == "inlining_default"
+    for fit, inputs in ((speed.fit_signed_log, 39), (speed.fit_quantile, 78)):
+        policy = speed.random_policy(names, fit(values), rng)
+        assert speed.shape_of(policy) == "39-40-40-20-1"
+        assert policy.layers[0].weight.shape == (1, inputs, 40)
+        assert np.isfinite(policy.preferences(values)).all()
+
+
+def observed_columns() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    columns = {f"f{n}": rng.integers(0, 50, 400) for n in range(6)}
+    return {**columns, "caller_id": rng.integers(0, 9, 400), "inlining_default": (columns["f0"] < 10).astype(np.int64)}
+
+
+def test_leaning_networks_stay_near_the_heuristic_and_random_ones_do_not(benchmark: Callable[[str], ModuleType]):
+    score, columns = benchmark("score_tracks_link"), observed_columns()
+    names, default = tuple(f"f{n}" for n in range(6)), columns["inlining_default"] != 0
+    values = np.stack([columns[name] for name in names], axis=1)
+
+    def shares(make: Callable[..., object]) -> list[float]:
+        policies: list = [make(columns, np.random.default_rng(seed)) for seed in range(8)]
+        assert all(policy.features == names for policy in policies)
+        return [float(((policy.preferences(values) > 0) == default).mean()) for policy in policies]
+
+    assert np.mean(shares(score.leaning_network)) > 0.85
+    assert np.mean(shares(score.random_network)) < 0.8
+    policies = [score.random_network(columns, np.random.default_rng(seed)) for seed in range(8)]
+    assert all(0.02 < (policy.preferences(values) > 0).mean() < 0.65 for policy in policies)
+
+
+def test_there_are_at_least_thirty_contenders_of_every_kind(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    score = benchmark("score_tracks_link")
+    config = score.ScoreTracksLink(policy=(Path("trained.policy"),))
+
+    found = score.make_contenders(config, observed_columns(), tmp_path, np.random.default_rng(1))
+
+    assert len(found) >= 30
+    assert len({contender.name for contender in found}) == len(found)
+    assert {contender.kind for contender in found} == {
+        "rule", "heuristic, flipped", "heuristic, threshold", "random network", "leaning network", "trained",
+        "trained, flipped",
+    }  # fmt: skip
+
+
+def test_agreement_of_a_perfect_score_and_of_one_that_does_not_vary(benchmark: Callable[[str], ModuleType]):
+    agreement = benchmark("score_tracks_link").agreement
+    image = np.array([-0.02, 0.01, 0.05, 0.0001])
+
+    perfect, constant = agreement(image, image), agreement(np.zeros(4), image)
+
+    assert (perfect.pearson, perfect.spearman, perfect.same_sign, perfect.error) == pytest.approx((1, 1, 1, 0))
+    assert perfect.signed == 3
+    assert (constant.pearson, constant.same_sign) == (None, 0.0)
+    assert agreement(np.zeros(0), np.zeros(0)).same_sign is None
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_link_aware_score_must_beat_object_text_near_the_baseline(
+    benchmark: Callable[[str], ModuleType], good: bool
+):
+    score = benchmark("score_tracks_link")
+    rng = np.random.default_rng(2)
+    points: list = []
+    for project in ("a", "b", "c"):
+        for index, image in enumerate(rng.uniform(-0.08, 0.08, 30).tolist()):
+            noisy, close = image + rng.normal() * 0.05, image + rng.normal() * 0.002
+            scores = (noisy, close, image) if good else (close, noisy, image)
+            points.append(score.Point(project=project, kind="k", name=str(index), scores=scores, image=image))
+        points.append(score.Point(project=project, kind="rule", name=":never", scores=(0.5, 0.5, 0.5), image=0.5))
+
+    result = score.summarise(points, [score.Failure(project="a", name="n", reason="no")], **FACTS)
+
+    assert result.passed is good
+    near, everything, listed, left_out = result.tables
+    assert [row[2] for row in near.rows] == [30] * 9 + [90] * 3
+    assert [row[2] for row in everything.rows] == [31] * 9 + [93] * 3
+    assert len(listed.rows) == 93
+    assert left_out.rows == (("a", "n", "no"),)
+    assert "3 projects, 31 policies or more each" in result.answer
+
+
+def echoed(echo: ModuleType, name: str, plain: int, changed: int, unstopped: int | None = None):
+    def built(text: int) -> object:
+        return echo.Built(text=text, digest=str(text))
+
+    return echo.Echoed(
+        name=name,
+        project="p",
+        plain=built(plain),
+        echo=built(changed),
+        unstopped=None if unstopped is None else built(unstopped),
+    )
+
+
+def test_a_difference_that_goes_with_the_growth_stop_is_explained(benchmark: Callable[[str], ModuleType]):
+    echo = benchmark("echo")
+    modules = [
+        echoed(echo, "same", 100, 100),
+        echoed(echo, "stopped", 200, 230, 200),
+        echo.Echoed(name="bad", project="p", plain=echo.Built(failure="it crashed"), echo=echo.Built()),
+    ]
+
+    result = echo.summarise(modules, **FACTS)
+
+    assert result.passed
+    assert "1 of 2 objects are the same byte for byte; 1 of the 1 others are LLVM's growth stop" in result.answer
+    assert "300 -> 330 bytes (+30, +10.000%)" in result.answer
+    assert result.tables[1].rows == (("stopped", 200, 230, 30, 200, "yes"),)
+    assert result.tables[2].rows == (("bad", "it crashed"),)
+
+
+def test_a_difference_that_stays_misses_the_bar(benchmark: Callable[[str], ModuleType]):
+    echo = benchmark("echo")
+
+    result = echo.summarise([echoed(echo, "odd", 200, 230, 230)], **FACTS)
+
+    assert result.passed is False
+    assert result.tables[1].rows[0][-1] == "no"

@@ -1,0 +1,330 @@
+"""The command line without a compiler: help, exit codes, where output goes, and what is not imported."""
+
+import ast
+import errno
+import inspect
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mlgokit
+from mlgokit import cli, errors, quickstart, stages
+from mlgokit.algorithms.config import CloningConfig, EffectConfig
+from mlgokit.cli import Arguments, main, run
+from mlgokit.corpus.module import Module, write_corpus
+from mlgokit.errors import MlgokitError
+from mlgokit.train import EffectTraining
+
+COMMANDS: dict[str, tuple[type, ...]] = {
+    "": (Arguments,),
+    "doctor": (cli.Doctor,),
+    "corpus": (cli.CorpusCommand,),
+    "corpus fetch": (stages.Sources,),
+    "corpus extract": (stages.Extract,),
+    "corpus info": (stages.Info,),
+    "trace": (stages.Trace,),
+    "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig),
+    "evaluate": (stages.Evaluate,),
+    "export": (cli.ExportCommand,),
+    "export plugin": (stages.Export,),
+    "quickstart": (quickstart.Quickstart, EffectTraining, EffectConfig),
+}
+
+
+def ended(*words: object) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main([str(word) for word in words])
+    code = caught.value.code or 0
+    assert isinstance(code, int)
+    return code
+
+
+def squeezed(text: str) -> str:
+    """The text without what breaking it into lines and boxes changes."""
+    return re.sub(r"[\s\u2500-\u257f]+", "", text)
+
+
+def comments(config: type) -> Iterator[str]:
+    """The texts below a dataclass's fields."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    for statement in definition.body[1:]:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            yield str(statement.value.value)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_what_stands_beside_the_fields(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert ended(*command.split(), "--help") == 0
+
+    out, err = capsys.readouterr()
+    assert not err
+    assert squeezed(COMMANDS[command][0].__doc__ or "") in squeezed(out)
+    for config in COMMANDS[command]:
+        expected = list(comments(config))
+        assert len(expected) == len(fields(config)) - (config in {Arguments, cli.CorpusCommand, cli.ExportCommand})
+        for text in expected:
+            assert squeezed(text) in squeezed(out)
+
+
+def test_every_command_is_in_the_table_above(capsys: pytest.CaptureFixture[str]):
+    found = {""}
+    for command in ("", "corpus", "export"):
+        assert ended(*command.split(), "--help") == 0
+        names = re.search(r"\{([a-z,]+)\}", capsys.readouterr().out)
+        assert names is not None
+        found |= {f"{command} {name}".strip() for name in names[1].split(",")}
+
+    assert found == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["corpus"],
+        ["export"],
+        ["fly"],
+        ["trace", "--wings", "2"],
+        ["trace", "--workers", "many"],
+        ["train", "--algorithm", "guessing"],
+        ["evaluate"],
+        ["export", "plugin"],
+    ],
+    ids=" ".join,
+)
+def test_a_call_that_makes_no_sense_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert ended(*words) == 2
+
+    out, err = capsys.readouterr()
+    assert not out
+    assert "mlgokit" in err
+    assert "--help" in err
+
+
+def test_unknown_projects_are_named_before_anything_is_fetched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for words in (
+        ("corpus", "fetch", "--folder", tmp_path / "sources", "--cache", tmp_path / "cache"),
+        ("corpus", "extract", "--corpus", tmp_path / "corpus"),
+    ):
+        assert ended(*words, "--projects", "leveldb", "nonsense", "absurdity") == 2
+        assert capsys.readouterr().err.startswith(
+            "mlgokit: projects: expected names from the list, found absurdity, nonsense; the list has leveldb, "
+        )
+    assert not list(tmp_path.iterdir())
+
+
+# ---- Exit codes ----
+
+
+def subclasses(base: type[MlgokitError]) -> Iterator[type[MlgokitError]]:
+    yield base
+    for derived in base.__subclasses__():
+        yield from subclasses(derived)
+
+
+CODES = {
+    "MlgokitError": 1,
+    "UsageError": 2,
+    "ToolError": 3,
+    "InputError": 4,
+    "CorpusError": 4,
+    "TraceError": 4,
+    "PolicyError": 4,
+    "FetchError": 4,
+    "ReuseError": 5,
+    "StorageError": 6,
+}
+SENTENCE = "[red]corpus[/red] x: expected :smile:, found 'none'; do " + "a very long " * 20 + "walk"
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def stage(*_: object, **__: object) -> Any:
+        raise error
+
+    return stage
+
+
+@pytest.mark.parametrize("kind", tuple(subclasses(MlgokitError)), ids=lambda kind: kind.__name__)
+def test_every_error_is_one_line_and_its_own_exit_code(
+    kind: type[MlgokitError], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    error = kind(SENTENCE, path="x", offset=3) if kind is errors.TraceError else kind(SENTENCE)
+    monkeypatch.setattr(stages, "trace", raising(error))
+
+    assert ended("trace", "--json") == CODES[kind.__name__] == kind.exit_code
+    assert capsys.readouterr() == ("", f"mlgokit: {SENTENCE}\n")
+
+
+def test_every_error_of_the_package_is_in_the_table_above():
+    assert {kind.__name__ for kind in subclasses(MlgokitError)} == set(CODES)
+
+
+def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stages, "train", raising(KeyboardInterrupt()))
+
+    assert ended("train") == 130
+    assert capsys.readouterr() == (
+        "",
+        "mlgokit: interrupted; what was finished is kept, run the same command again to go on\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "corpus/x"), "use corpus/x, found: No space left on device"),
+        (OSError(errno.EIO, "Input/output error"), "use the disk, found: Input/output error"),
+    ],
+)
+def test_a_disk_that_will_not_do_is_a_sentence(
+    error: OSError, found: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stages, "trace", raising(error))
+
+    assert ended("trace") == 6
+    assert capsys.readouterr().err == (
+        f"mlgokit: expected to be able to {found}; "
+        "free some space or check permissions, then run the same command again\n"
+    )
+
+
+def test_a_mistake_of_ours_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stages, "info", raising(ZeroDivisionError()))
+
+    with pytest.raises(ZeroDivisionError):
+        run(Arguments(command=cli.CorpusCommand(command=stages.Info())))
+
+
+# ---- What goes where ----
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    modules: list[Module] = []
+    for number in range(20):
+        name = f"alpha/part{number}.cc.o"
+        path = folder / f"{name}.bc"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"BC\xc0\xde" + bytes([number]))
+        (folder / f"{name}.cmd").write_bytes(b"-cc1\0")
+        modules.append(
+            Module(name=name, project="alpha", language="c++", bitcode=path, command_line=("-cc1",), bitcode_bytes=5)
+        )
+    write_corpus(folder, modules, ())
+    return folder
+
+
+@pytest.mark.parametrize("position", ["first", "last"])
+def test_json_is_all_that_goes_to_standard_output(position: str, corpus: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["corpus", "info", "--corpus", str(corpus)]
+
+    assert ended(*(["--json", *words] if position == "first" else [*words, "--json"])) == 0
+
+    out, err = capsys.readouterr()
+    assert not err
+    assert (json.loads(out)["folder"], json.loads(out)["modules"]) == (str(corpus), 20)
+
+
+def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def trace(_: stages.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
+        report(0, 2, "default trace")
+        report(2, 2, "default trace")
+        return {"folder": "x", "failed": []}
+
+    monkeypatch.setattr(stages, "trace", trace)
+
+    assert ended("trace", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"folder": "x", "failed": []}
+    assert err.splitlines() == ["default trace: 0 of 2 after 0 s", "default trace: 2 of 2 after 0 s"]
+
+    assert ended("trace") == 0
+    assert capsys.readouterr().out == "folder: x\nfailed: []\n"
+
+
+def test_long_lists_are_counted_unless_json_is_wanted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stages, "fetch", lambda *_, **__: {"projects": {str(number): "x" for number in range(13)}})
+
+    assert ended("corpus", "fetch") == 0
+    assert capsys.readouterr().out == "projects: 13 (use --json to see them)\n"
+
+
+def test_options_become_configurations(monkeypatch: pytest.MonkeyPatch):
+    seen: list[Any] = []
+
+    def train(config: stages.Train, **_: Any) -> stages.Trained:
+        seen.append(config)
+        return stages.Trained(policy=Path("p"), rounds=())
+
+    monkeypatch.setattr(stages, "train", train)
+    words = "--corpus c --llvm 19 --effects.rounds 5 --effects.fit.hidden 8 4 --cloning.epochs 7"
+
+    assert ended("train", *words.split()) == 0
+    assert seen == [
+        stages.Train(
+            corpus=Path("c"),
+            llvm=19,
+            effects=EffectTraining(rounds=5, fit=EffectConfig(hidden=(8, 4))),
+            cloning=CloningConfig(epochs=7),
+        )
+    ]
+    assert is_dataclass(seen[0])
+
+
+# ---- Other processes ----
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    folder = Path(mlgokit.__file__).parents[1]
+    surroundings = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=120, env=surroundings, check=False
+    )
+
+
+def test_the_package_is_a_program():
+    done = python("-m", "mlgokit", "corpus", "info", "--corpus", "nowhere")
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("mlgokit: nowhere/corpus_description.json: expected a file, found: No such file")
+
+
+HEAVY = {"jax", "jaxlib", "optax", "scipy", "plotly", "jinja2", "requests"}
+IMPORTED = f"import sys; print(*sorted({HEAVY!r} & sys.modules.keys()))"
+
+
+def test_what_is_heavy_is_imported_where_it_is_needed():
+    assert python("-c", f"import mlgokit; {IMPORTED}").stdout == "\n"
+    assert python("-c", f"import mlgokit.cli; {IMPORTED}").stdout == "\n"
+
+
+def test_only_training_needs_jax(corpus: Path):
+    without = (
+        "import sys; sys.modules |= dict.fromkeys(['jax', 'jaxlib', 'optax']); from mlgokit.cli import main; main()"
+    )
+    for command in COMMANDS:
+        assert python("-c", without, *command.split(), "--help").returncode == 0
+    assert python("-c", without, "corpus", "info", "--corpus", str(corpus)).returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_disk_error(corpus: Path):
+    closed = "import os, sys; from mlgokit.cli import main; os.close(0); r, w = os.pipe(); os.close(r); os.dup2(w, 1); "
+    done = python("-c", f"{closed} main()", "corpus", "info", "--json", "--corpus", str(corpus))
+
+    assert (done.returncode, done.stderr) == (141, "")
