@@ -318,8 +318,8 @@ def test_only_training_needs_jax(corpus: Path):
     without = (
         "import sys; sys.modules |= dict.fromkeys(['jax', 'jaxlib', 'optax']); from mlgokit.cli import main; main()"
     )
-    for command in COMMANDS:
-        assert python("-c", without, *command.split(), "--help").returncode == 0
+
+    assert python("-c", without, "train", "--help").returncode == 0
     assert python("-c", without, "corpus", "info", "--corpus", str(corpus)).returncode == 0
 
 

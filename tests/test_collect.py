@@ -22,6 +22,7 @@ from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
+from mlgokit.manifest import digest_file
 from mlgokit.policy.exploration import Exploration
 from mlgokit.store import ModuleRun
 from mlgokit.traces import ContextSpan, Header, Log
@@ -212,6 +213,25 @@ def test_a_missed_deadline_is_not_remembered(workshop: Workshop, module: Module,
 
     compiler.result = THREE
     assert run_module(workshop, module, Exploration(), ":default", keep="all").ok
+
+
+def test_a_kill_from_outside_is_not_remembered(workshop: Workshop, module: Module, compiler: Compiler):
+    compiler.result = CompileResult(status=CompileStatus.CRASHED, killed=True)
+    assert run_module(workshop, module, Exploration(), ":default", keep="all").status is CompileStatus.CRASHED
+    assert not workshop.store.exists()
+
+
+def test_what_becomes_of_damaged_bitcode_is_not_remembered(workshop: Workshop, module: Module, compiler: Compiler):
+    intact = replace(module, bitcode_sha256=digest_file(module.bitcode))
+    module.bitcode.write_bytes(b"damaged")
+    compiler.result = CompileResult(status=CompileStatus.FAILED, reason="error: e")
+    assert not run_module(workshop, intact, Exploration(), ":default", keep="all").ok
+    assert not workshop.store.exists()
+
+    module.bitcode.write_bytes(b"BC")
+    compiler.result = THREE
+    assert run_module(workshop, intact, Exploration(), ":default", keep="all").ok
+    assert len(list(workshop.store.rglob("*.npz"))) == 1
 
 
 def test_a_damaged_file_in_the_store_is_made_again(workshop: Workshop, module: Module, compiler: Compiler):

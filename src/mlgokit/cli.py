@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Arguments) -> int:
     """Carry one command out; the sentence of an error goes to standard error."""
-    errors = Console(file=sys.stderr, soft_wrap=True)
+    errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
     try:
         code = _carry_out(arguments)
         sys.stdout.flush()
@@ -160,7 +160,7 @@ def _show(arguments: Arguments, value: object, draw: Callable[[Console], None]) 
         json.dump(value, sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
-        draw(Console())
+        draw(Console(emoji=False))
 
 
 def _print_values(values: dict[str, Any], out: Console) -> None:

@@ -24,12 +24,12 @@ QUIET_SECONDS = 60.0
 @contextmanager
 def shown_progress(console: Console | None = None) -> Generator[Report]:
     """A report that draws on standard error; a new label begins a new bar."""
-    console = console or Console(file=sys.stderr)
+    console = console or Console(file=sys.stderr, emoji=False)
     if not console.is_terminal:
         yield _lines(console)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -66,6 +66,6 @@ def _lines(console: Console) -> Report:
         said[label] = now
         passed = now - began[label]
         left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        console.print(f"{label}: {done} of {total} after {passed:.0f} s{left}", highlight=False)
+        console.print(f"{label}: {done} of {total} after {passed:.0f} s{left}", markup=False, highlight=False)
 
     return report

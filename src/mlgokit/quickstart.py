@@ -74,7 +74,7 @@ class _Clock:
 
 def quickstart(config: Quickstart, *, as_json: bool, report: Report) -> int:
     """Run every stage; returns the exit code, 1 if the program built with the policy behaves differently."""
-    out = Console(file=sys.stderr) if as_json else Console()
+    out = Console(file=sys.stderr if as_json else None, markup=False, emoji=False)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     digest = _digest(config, toolchain.version_text)
     finished = _finished_run(config.folder, digest)

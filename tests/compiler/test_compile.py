@@ -19,7 +19,7 @@ from mlgokit.compiler.compile import (
     first_error,
 )
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import ToolError
+from mlgokit.errors import StorageError, ToolError
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, render_log
 
@@ -222,6 +222,27 @@ def test_a_signal_is_a_crash(compile_with: Compile, end: str):
     result = compile_with(f"ulimit -c 0; echo 'clang: error: unable to go on' >&2; {end}")
 
     assert (result.status, result.reason) == (CompileStatus.CRASHED, "clang: error: unable to go on")
+
+
+def test_a_kill_from_outside_is_told_from_a_crash(compile_with: Compile):
+    result = compile_with("echo 'error: half a wo' >&2; kill -KILL $$")
+
+    assert (result.status, result.killed) == (CompileStatus.CRASHED, True)
+    assert result.reason == "killed by signal 9, perhaps for want of memory"
+    assert not compile_with("ulimit -c 0; kill -SEGV $$").killed
+
+
+def test_a_full_disk_is_not_the_modules_fault(compile_with: Compile):
+    with pytest.raises(StorageError, match=r"expected room for what the compiler writes, found the disk full; free"):
+        compile_with("echo 'LLVM ERROR: IO failure on output stream: No space left on device' >&2; exit 1")
+
+
+def test_a_full_disk_that_swallows_the_message_is_seen(compile_with: Compile, monkeypatch: pytest.MonkeyPatch):
+    assert compile_with("exit 1").status is CompileStatus.FAILED
+    monkeypatch.setattr("mlgokit.compiler.compile.LEAST_ROOM", 1 << 62)
+    assert compile_with("echo 'error: e' >&2; exit 1").status is CompileStatus.FAILED
+    with pytest.raises(StorageError, match="found the disk full"):
+        compile_with("exit 1")
 
 
 def test_the_deadline_ends_the_compiler_and_its_children(compile_with: Compile):

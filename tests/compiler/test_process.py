@@ -1,10 +1,12 @@
 import os
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.process import TAIL_BYTES, run
+from mlgokit.compiler.process import TAIL_BYTES, kill_running, run
 from mlgokit.errors import ToolError
 
 LONG = 60.0
@@ -84,6 +86,21 @@ def test_an_interruption_kills_the_child(tmp_path: Path, monkeypatch: pytest.Mon
         run(["sh", "-c", "echo $$ > pid; sleep 600"], timeout_seconds=LONG, cwd=tmp_path)
 
     assert not is_running(pids[0])
+
+
+def test_another_thread_can_kill_what_runs(tmp_path: Path):
+    started = tmp_path / "pid"
+    os.mkfifo(started)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, ["sh", "-c", "echo $$ > pid; sleep 600"], timeout_seconds=LONG, cwd=tmp_path)
+        pid = int(started.read_text())
+        kill_running()
+        done = running.result(LONG)
+
+    assert (done.returncode, done.timed_out) == (-signal.SIGKILL, False)
+    assert not is_running(pid)
+    # What has ended is forgotten: there is nothing to kill, and nobody else's process is.
+    kill_running()
 
 
 def is_running(pid: int) -> bool:

@@ -197,6 +197,35 @@ def test_an_unsupported_major_compiles_but_takes_no_plugin(tmp_path: Path):
         find_toolchain(14, need_plugin=True)
 
 
+def test_a_variable_that_leads_to_no_clang_is_not_passed_over(
+    tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for path in (installation(tmp_path / "new", "22.1.8") / "bin").iterdir():
+        (bare_machine / path.name).symlink_to(path)
+    monkeypatch.setenv(LOCATION_VARIABLE, str(tmp_path / "typo"))
+
+    with pytest.raises(ToolError, match=r"^MLGOKIT_LLVM=.*typo: expected the folder of an LLVM installation .* none"):
+        find_toolchain()
+    assert find_toolchain(22).major == 22
+
+
+def test_the_clang_that_the_variable_names_is_taken_or_refused(
+    tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for path in (installation(tmp_path / "new", "22.1.8") / "bin").iterdir():
+        (bare_machine / path.name).symlink_to(path)
+    headless = installation(tmp_path / "headless", "22.1.8", headers=False)
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "clang").symlink_to(headless / "bin" / "clang")
+    for place in (headless, links):
+        monkeypatch.setenv(LOCATION_VARIABLE, str(place))
+        for major in (None, 22):
+            assert find_toolchain(major).clang == headless / "bin" / "clang"
+            with pytest.raises(ToolError, match=r"LLVM 22 headers: expected .*llvm-config\.h .*headless"):
+                find_toolchain(major, need_plugin=True)
+
+
 def test_missing_headers_name_their_package(tmp_path: Path):
     clang = installation(tmp_path, "22.1.8", headers=False) / "bin" / "clang"
 

@@ -186,7 +186,8 @@ def test_a_full_disk_stops_at_once(place: Place):
     place.add("a.cc")
     place.add("b.cc", "echo 'error: unable to write: No space left on device' >&2; exit 1")
     with pytest.raises(
-        StorageError, match=r"expected room for what the compiler writes, found the disk full; .* what was finished is kept"
+        StorageError,
+        match=r"expected room for what the compiler writes, found the disk full; .* what was finished is kept",
     ):
         place.extract()
     place.compiled()

@@ -1,0 +1,149 @@
+"""What the documents say can be typed, followed and found."""
+
+import dataclasses
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlgokit import cli
+from mlgokit.compiler.compile import PluginUse
+from mlgokit.corpus.projects import load_projects
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMPILERS = re.compile(r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make")
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """The words of each line of the ``sh`` blocks, without variables set in front."""
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```", path.read_text(), flags=re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                words = words[1:]
+            if words:
+                yield words
+
+
+ALL_COMMANDS = [
+    pytest.param(words, id=f"{path.stem}-{shlex.join(words)}") for path in DOCUMENTS for words in commands(path)
+]
+
+
+def test_the_documents_have_commands() -> None:
+    assert {tuple(words) for words in commands(ROOT / "README.md")} >= {("make", "quickstart"), ("make", "test")}
+
+
+@pytest.mark.parametrize("words", ALL_COMMANDS)
+def test_a_command_is_one_that_exists(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COMPILERS.fullmatch(words[0]), f"{words[0]} is no command that this test knows"
+    if words[0] == "make":
+        done = subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        arguments = [word.removeprefix("ARGS=") for word in words if word.startswith("ARGS=")]
+        words = ["mlgokit", "quickstart", *shlex.split(arguments[0])] if "quickstart" in words and arguments else []
+    if words[:1] == ["mlgokit"]:
+        parsed: list[cli.Arguments] = []
+        monkeypatch.setattr(cli, "run", lambda arguments: parsed.append(arguments) or 0)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words[1:])
+        assert ended.value.code == 0
+        assert len(parsed) == 1
+
+
+@pytest.mark.parametrize("words", [param for param in ALL_COMMANDS if "--projects" in str(param.id)])
+def test_projects_that_are_named_are_in_the_list(words: list[str]) -> None:
+    text = shlex.join(words).replace("'", "")
+    named = re.findall(r"--projects((?: [a-z0-9.-]+)+?)(?= --|$)", text)
+    assert named
+    assert {name for group in named for name in group.split()} <= {project.name for project in load_projects()}
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(), flags=re.DOTALL)
+    wrong: list[str] = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = path.parent / name if name else path
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            wrong.append(target)
+    assert not wrong
+
+
+def test_the_plugins_features_are_documented_in_their_order() -> None:
+    header = (ROOT / "src/mlgokit/plugin/Features.h").read_text()
+    text = (ROOT / "docs/formats.md").read_text().split("<!-- features -->", 1)[1].split("\n\n", 1)[0]
+    documented = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert documented == re.findall(r"^  M\((\w+)\)", header, flags=re.MULTILINE)
+
+
+def test_the_plugins_settings_are_documented() -> None:
+    settings = re.findall(
+        r'^    \{"([\w-]+)", "(\w+)", "', (ROOT / "src/mlgokit/plugin/Settings.cpp").read_text(), re.MULTILINE
+    )
+    text = (ROOT / "docs/formats.md").read_text()
+    assert settings
+    assert [pair for pair in settings if f"| `-{pair[0]}=` | `{pair[1]}` |" not in text] == []
+    assert set(PluginUse(plugin=Path("p")).environment(None)) <= {variable for _, variable in settings}
+
+
+def test_the_ladder_in_the_architecture_is_the_one_that_is_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "ladder")
+    expected = [re.sub(r"[()]", "", layer) for layer in layers if "__main__" not in layer]
+    text = (ROOT / "docs/architecture.md").read_text().split("## The ladder", 1)[1]
+    assert text.split("```text\n", 1)[1].split("\n```", 1)[0].splitlines() == expected
+
+
+def test_every_room_of_the_package_is_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    package = ROOT / "src/mlgokit"
+    rooms = {f"{path.name}/" for path in package.iterdir() if path.is_dir() and any(path.glob("[A-Za-z]*.*"))}
+    rooms |= {path.name for path in package.glob("[a-z]*.py")}
+    assert {room for room in rooms if f"`{room}`" not in text} == set()
+
+
+def test_files_that_agents_are_sent_to_exist() -> None:
+    text = (ROOT / "AGENTS.md").read_text().split("## Key files", 1)[1].split("## Rules", 1)[0]
+    named = re.findall(r"`([\w./]+\.\w+)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "src/mlgokit" / name).exists()] == []
+
+
+def test_glossary_entries_are_one_sentence_each_and_unique() -> None:
+    text = (ROOT / "docs/glossary.md").read_text()
+    entries = re.findall(r"^- (.*)$", text, flags=re.MULTILINE)
+    heads = [re.match(r"\*\*(.+?)\*\*: ", entry) for entry in entries]
+    assert all(heads), entries
+    names = [head[1].lower() for head in heads if head]
+    assert len(set(names)) == len(names)
+    assert [entry for entry in entries if not entry.endswith(".") or re.search(r"\. [A-Z]", entry)] == []
+
+
+def test_every_option_of_the_quickstart_that_the_documents_name_exists() -> None:
+    named = {
+        name
+        for path in DOCUMENTS
+        for name in re.findall(r"--(?:effects|training|cloning)\.([\w.-]+)", path.read_text())
+    }
+    training = cli.stages.Train()
+    fields = {field.name for field in dataclasses.fields(training.effects)}
+    fields |= {f"fit.{field.name}" for field in dataclasses.fields(training.effects.fit)}
+    fields |= {field.name for field in dataclasses.fields(training.cloning)}
+    assert named
+    assert {name for name in named if name.replace("-", "_") not in fields} == set()
