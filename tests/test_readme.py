@@ -113,7 +113,7 @@ def test_the_ladder_in_the_architecture_is_the_one_that_is_checked() -> None:
 def test_every_room_of_the_package_is_in_the_architecture() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     package = ROOT / "src/mlgokit"
-    rooms = {f"{path.name}/" for path in package.iterdir() if path.is_dir() and any(path.glob("[A-Za-z]*.*"))}
+    rooms = {f"{path.name}/" for path in package.glob("[a-z]*") if any(path.glob("[A-Za-z]*.*"))}
     rooms |= {path.name for path in package.glob("[a-z]*.py")}
     assert {room for room in rooms if f"`{room}`" not in text} == set()
 

@@ -1,7 +1,7 @@
 import os
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -94,8 +94,10 @@ def test_another_thread_can_kill_what_runs(tmp_path: Path):
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, ["sh", "-c", "echo $$ > pid; sleep 600"], timeout_seconds=LONG, cwd=tmp_path)
         pid = int(started.read_text())
-        kill_running()
-        done = running.result(LONG)
+        # The program may speak before its thread has noted that it runs.
+        while not wait([running], timeout=0.05).done:
+            kill_running()
+        done = running.result()
 
     assert (done.returncode, done.timed_out) == (-signal.SIGKILL, False)
     assert not is_running(pid)
