@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
+import platformdirs
+
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import ToolError
@@ -20,7 +22,7 @@ _OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-
 
 def default_build_folder() -> Path:
     """Where built plugins are kept: ``$XDG_CACHE_HOME/mlgokit/plugins``, by default below ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlgokit" / "plugins"
+    return platformdirs.user_cache_path("mlgokit") / "plugins"
 
 
 def _sources() -> dict[str, bytes]:
