@@ -1,0 +1,302 @@
+"""A compilation database, ``compile_commands.json``: which command compiled which file, and where.
+
+The format is Clang's, see https://clang.llvm.org/docs/JSONCompilationDatabase.html; CMake, Meson, Ninja and Bear
+write it. The file is read as a stream, so that memory does not grow with it, and nothing that it names is executed.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+from mlgokit.errors import CorpusError
+
+ENTRY_BYTES = 16 << 20
+"""A single entry of the database takes at most about so much."""
+RESPONSE_BYTES = 4 << 20
+"""All response files of one command together."""
+RESPONSE_DEPTH = 8
+"""How deep response files may name response files."""
+
+_BLOCK_BYTES = 1 << 16
+_DEPTH = 16
+_REMEDY = "write the database again with the build system that made it"
+_PLAIN = re.compile(r"[^\s\"'\\]+")
+_QUOTING = re.compile(r"[\"'\\]")
+# One part of a shell word: plain text, 'single quotes', "double quotes", or an escaped character.
+_PART = re.compile(r"([^ \t\n\"'\\]+)|'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:([$`\"\\])|\n)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileCommand:
+    """One command of a build.
+
+    Attributes:
+        directory: the absolute folder that it ran in.
+        file: the absolute path of the source; not resolved, and perhaps not there any more.
+        arguments: its words, the compiler first; response files of the build folder are expanded.
+        output: the absolute path of what it made: the entry's ``output``, else the command's ``-o``, if any.
+        index: its position in the database, from 0.
+    """
+
+    directory: Path
+    file: Path
+    arguments: tuple[str, ...]
+    output: Path | None
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalformedCommand:
+    """An entry that is no command; ``index`` is its position in the database, from 0."""
+
+    index: int
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Counted:
+    """A file that counts what was read and bounds what one entry may take."""
+
+    file: IO[bytes]
+    path: Path
+    position: int = 0
+    entry_begin: int = 0
+
+    def read(self, size: int) -> bytes:
+        """The next block."""
+        if self.position - self.entry_begin > ENTRY_BYTES:
+            raise CorpusError(
+                f"{self.path}: expected entries of at most {ENTRY_BYTES} bytes, found a longer one at byte "
+                f"{self.entry_begin}; {_REMEDY}"
+            )
+        data = self.file.read(size)
+        self.position += len(data)
+        return data
+
+
+@dataclass(slots=True, kw_only=True)
+class _Container:
+    """An object or array that is being read; ``key`` is the last key of an object."""
+
+    value: dict[str, object] | list[object]
+    key: str = ""
+
+    def add(self, item: object) -> None:
+        """Put the next element in."""
+        if isinstance(self.value, dict):
+            self.value[self.key] = item
+        else:
+            self.value.append(item)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Budget:
+    """What the response files of one command may still take."""
+
+    folder: Path
+    left: int = field(default=RESPONSE_BYTES)
+
+
+def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedCommand]:
+    """The commands of a compilation database, in its order.
+
+    Relative folders count from the database's own folder, symbolic links to the database followed; files and outputs
+    from the command's folder.
+
+    Raises:
+        CorpusError: the file cannot be read, or is not a JSON array.
+    """
+    try:
+        with path.open("rb") as file:
+            folder = path.resolve().parent
+            for index, entry in enumerate(_entries(_Counted(file=file, path=path))):
+                try:
+                    yield _command(entry, index=index, folder=folder)
+                except ValueError as error:
+                    yield MalformedCommand(index=index, reason=str(error))
+    except OSError as error:
+        raise CorpusError(
+            f"{path}: expected a compilation database, found: {error.strerror or error}; check the path"
+        ) from error
+
+
+def split_command(text: str) -> list[str]:
+    r"""Words as a POSIX shell makes them of a line without expansions and operators.
+
+    :func:`shlex.split` differs: it keeps the backslash of ``"\$"``, which CMake writes.
+
+    Example:
+        >>> split_command(r'cc -DA="\"a b\"" -DB=\"c\" -Wl,-rpath,"\$ORIGIN" "" a\ b.c')
+        ['cc', '-DA="a b"', '-DB="c"', '-Wl,-rpath,$ORIGIN', '', 'a b.c']
+
+    Raises:
+        ValueError: a quotation does not end.
+    """
+    if _QUOTING.search(text) is None:
+        return _PLAIN.findall(text) if text.isascii() else [word for word in re.split(r"[ \t\n]+", text) if word]
+    words: list[str] = []
+    word: list[str] | None = None
+    position = 0
+    while position < len(text):
+        if text[position] in " \t\n":
+            if word is not None:
+                words.append("".join(word))
+            word = None
+            position += 1
+            continue
+        part = _PART.match(text, position)
+        if part is None:
+            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+        plain, single, double, escaped = part.groups()
+        word = [] if word is None else word
+        if plain is not None:
+            word.append(plain)
+        elif single is not None:
+            word.append(single)
+        elif double is not None:
+            word.append(_ESCAPED.sub(r"\1", double))
+        elif escaped != "\n":
+            word.append(escaped)
+        position = part.end()
+    return words if word is None else [*words, "".join(word)]
+
+
+def output_of(arguments: tuple[str, ...]) -> str | None:
+    """What ``-o`` names in a command; the last one counts.
+
+    Example:
+        >>> output_of(("cc", "-c", "a.c", "-o", "a.o")), output_of(("cc", "-oa.o")), output_of(("cc", "a.c"))
+        ('a.o', 'a.o', None)
+    """
+    output = None
+    for index, word in enumerate(arguments):
+        if word == "-o":
+            output = arguments[index + 1] if index + 1 < len(arguments) else output
+        elif word.startswith("-o") and not word.startswith("-object"):
+            output = word[2:]
+    return output
+
+
+def _entries(file: _Counted) -> Iterator[object]:
+    """The elements of the array that a file consists of, one at a time; anything but text inside them is ``None``."""
+    stack: list[_Container] = []
+    try:
+        for event, value in cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, buf_size=_BLOCK_BYTES)):
+            if event == "map_key":
+                stack[-1].key = value
+                continue
+            if event in {"start_map", "start_array"}:
+                if len(stack) >= _DEPTH:
+                    raise CorpusError(
+                        f"{file.path}: expected entries of at most {_DEPTH} levels, found more before byte "
+                        f"{file.position}; {_REMEDY}"
+                    )
+                stack.append(_Container(value={} if event == "start_map" else []))
+                continue
+            item = stack.pop().value if event in {"end_map", "end_array"} else value if event == "string" else None
+            if len(stack) == 1 and isinstance(stack[0].value, list):
+                file.entry_begin = file.position
+                yield item
+            elif stack:
+                stack[-1].add(item)
+            elif event != "end_array":
+                raise CorpusError(f"{file.path}: expected a JSON array of commands, found another value; {_REMEDY}")
+    except ijson.JSONError as error:
+        reason = str(error).removeprefix("b'").replace("\\n", "\n").split("\n", maxsplit=1)[0]
+        begin = max(0, file.position - _BLOCK_BYTES)
+        raise CorpusError(
+            f"{file.path}: expected JSON, found between bytes {begin} and {file.position}: {reason}; {_REMEDY}"
+        ) from error
+
+
+def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
+    """Read one entry.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError("expected an object with directory, file and command")  # noqa: TRY004  (one kind for all)
+    values = cast("dict[str, object]", entry)
+    directory = folder / _text(values, "directory")
+    file = directory / _text(values, "file")
+    if "arguments" in values:
+        items = values["arguments"]
+        words = cast("list[object]", items) if isinstance(items, list) else [None]
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("arguments: expected a list of strings")
+        arguments = cast("list[str]", words)
+    else:
+        arguments = split_command(_text(values, "command"))
+    if not arguments:
+        raise ValueError("expected a command, found no word")
+    for word in arguments:
+        _check_text(word, "command")
+    arguments = _expand(arguments, directory=directory, budget=_Budget(folder=folder), depth=0)
+    named = _text(values, "output") if "output" in values else output_of(tuple(arguments))
+    return CompileCommand(
+        directory=_absolute(directory),
+        file=_absolute(file),
+        arguments=tuple(arguments),
+        output=_absolute(directory / named) if named else None,
+        index=index,
+    )
+
+
+def _text(values: dict[str, object], key: str) -> str:
+    value = values.get(key)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key}: expected text, found {'nothing' if key not in values else 'something else'}")
+    return _check_text(value, key)
+
+
+def _check_text(text: str, key: str) -> str:
+    try:
+        usable = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{key}: expected text that a command line can hold, found {text!r:.80}")
+    return text
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.normpath(path))
+
+
+def _expand(words: list[str], *, directory: Path, budget: _Budget, depth: int) -> list[str]:
+    """The words with each ``@file`` replaced by the words in that file, as the compiler's driver does it.
+
+    Only files inside the build folder are opened: a database from a stranger could name any other.
+    """
+    expanded: list[str] = []
+    for index, word in enumerate(words):
+        if not word.startswith("@") or (depth == 0 and index == 0):
+            expanded.append(word)
+            continue
+        if depth >= RESPONSE_DEPTH:
+            raise ValueError(f"{word}: expected response files nested at most {RESPONSE_DEPTH} deep, found more")
+        path = (directory / word[1:]).resolve()
+        if not path.is_relative_to(budget.folder):
+            raise ValueError(f"{word}: expected a response file inside the build folder {budget.folder}, found {path}")
+        try:
+            with path.open("rb") as file:
+                data = file.read(budget.left + 1) if path.is_file() else b""
+        except OSError as error:
+            raise ValueError(
+                f"{word}: expected a response file, found: {error.strerror or error}; "
+                "Ninja deletes them, `ninja -t compdb -x` writes a database without"
+            ) from error
+        budget.left -= len(data)
+        if budget.left < 0:
+            raise ValueError(f"{word}: expected at most {RESPONSE_BYTES} bytes of response files, found more")
+        inner = shlex.split(_check_text(data.decode("utf-8", "surrogateescape"), word))
+        expanded += _expand(inner, directory=directory, budget=budget, depth=depth + 1)
+    return expanded
