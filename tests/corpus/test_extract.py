@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.extract import ExtractionLimits, extract_projects
+from mlgokit.corpus.extract import extract_projects
+from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, Corpus, load_corpus
 from mlgokit.corpus.projects import Archive, Project
 from mlgokit.errors import CorpusError, ReuseError, StorageError, ToolError

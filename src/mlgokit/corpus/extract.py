@@ -4,87 +4,31 @@ The bitcode is what clang's optimizer would get: made at ``-Oz``, before any pas
 was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
 """
 
-import contextlib
-import os
-import shutil
-import threading
-import uuid
-from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import check_room, first_error
+from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.fetch import project_root
-from mlgokit.corpus.module import (
-    Corpus,
-    Module,
-    ModuleFailure,
-    bitcode_path,
-    encode_command_line,
-    module_facts,
-    read_sidecar,
-    write_corpus,
-    write_sidecar,
+from mlgokit.corpus.front_end import (
+    DRY_RUN_SECONDS,
+    ExtractionLimits,
+    FrontEndJob,
+    Progress,
+    claim_corpus,
+    front_end_environment,
+    make_corpus,
 )
+from mlgokit.corpus.module import Corpus
 from mlgokit.corpus.projects import Project
-from mlgokit.errors import CorpusError, StorageError
-from mlgokit.manifest import atomic_write, check_manifest, digest_file, digest_value, write_manifest, writing
+from mlgokit.errors import CorpusError
+from mlgokit.manifest import digest_value
 
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
 """Given to the driver for every module, before the project's own options."""
-
-_FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
-_DRY_RUN_SECONDS = 60.0
-_SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
-
-
-class Progress(Protocol):
-    """Told after every module; ``label`` is the module's name."""
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        """Show it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionLimits:
-    """What one module may take; one that takes more is a failure in the corpus.
-
-    Attributes:
-        module_seconds: elapsed time of the front end.
-        bitcode_bytes: size of the bitcode.
-    """
-
-    module_seconds: float = 120.0
-    bitcode_bytes: int = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """One source on its way to a module."""
-
-    name: str
-    source: str
-    project: Project
-    root: Path
-    command_line: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extraction:
-    """What all jobs of one call share; ``partial`` is a folder for files that are not whole yet."""
-
-    toolchain: Toolchain
-    corpus_folder: Path
-    partial: Path
-    limits: ExtractionLimits
-    known: Mapping[str, Mapping[str, Any]]
-    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 def extract_projects(
@@ -117,34 +61,17 @@ def extract_projects(
         ToolError: the compiler cannot be started.
     """
     jobs = [job for project in projects for job in _jobs(project, toolchain=toolchain, sources_folder=sources_folder)]
-    config = {"options": OPTIONS}
-    versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     inputs = {project.name: _project_digest(project) for project in projects}
-    if not check_manifest(corpus_folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
-        write_manifest(corpus_folder, kind="corpus", config=config, toolchain=versions, inputs=inputs)
-    extraction = _Extraction(
-        toolchain=toolchain,
+    claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
+    return make_corpus(
+        jobs,
         corpus_folder=corpus_folder,
-        partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
-        limits=limits or ExtractionLimits(),
-        known=_known_facts(corpus_folder),
+        wanted=f"modules of {len(projects)} projects",
+        remedy="correct the list of projects",
+        workers=workers,
+        limits=limits,
+        report=report,
     )
-    with writing(corpus_folder):
-        extraction.partial.mkdir()
-    try:
-        outcomes = _extract_all(extraction, jobs, workers=workers, report=report)
-    finally:
-        shutil.rmtree(extraction.partial, ignore_errors=True)
-    modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
-    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
-    if not modules:
-        example = f" ({failures[0].name}: {failures[0].reason})" if failures else ""
-        raise CorpusError(
-            f"{corpus_folder}: expected modules of {len(projects)} projects, found none from {len(jobs)} sources"
-            f"{example}; correct the list of projects"
-        )
-    write_corpus(corpus_folder, modules, failures)
-    return Corpus(folder=corpus_folder, modules=modules, failures=failures)
 
 
 def _project_digest(project: Project) -> str:
@@ -154,13 +81,6 @@ def _project_digest(project: Project) -> str:
         del value[key]
     value["archive"] = project.archive.sha256
     return digest_value(value)
-
-
-def _known_facts(corpus_folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """What an earlier run noted; it saves nothing but the measured times, so that a bad sidecar is just replaced."""
-    with contextlib.suppress(CorpusError):
-        return read_sidecar(corpus_folder)[0]
-    return {}
 
 
 def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, list[str]]:
@@ -191,11 +111,27 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
     return root, names
 
 
-def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[_Job]:
+def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
     root, names = project_sources(project, sources_folder=sources_folder)
     command_line = _command_line(project, toolchain=toolchain, root=root, source=names[0])
+    driver = (
+        *driver_words(project, toolchain),
+        f"-ffile-prefix-map={root}=.",
+        *(f"-I{folder}" for folder in project.include),
+        *(f"-D{macro}" for macro in project.defines),
+    )
     return [
-        _Job(name=f"{project.name}/{name}.o", source=name, project=project, root=root, command_line=command_line)
+        FrontEndJob(
+            name=f"{project.name}/{name}.o",
+            project=project.name,
+            language=project.language,
+            held_out=project.held_out,
+            source=name,
+            directory=root,
+            driver=driver,
+            input=tuple(input_words(project, name)),
+            command_line=command_line,
+        )
         for name in names
     ]
 
@@ -220,119 +156,13 @@ def input_words(project: Project, source: str) -> list[str]:
     return ["-x", project.language, f"./{source}" if source.startswith(("-", "@")) else source]
 
 
-def _environment() -> dict[str, str]:
-    """Ours without what changes clang's search, in English, and at the epoch for ``__DATE__`` and ``__TIME__``."""
-    kept = {name: value for name, value in os.environ.items() if name not in _SEARCH_VARIABLES}
-    return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
-
-
 def _command_line(project: Project, *, toolchain: Toolchain, root: Path, source: str) -> tuple[str, ...]:
     """The ``-cc1`` options of every module of the project, without ``-I`` and ``-D``, which compiling IR ignores."""
     argv = [*driver_words(project, toolchain), "-###", "-c", "-o", "module.o", *input_words(project, source)]
-    done = process.run(argv, timeout_seconds=_DRY_RUN_SECONDS, cwd=root, env=_environment())
+    done = process.run(argv, timeout_seconds=DRY_RUN_SECONDS, cwd=root, env=front_end_environment())
     if done.returncode != 0:
         raise CorpusError(
             f"project {project.name!r}: expected options that {argv[0]} takes, found: {first_error(done.stderr)}; "
             "correct the list of projects"
         )
     return options_for_ir(read_dry_run(done.stderr))
-
-
-def _extract_all(
-    extraction: _Extraction, jobs: Sequence[_Job], *, workers: int, report: Progress | None
-) -> list[Module | ModuleFailure]:
-    """One outcome for each job, in the order of the jobs."""
-    outcomes: dict[str, Module | ModuleFailure] = {}
-    futures: dict[Future[Module | ModuleFailure], str] = {}
-    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="extract")
-    try:
-        for job in jobs:
-            futures[pool.submit(_extract, extraction, job)] = job.name
-        for done, future in enumerate(as_completed(futures), 1):
-            name = futures[future]
-            outcomes[name] = future.result()
-            if report is not None:
-                report(done, len(jobs), name)
-    except BaseException:
-        extraction.cancelled.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        while unfinished := [future for future in futures if not future.done()]:
-            process.kill_running()
-            wait(unfinished, timeout=0.05)
-        finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
-        with contextlib.suppress(StorageError):
-            write_sidecar(extraction.corpus_folder, {**extraction.known, **finished}, ())
-        raise
-    pool.shutdown()
-    return [outcomes[job.name] for job in jobs]
-
-
-def _extract(extraction: _Extraction, job: _Job) -> Module | ModuleFailure:
-    """Make one module, or find it made."""
-    bitcode = bitcode_path(extraction.corpus_folder, job.name)
-    cmd = extraction.corpus_folder / f"{job.name}.cmd"
-    cmd_bytes = encode_command_line(job.command_line)
-    known = extraction.known.get(job.name, {})
-    if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
-        module = _module(job, bitcode, seconds=known.get("front_end_seconds"))
-        if known.get("bitcode_sha256", module.bitcode_sha256) == module.bitcode_sha256:
-            return module
-    fresh = extraction.partial / f"{uuid.uuid4().hex}.bc"
-    try:
-        seconds, reason = _run_front_end(extraction, job, fresh)
-        if reason is not None:
-            return ModuleFailure(name=job.name, project=job.project.name, reason=reason)
-        atomic_write(cmd, cmd_bytes)
-        with writing(bitcode):
-            fresh.replace(bitcode)
-    finally:
-        fresh.unlink(missing_ok=True)
-    return _module(job, bitcode, seconds=seconds)
-
-
-def _run_front_end(extraction: _Extraction, job: _Job, output: Path) -> tuple[float, str | None]:
-    """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
-    project = job.project
-    argv = [
-        *driver_words(project, extraction.toolchain),
-        f"-ffile-prefix-map={job.root}=.",
-        *(f"-I{folder}" for folder in project.include),
-        *(f"-D{macro}" for macro in project.defines),
-        *_FRONT_END,
-        "-o",
-        str(output),
-        *input_words(project, job.source),
-    ]
-    if extraction.cancelled.is_set():
-        raise CancelledError
-    limits = extraction.limits
-    done = process.run(argv, timeout_seconds=limits.module_seconds, cwd=job.root, env=_environment())
-    if extraction.cancelled.is_set() and done.returncode != 0:
-        raise CancelledError
-    if done.returncode != 0:
-        check_room(extraction.corpus_folder, done.stderr)
-    reason = None
-    if done.timed_out:
-        reason = f"the front end did not finish in {limits.module_seconds:g} seconds"
-    elif done.returncode < 0:
-        reason = f"the front end was ended by signal {-done.returncode}"
-    elif done.returncode != 0:
-        reason = first_error(done.stderr)
-    elif output.stat().st_size > limits.bitcode_bytes:
-        reason = f"expected at most {limits.bitcode_bytes} bytes of bitcode, found {output.stat().st_size}"
-    return done.user_seconds, reason
-
-
-def _module(job: _Job, bitcode: Path, *, seconds: float | None) -> Module:
-    return Module(
-        name=job.name,
-        project=job.project.name,
-        language=job.project.language,
-        held_out=job.project.held_out,
-        bitcode=bitcode,
-        command_line=job.command_line,
-        source=job.source,
-        bitcode_bytes=bitcode.stat().st_size,
-        bitcode_sha256=digest_file(bitcode),
-        front_end_seconds=seconds,
-    )

@@ -1,0 +1,272 @@
+"""One front-end run for each source, and nothing done twice: what all corpora that are made from sources share.
+
+A run is interruptible: the compilers that run are killed, every finished module is kept, and the next run goes on.
+"""
+
+import contextlib
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import check_room, first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import (
+    Corpus,
+    Module,
+    ModuleFailure,
+    bitcode_path,
+    encode_command_line,
+    module_facts,
+    read_sidecar,
+    write_corpus,
+    write_sidecar,
+)
+from mlgokit.errors import CorpusError, StorageError
+from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest, writing
+
+DRY_RUN_SECONDS = 60.0
+"""Deadline of ``clang -###``."""
+
+_FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+_SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
+
+
+class Progress(Protocol):
+    """Told after every module; ``label`` is the module's name."""
+
+    def __call__(self, done: int, total: int, label: str) -> None:
+        """Show it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionLimits:
+    """What one module may take; one that takes more is a failure in the corpus.
+
+    Attributes:
+        module_seconds: elapsed time of the front end.
+        bitcode_bytes: size of the bitcode.
+    """
+
+    module_seconds: float = 120.0
+    bitcode_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEndJob:
+    """One source on its way to a module.
+
+    Attributes:
+        name: of the module.
+        project: whose it is.
+        language: ``c++`` or ``c``.
+        held_out: kept out of training.
+        source: path of the source below the project's root, if it is there.
+        directory: where the compiler runs.
+        driver: the compiler's driver and its options; no input, no output.
+        input: the last words of the call, which name the source.
+        command_line: options that compile the bitcode.
+        made_from: a file that the bitcode must not be older than.
+    """
+
+    name: str
+    project: str
+    language: str
+    held_out: bool = False
+    source: str | None
+    directory: Path
+    driver: tuple[str, ...]
+    input: tuple[str, ...]
+    command_line: tuple[str, ...]
+    made_from: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Making:
+    """What all jobs of one call share; ``partial`` is a folder for files that are not whole yet."""
+
+    corpus_folder: Path
+    partial: Path
+    limits: ExtractionLimits
+    known: Mapping[str, Mapping[str, Any]]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchain, inputs: Mapping[str, str]) -> None:
+    """Sign a corpus folder, or refuse one that was made in another way.
+
+    Raises:
+        ReuseError: the folder was made from other inputs, options or by another compiler.
+        StorageError: the disk is full or not writable.
+    """
+    versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
+    if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
+        write_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs)
+
+
+def make_corpus(
+    jobs: Sequence[FrontEndJob],
+    *,
+    corpus_folder: Path,
+    failures: Iterable[ModuleFailure] = (),
+    wanted: str,
+    remedy: str,
+    workers: int = 1,
+    limits: ExtractionLimits | None = None,
+    report: Progress | None = None,
+) -> Corpus:
+    """Run the front ends and write the corpus; modules that an earlier run finished are reused.
+
+    Args:
+        jobs: what to make, in the order of the corpus.
+        corpus_folder: where, already claimed.
+        failures: sources that did not get as far as a job.
+        wanted: what was asked for, for the sentence of the error.
+        remedy: what to do when nothing came out.
+        workers: how many compilers run at a time.
+        limits: what one module may take.
+        report: told after every module.
+
+    Raises:
+        CorpusError: no module came out at all.
+        StorageError: the disk is full or not writable.
+        ToolError: the compiler cannot be started.
+    """
+    making = _Making(
+        corpus_folder=corpus_folder,
+        partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
+        limits=limits or ExtractionLimits(),
+        known=_known_facts(corpus_folder),
+    )
+    with writing(corpus_folder):
+        making.partial.mkdir()
+    try:
+        outcomes = _make_all(making, jobs, workers=workers, report=report)
+    finally:
+        shutil.rmtree(making.partial, ignore_errors=True)
+    modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
+    failed = (*failures, *(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure)))
+    if not modules:
+        example = f" ({failed[0].name}: {failed[0].reason})" if failed else ""
+        raise CorpusError(f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}")
+    write_corpus(corpus_folder, modules, failed)
+    return Corpus(folder=corpus_folder, modules=modules, failures=failed)
+
+
+def _known_facts(corpus_folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What an earlier run noted; it saves nothing but the measured times, so that a bad sidecar is just replaced."""
+    with contextlib.suppress(CorpusError):
+        return read_sidecar(corpus_folder)[0]
+    return {}
+
+
+def front_end_environment() -> dict[str, str]:
+    """Ours without what changes clang's search, in English, and at the epoch for ``__DATE__`` and ``__TIME__``."""
+    kept = {name: value for name, value in os.environ.items() if name not in _SEARCH_VARIABLES}
+    return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
+
+
+def _make_all(
+    making: _Making, jobs: Sequence[FrontEndJob], *, workers: int, report: Progress | None
+) -> list[Module | ModuleFailure]:
+    """One outcome for each job, in the order of the jobs."""
+    outcomes: dict[str, Module | ModuleFailure] = {}
+    futures: dict[Future[Module | ModuleFailure], str] = {}
+    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="extract")
+    try:
+        for job in jobs:
+            futures[pool.submit(_make, making, job)] = job.name
+        for done, future in enumerate(as_completed(futures), 1):
+            name = futures[future]
+            outcomes[name] = future.result()
+            if report is not None:
+                report(done, len(jobs), name)
+    except BaseException:
+        making.cancelled.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        while unfinished := [future for future in futures if not future.done()]:
+            process.kill_running()
+            wait(unfinished, timeout=0.05)
+        finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
+        with contextlib.suppress(StorageError):
+            write_sidecar(making.corpus_folder, {**making.known, **finished}, ())
+        raise
+    pool.shutdown()
+    return [outcomes[job.name] for job in jobs]
+
+
+def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+    """Make one module, or find it made."""
+    bitcode = bitcode_path(making.corpus_folder, job.name)
+    cmd = making.corpus_folder / f"{job.name}.cmd"
+    cmd_bytes = encode_command_line(job.command_line)
+    known = making.known.get(job.name, {})
+    if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes and not _outdated(bitcode, job.made_from):
+        module = _module(job, bitcode, seconds=known.get("front_end_seconds"))
+        if known.get("bitcode_sha256", module.bitcode_sha256) == module.bitcode_sha256:
+            return module
+    fresh = making.partial / f"{uuid.uuid4().hex}.bc"
+    try:
+        seconds, reason = _run_front_end(making, job, fresh)
+        if reason is not None:
+            return ModuleFailure(name=job.name, project=job.project, reason=reason)
+        atomic_write(cmd, cmd_bytes)
+        with writing(bitcode):
+            fresh.replace(bitcode)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return _module(job, bitcode, seconds=seconds)
+
+
+def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[float, str | None]:
+    """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
+    argv = [*job.driver, *_FRONT_END, "-o", str(output), *job.input]
+    if making.cancelled.is_set():
+        raise CancelledError
+    limits = making.limits
+    done = process.run(argv, timeout_seconds=limits.module_seconds, cwd=job.directory, env=front_end_environment())
+    if making.cancelled.is_set() and done.returncode != 0:
+        raise CancelledError
+    if done.returncode != 0:
+        check_room(making.corpus_folder, done.stderr)
+    reason = None
+    if done.timed_out:
+        reason = f"the front end did not finish in {limits.module_seconds:g} seconds"
+    elif done.returncode < 0:
+        reason = f"the front end was ended by signal {-done.returncode}"
+    elif done.returncode != 0:
+        reason = first_error(done.stderr)
+    elif output.stat().st_size > limits.bitcode_bytes:
+        reason = f"expected at most {limits.bitcode_bytes} bytes of bitcode, found {output.stat().st_size}"
+    return done.user_seconds, reason
+
+
+def _outdated(bitcode: Path, made_from: Path | None) -> bool:
+    if made_from is None:
+        return False
+    try:
+        return bitcode.stat().st_mtime_ns < made_from.stat().st_mtime_ns
+    except OSError:
+        return True
+
+
+def _module(job: FrontEndJob, bitcode: Path, *, seconds: float | None) -> Module:
+    return Module(
+        name=job.name,
+        project=job.project,
+        language=job.language,
+        held_out=job.held_out,
+        bitcode=bitcode,
+        command_line=job.command_line,
+        source=job.source,
+        bitcode_bytes=bitcode.stat().st_size,
+        bitcode_sha256=digest_file(bitcode),
+        front_end_seconds=seconds,
+    )
