@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus": (cli.CorpusCommand,),
     "corpus fetch": (stages.Sources,),
     "corpus extract": (stages.Extract,),
+    "corpus import": (stages.Import,),
+    "corpus record": (stages.Record,),
     "corpus info": (stages.Info,),
     "trace": (stages.Trace,),
     "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig),

@@ -38,6 +38,8 @@ class CorpusCommand:
     command: (
         Annotated[stages.Sources, tyro.conf.subcommand("fetch")]
         | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
+        | Annotated[stages.Import, tyro.conf.subcommand("import")]
+        | Annotated[stages.Record, tyro.conf.subcommand("record")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
     )
 
@@ -51,7 +53,15 @@ class ExportCommand:
 
 
 StageCommand = (
-    stages.Sources | stages.Extract | stages.Info | stages.Trace | stages.Train | stages.Evaluate | stages.Export
+    stages.Sources
+    | stages.Extract
+    | stages.Import
+    | stages.Record
+    | stages.Info
+    | stages.Trace
+    | stages.Train
+    | stages.Evaluate
+    | stages.Export
 )
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
@@ -144,6 +154,10 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case stages.Extract():
             stages.extract(command, report=report)
             result = stages.info(stages.Info(corpus=command.corpus)).to_json()
+        case stages.Import():
+            result = stages.import_build(command, report=report)
+        case stages.Record():
+            result = stages.record(command, report=report)
         case stages.Info():
             result = stages.info(command).to_json()
         case stages.Trace():

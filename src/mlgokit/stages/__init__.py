@@ -32,6 +32,7 @@ from mlgokit.evaluation.compare import Evaluation, compare_projects
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.stages.builds import Import as Import, Record as Record, import_build as import_build, record as record
 from mlgokit.train import EffectTraining, RoundResult, collect_default, train_cloning, train_effects
 
 WORKERS = os.cpu_count() or 1
