@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from mlgokit.compiler import record as recording
 from mlgokit.compiler.record import RecordedBuild
 from mlgokit.corpus.commands_import import ImportedCommands
 from mlgokit.corpus.module import Corpus, ModuleFailure
