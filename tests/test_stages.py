@@ -190,7 +190,10 @@ STAGES: dict[str, Callable[[Path, Path], object]] = {
     [
         (None, r"corpus_description\.json: expected a file, found: No such file or directory; extract a corpus there"),
         ('{"modules": []}', r"expected at least one module in corpus_description\.json, found none; extract"),
-        ('{"modules": ["a"]}', r"expected the modules that .* names, found none of 1 usable \(a: cannot be read: No "),
+        (
+            '{"modules": ["a"]}',
+            r"expected the modules that .* names, found none of 1 usable \(a: expected bitcode in a\.bc",
+        ),
         ('{"modules"', r"corpus_description\.json: expected JSON, found: "),
     ],
     ids=["absent", "empty", "without modules", "damaged"],

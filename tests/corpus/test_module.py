@@ -1,9 +1,11 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgokit.corpus.edits import command_line_edits
 from mlgokit.corpus.module import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -15,7 +17,7 @@ from mlgokit.corpus.module import (
     load_corpus,
     write_corpus,
 )
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, UsageError
 
 CMD = b"-cc1\0-Oz\0-std=c++17\0"
 
@@ -95,7 +97,7 @@ def test_unusable_modules_are_left_out_with_their_reason(tmp_path: Path):
     assert {failure.name: failure.reason for failure in corpus.missing} == {
         "p/no-bitcode.o": "expected bitcode in no-bitcode.o.bc, found no file",
         "p/empty.o": "expected bitcode in empty.o.bc, found an empty file",
-        "p/no-cmd.o": "cannot be read: No such file or directory",
+        "p/no-cmd.o": "expected a command line in no-cmd.o.cmd, found no file",
         "p/driver.o": "expected -cc1 as the first option, found clang",
         "p/nothing.o": "expected -cc1 as the first option, found no option",
     }
@@ -122,7 +124,7 @@ def test_a_name_given_twice_is_one_module(tmp_path: Path):
     assert len(load_corpus(describe(tmp_path, "a.o", "a.o")).modules) == 1
 
 
-@pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o"])
+@pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o", "p/a\n.o"])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
     with pytest.raises(
         CorpusError, match=r"expected names of modules inside the folder, found .*; do not use this corpus"
@@ -203,3 +205,49 @@ def test_keys_of_later_versions_are_ignored(tmp_path: Path):
     facts = {"a.o": {"language": "c", "colour": "red"}}
     (tmp_path / SIDECAR_NAME).write_text(json.dumps({"format_version": 1, "modules": facts, "colour": "red"}))
     assert load_corpus(tmp_path).modules[0].language == "c"
+
+
+def test_command_lines_are_edited_and_freed_of_what_the_front_end_reads(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=b"-cc1\0-Oz\0-dependency-file\0a.d\0-split-dwarf-file\0a.dwo\0-Iinclude\0-emit-obj\0")
+    add(tmp_path, "p/b.o", cmd=b"-cc1\0-O2\0")
+    edits = command_line_edits(add=["-mllvm -stats"], replace=["-O3"])
+    corpus = load_corpus(describe(tmp_path, "p/a.o", "p/b.o"), edits)
+    assert {module.command_line for module in corpus.modules} == {("-cc1", "-O3", "-mllvm", "-stats")}
+    with pytest.raises(UsageError, match=r"p/b\.o: replace options: expected an option -split-dwarf-file"):
+        load_corpus(tmp_path, command_line_edits(replace=["-split-dwarf-file=/b"]))
+
+
+def test_the_override_is_edited_as_one_command_line(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=None)
+    describe(tmp_path, "p/a.o", global_command_override=["-cc1", "-O2", "-fthinlto-index=a"], has_thinlto=True)
+    (tmp_path / "p/a.o.thinlto.bc").write_bytes(b"")
+    corpus = load_corpus(tmp_path, command_line_edits(delete=["-O"]))
+    assert corpus.modules[0].command_line == ("-cc1",)
+    sentence = r"corpus_description\.json: global_command_override: replace options: expected an option -target-cpu"
+    with pytest.raises(UsageError, match=sentence):
+        load_corpus(tmp_path, command_line_edits(replace=["-target-cpu x"]))
+
+
+def test_a_strangers_modules_are_refused_one_by_one(tmp_path: Path):
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    outside.write_bytes(CMD)
+    add(corpus, "p/good.o")
+    add(corpus, "p/plugin.o", cmd=b"-cc1\0-load\0evil.so\0")
+    for name, suffix in (("p/bitcode-link.o", "bc"), ("p/cmd-link.o", "cmd")):
+        add(corpus, name)
+        (corpus / f"{name}.{suffix}").unlink()
+        (corpus / f"{name}.{suffix}").symlink_to(outside)
+    add(corpus, "p/pipe.o", cmd=None)
+    os.mkfifo(corpus / "p/pipe.o.cmd")
+    add(corpus, "p/long.o", cmd=b"-cc1\0" + bytes(1 << 20))
+    names = ("p/good.o", "p/plugin.o", "p/bitcode-link.o", "p/cmd-link.o", "p/pipe.o", "p/long.o")
+    loaded = load_corpus(describe(corpus, *names))
+    assert [module.name for module in loaded.modules] == ["p/good.o"]
+    reasons = {failure.name: failure.reason for failure in loaded.missing}
+    assert reasons["p/plugin.o"].startswith("expected options that only decide the code, found -load evil.so")
+    assert reasons["p/bitcode-link.o"] == (
+        f"expected bitcode inside of the corpus, found bitcode-link.o.bc to be a link to {outside}"
+    )
+    assert reasons["p/cmd-link.o"].startswith("expected a command line inside of the corpus, found cmd-link.o.cmd")
+    assert reasons["p/pipe.o"] == "expected a command line in pipe.o.cmd, found no regular file"
+    assert reasons["p/long.o"].startswith("expected at most 1048576 bytes of a command line in long.o.cmd, found")

@@ -2,74 +2,19 @@
 
 ``clang -###`` prints the ``-cc1`` line of a compilation. Of it a module keeps what decides how IR becomes an object,
 which is also what LLVM itself puts into the ``.llvmcmd`` section minus what only the front end reads: files, macros,
-include folders and paths of the machine. So the same options serve in any folder.
+include folders and paths of the machine (:func:`mlgokit.corpus.safety.is_left_out`). So the same options serve in any
+folder.
 """
 
 import shlex
 from collections.abc import Sequence
 
+from mlgokit.corpus.options import parse_options, spell_options
+from mlgokit.corpus.safety import is_left_out
 from mlgokit.errors import ToolError
 
-_DROPPED_WITH_VALUE = frozenset(
-    {
-        "-D",
-        "-F",
-        "-I",
-        "-MQ",
-        "-MT",
-        "-U",
-        "-c-isystem",
-        "-cxx-isystem",
-        "-dependency-file",
-        "-dumpdir",
-        "-dwarf-debug-flags",
-        "-ferror-limit",
-        "-idirafter",
-        "-iframework",
-        "-imacros",
-        "-include",
-        "-include-pch",
-        "-internal-externc-isystem",
-        "-internal-iframework",
-        "-internal-isystem",
-        "-iprefix",
-        "-iquote",
-        "-isysroot",
-        "-isystem",
-        "-iwithprefix",
-        "-iwithprefixbefore",
-        "-main-file-name",
-        "-o",
-        "-resource-dir",
-        "-serialize-diagnostic-file",
-        "-split-dwarf-file",
-        "-split-dwarf-output",
-        "-x",
-    }
-)
-_DROPPED = frozenset({"-MG", "-MP", "-disable-llvm-passes", "-fcolor-diagnostics", "-sys-header-deps"})
-_DROPPED_PREFIXES = (
-    "--warning-suppression-mappings=",
-    "-D",
-    "-F",
-    "-I",
-    "-U",
-    "-W",
-    "-emit-",
-    "-fcoverage-compilation-dir=",
-    "-fcoverage-prefix-map=",
-    "-fdebug-compilation-dir=",
-    "-fdebug-prefix-map=",
-    "-fdiagnostics-",
-    "-ferror-limit=",
-    "-ffile-compilation-dir=",
-    "-ffile-prefix-map=",
-    "-fmacro-prefix-map=",
-    "-fmessage-length=",
-    "-fmodules-cache-path=",
-)
-_KEPT_WITH_VALUE = frozenset({"-mllvm", "-target-feature"})
-"""Those whose values begin with a dash and could be taken for options."""
+_MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
+"""Output and action, which whoever compiles chooses."""
 
 
 def read_dry_run(stderr: str) -> list[str]:
@@ -99,13 +44,8 @@ def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
         >>> options_for_ir(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-mllvm", "-Da", "-o", "a.o", "-x", "c", "a.c"])
         ('-cc1', '-Oz', '-mllvm', '-Da')
     """
-    kept: list[str] = []
-    rest = iter(words[:-1])
-    for word in rest:
-        if word in _DROPPED_WITH_VALUE:
-            next(rest, None)
-        elif word in _KEPT_WITH_VALUE:
-            kept += [word, *([value] if (value := next(rest, None)) is not None else [])]
-        elif word not in _DROPPED and not word.startswith(_DROPPED_PREFIXES):
-            kept.append(word)
-    return tuple(kept)
+    return spell_options(
+        option
+        for option in parse_options(words[:-1])
+        if not is_left_out(option) and option.kind != "input" and option.name not in _MADE_ANEW
+    )

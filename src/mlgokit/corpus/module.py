@@ -11,16 +11,23 @@ Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from mlgokit.corpus.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
+from mlgokit.corpus.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import atomic_write
 
 DESCRIPTION_NAME = "corpus_description.json"
 SIDECAR_NAME = "corpus_modules.json"
 SIDECAR_VERSION = 1
+
+MOST_MODULES = 4_000_000
+MOST_BITCODE_BYTES = 1 << 30
+MOST_JSON_BYTES = 1 << 30
+"""Limits of what is read from a corpus that may be a stranger's."""
 
 _SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
 _FACTS: dict[str, tuple[type, ...]] = {
@@ -95,19 +102,31 @@ class Corpus:
     has_thinlto: bool = False
 
 
-def load_corpus(folder: Path) -> Corpus:
+def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     """Read a corpus; bitcode is not opened, only its presence and size are checked.
 
-    A name that the description has twice gives one module.
+    A name that the description has twice gives one module. Command lines are given as they are compiled: edited,
+    without what only the front end needs, and checked (:mod:`mlgokit.corpus.safety`). A module whose command line is
+    refused is missing.
+
+    Args:
+        folder: the corpus.
+        edits: the user's changes of all command lines.
 
     Raises:
         CorpusError: the folder is no corpus, is empty, or none of its modules can be used.
+        UsageError: an option that is to be replaced is not in a module's command line.
     """
     description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
     names = _texts(description.get("modules"), folder / DESCRIPTION_NAME, "modules")
     if not names:
         raise CorpusError(
             f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
+        )
+    if len(names) > MOST_MODULES:
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected at most {MOST_MODULES} modules, found {len(names)}; "
+            "make several corpora of it"
         )
     has_thinlto = description.get("has_thinlto", False)
     if not isinstance(has_thinlto, bool):
@@ -121,6 +140,8 @@ def load_corpus(folder: Path) -> Corpus:
     for name in dict.fromkeys(names):
         _check_name(name, folder)
         module = _load_module(folder, name, facts=facts.get(name, {}), override=override)
+        if isinstance(module, Module):
+            module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             modules.append(module)
         else:
@@ -235,14 +256,19 @@ def _load_module(
 ) -> Module | ModuleFailure:
     project = facts.get("project", name.split("/", maxsplit=1)[0])
     bitcode = bitcode_path(folder, name)
+    command_file = folder / f"{name}.cmd"
     try:
-        size = bitcode.stat().st_size if bitcode.is_file() else 0
-        command_line = override or decode_command_line((folder / f"{name}.cmd").read_bytes())
+        reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
+        if reason is None and override is None:
+            reason = check_file(command_file, "a command line", folder=folder, most_bytes=LONGEST_COMMAND_LINE)
+        if reason is not None:
+            return ModuleFailure(name=name, project=project, reason=reason)
+        size = bitcode.stat().st_size
+        command_line = override or decode_command_line(command_file.read_bytes())
     except OSError as error:
         return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
-    reason = None
     if not size:
-        reason = f"expected bitcode in {bitcode.name}, found {'an empty file' if bitcode.is_file() else 'no file'}"
+        reason = f"expected bitcode in {bitcode.name}, found an empty file"
     elif command_line[:1] != ("-cc1",) and override is None:
         reason = f"expected -cc1 as the first option, found {command_line[0] if command_line else 'no option'}"
     if reason is not None:
@@ -262,6 +288,19 @@ def _load_module(
     )
 
 
+def _prepare(
+    module: Module, folder: Path, edits: CommandLineEdits, *, overridden: bool, has_thinlto: bool
+) -> Module | ModuleFailure:
+    """The module with the command line that is compiled, or why it is refused."""
+    where = f"{folder / DESCRIPTION_NAME}: global_command_override" if overridden else module.name
+    words, reason = command_line_to_compile(
+        module.command_line, edits, folder=folder, where=where, has_thinlto=has_thinlto
+    )
+    if reason is not None:
+        return ModuleFailure(name=module.name, project=module.project, reason=reason)
+    return module if words == module.command_line else replace(module, command_line=words)
+
+
 def _language(name: str, command_line: tuple[str, ...]) -> str:
     """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
     path = PurePosixPath(name)
@@ -276,7 +315,7 @@ def _language(name: str, command_line: tuple[str, ...]) -> str:
 
 def _check_name(name: str, folder: Path) -> None:
     path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or {"\0", "\n"} & {*name} or not path.parts:
         raise CorpusError(
             f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
             "do not use this corpus"
@@ -312,6 +351,11 @@ def _check_fields(
 
 def _read_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
+        if path.exists() and (not path.is_file() or path.stat().st_size > MOST_JSON_BYTES):
+            raise CorpusError(
+                f"{path}: expected a regular file of at most {MOST_JSON_BYTES} bytes, found one of "
+                f"{path.stat().st_size} or of another kind; {remedy}"
+            )
         value: object = json.loads(path.read_bytes())
     except OSError as error:
         raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
