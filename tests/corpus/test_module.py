@@ -246,7 +246,7 @@ def test_a_strangers_modules_are_refused_one_by_one(tmp_path: Path):
     reasons = {failure.name: failure.reason for failure in loaded.missing}
     assert reasons["p/plugin.o"].startswith("expected options that only decide the code, found -load evil.so")
     assert reasons["p/bitcode-link.o"] == (
-        f"expected bitcode inside of the corpus, found bitcode-link.o.bc to be a link to {outside}"
+        f"expected bitcode inside of the corpus, found bitcode-link.o.bc to be a link to {outside}; copy it"
     )
     assert reasons["p/cmd-link.o"].startswith("expected a command line inside of the corpus, found cmd-link.o.cmd")
     assert reasons["p/pipe.o"] == "expected a command line in pipe.o.cmd, found no regular file"

@@ -76,7 +76,6 @@ USUAL = """
         ["-"],
         ["-cc1as"],
         ["-cc1gen-reproducer"],
-        ["-cc1", "-Oz"],
         ["-Oz", "-target-cpu\0x"],
         ["-mllvm", "-load-pass-plugin=evil.so"],
         ["-mllvm", "-exec-on-ir-change=evil"],
@@ -148,6 +147,8 @@ def test_profiles_are_taken_from_the_corpus_only(tmp_path: Path):
 def test_cc1_comes_first_and_lines_have_an_end():
     assert check_command_line([]) == "expected -cc1 as the first option, found no option"
     assert check_command_line(["-Oz", "-cc1"]) == "expected -cc1 as the first option, found -Oz"
+    joined = check_command_line(["-cc1", "-Oz", "-cc1", "-Oz"])
+    assert joined == "expected one command line, found a second -cc1; extract the objects before they are joined"
     long = check_command_line(["-cc1", "-target-cpu", "x" * LONGEST_COMMAND_LINE])
     assert long == f"expected at most {LONGEST_COMMAND_LINE} bytes of options, found more"
 

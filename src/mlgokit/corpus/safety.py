@@ -71,6 +71,8 @@ def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> s
 def check_options(options: Iterable[Option], *, folder: Path | None = None) -> str | None:
     """The same for options that are parsed already, without the ``-cc1``."""
     for option in options:
+        if option.name == "-cc1":
+            return "expected one command line, found a second -cc1; extract the objects before they are joined"
         if not _is_harmless(option, folder):
             found = " ".join(option.words)[:200]
             return f"expected options that only decide the code, found {found}; {_REMEDY}"
@@ -83,7 +85,7 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
         return f"expected {what} in {path.name}, found {'no regular file' if path.exists() else 'no file'}"
     real = path.resolve()
     if not real.is_relative_to(folder.resolve()):
-        return f"expected {what} inside of the corpus, found {path.name} to be a link to {real}"
+        return f"expected {what} inside of the corpus, found {path.name} to be a link to {real}; copy it"
     size = path.stat().st_size
     return None if size <= most_bytes else f"expected at most {most_bytes} bytes of {what} in {path.name}, found {size}"
 
