@@ -103,5 +103,5 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
     assert load_corpus(tmp_path).modules[0].command_line == options
     with pytest.raises(CorpusError, match=r"expected global_command_override to be \['<UNSPECIFIED>'\], found \['-cc1"):
         fill_override(tmp_path, options)
-    with pytest.raises(CorpusError, match="expected a corpus's description, found: .*No such file"):
+    with pytest.raises(CorpusError, match=r"expected a corpus's description, found: .*No such file"):
         fill_override(tmp_path / "nowhere", options)

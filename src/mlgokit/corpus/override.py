@@ -2,7 +2,7 @@
 
 In such a build the linker compiles, with options of its own, so that objects have no command line to record. What
 ``ld.lld`` does by default and what it was told become the options that make ``clang -cc1`` do the same. Facts about lld
-are from ``createConfig`` in ``lld/ELF/LTO.cpp``, those about clang from ``runThinLTOBackend`` in its ``BackendUtil.cpp``.
+are from ``createConfig`` in ``lld/ELF/LTO.cpp``, those about clang from ``runThinLTOBackend`` (``BackendUtil.cpp``).
 """
 
 import json
