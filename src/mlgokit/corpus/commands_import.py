@@ -180,13 +180,7 @@ def import_commands(
         UsageError: a filter or the project's name is not usable.
     """
     wanted = wanted or CommandFilter()
-    is_wanted = wanted.predicate()
-    root = database.resolve().parent
-    reading = _Reading(project=_project(project, root), root=root)
-    for item in read_compile_commands(database):
-        _take(reading, item, is_wanted=is_wanted, level=level)
-    if not reading.sources:
-        raise _nothing(database, reading)
+    reading = _read(database, project=project, level=level, wanted=wanted)
     claim_corpus(
         corpus_folder,
         config={
@@ -199,17 +193,7 @@ def import_commands(
         toolchain=toolchain,
         inputs={"compile_commands": digest_file(database)},
     )
-    dry_runs = _dry_runs(toolchain, [source.options for source in reading.sources], workers=workers)
-    jobs: list[FrontEndJob] = []
-    dropped: Counter[str] = Counter()
-    for source in reading.sources:
-        dry = dry_runs[_key(source.options)]
-        dropped.update(source.call.dropped)
-        dropped.update(word for word in source.options.words if word in dry.unknown)
-        if dry.reason is not None:
-            reading.failures.append(ModuleFailure(name=source.name, project=reading.project, reason=dry.reason))
-            continue
-        jobs.append(_job(toolchain, source, dry, reading=reading, held_out=held_out))
+    jobs, dropped = _plan(reading, toolchain=toolchain, held_out=held_out, workers=workers)
     corpus = make_corpus(
         jobs,
         corpus_folder=corpus_folder,
@@ -223,6 +207,55 @@ def import_commands(
     return ImportedCommands(
         corpus=corpus, repeated=reading.repeated, unwanted=reading.unwanted, dropped=dict(dropped.most_common())
     )
+
+
+def command_jobs(
+    database: Path,
+    *,
+    toolchain: Toolchain,
+    project: str | None = None,
+    level: Level | None = None,
+    wanted: CommandFilter | None = None,
+    workers: int = 1,
+) -> list[FrontEndJob]:
+    """What :func:`import_commands` would run for the same arguments, without running it.
+
+    Raises:
+        CorpusError: the database is none.
+        ToolError: the compiler cannot be started.
+        UsageError: a filter or the project's name is not usable.
+    """
+    reading = _read(database, project=project, level=level, wanted=wanted or CommandFilter())
+    return _plan(reading, toolchain=toolchain, held_out=False, workers=workers)[0]
+
+
+def _read(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Reading:
+    is_wanted = wanted.predicate()
+    root = database.resolve().parent
+    reading = _Reading(project=_project(project, root), root=root)
+    for item in read_compile_commands(database):
+        _take(reading, item, is_wanted=is_wanted, level=level)
+    if not reading.sources:
+        raise _nothing(database, reading)
+    return reading
+
+
+def _plan(
+    reading: _Reading, *, toolchain: Toolchain, held_out: bool, workers: int
+) -> tuple[list[FrontEndJob], Counter[str]]:
+    """A job for each source that the compiler can be asked about, and how many commands lost which option."""
+    dry_runs = _dry_runs(toolchain, [source.options for source in reading.sources], workers=workers)
+    jobs: list[FrontEndJob] = []
+    dropped: Counter[str] = Counter()
+    for source in reading.sources:
+        dry = dry_runs[_key(source.options)]
+        dropped.update(source.call.dropped)
+        dropped.update(word for word in source.options.words if word in dry.unknown)
+        if dry.reason is not None:
+            reading.failures.append(ModuleFailure(name=source.name, project=reading.project, reason=dry.reason))
+            continue
+        jobs.append(_job(toolchain, source, dry, reading=reading, held_out=held_out))
+    return jobs, dropped
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:

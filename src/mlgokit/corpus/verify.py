@@ -1,0 +1,243 @@
+"""Whether a corpus gives the code that the build gave: modules are compiled again, without the plugin, and compared.
+
+The build's object is the one that it left, or, for a corpus that was made from sources by the front end alone, what our
+clang makes of the same source in one go. Compared are the bytes of sections, in which a field that the linker fills is
+the same in both; what the linker will put there is in a relocation, which is a section of its own.
+"""
+
+import enum
+import functools
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import COMPILE_SECONDS, compile_module, first_error
+from mlgokit.compiler.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.front_end import FrontEndJob, front_end_environment
+from mlgokit.corpus.module import Corpus, Module
+from mlgokit.errors import InputError
+
+MOST_MODULES = 100
+"""How many modules are looked at if nothing else is said."""
+
+_MENTIONED = 8
+
+
+class Verdict(enum.Enum):
+    """What the comparison of one module found."""
+
+    SAME = "every section is the same"
+    SAME_CODE = "the code is the same, other sections differ"
+    DIFFERENT = "the code differs"
+    FAILED = "the module does not compile"
+    NO_REFERENCE = "the build's object is not there"
+
+
+class Progress(Protocol):
+    """Told after every module; ``label`` is the module's name."""
+
+    def __call__(self, done: int, total: int, label: str) -> None:
+        """Show it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedModule:
+    """One module, compared.
+
+    Attributes:
+        name: the module's.
+        verdict: what was found.
+        reason: what went wrong, or the names of the sections that differ.
+        text_bytes: code in the build's object.
+    """
+
+    name: str
+    verdict: Verdict
+    reason: str = ""
+    text_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """The modules that were looked at, in the order of the corpus.
+
+    Attributes:
+        modules: one entry each.
+        of: how many modules the corpus has.
+    """
+
+    modules: tuple[VerifiedModule, ...]
+    of: int
+
+    @property
+    def verified(self) -> bool:
+        """Whether there is anything to compare, and all code is the same."""
+        return bool(self.modules) and all(
+            module.verdict in {Verdict.SAME, Verdict.SAME_CODE} for module in self.modules
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        counts = Counter(module.verdict for module in self.modules)
+        return {
+            "verified": self.verified,
+            "modules": len(self.modules),
+            "of": self.of,
+            "text_bytes": sum(module.text_bytes for module in self.modules),
+            **{verdict.name.lower(): counts[verdict] for verdict in Verdict},
+            "not_verified": [
+                {"module": module.name, "found": module.verdict.value, "reason": module.reason}
+                for module in self.modules
+                if module.verdict not in {Verdict.SAME, Verdict.SAME_CODE}
+            ],
+        }
+
+
+Reference = Callable[[Module, Path], Path | str]
+"""The build's object of a module, for which there is a folder of its own, or why there is none."""
+
+
+def objects_of_build(folder: Path) -> Reference:
+    """Objects that the build left below ``folder``, under the modules' names.
+
+    The first component of a name may be missing, which is the project's; of a local ThinLTO link, lld's
+    ``<program>.lto.<module>`` is taken (``-Wl,--save-temps``), if there is one only.
+    """
+
+    def find(module: Module, _: Path) -> Path | str:
+        name = PurePosixPath(module.name)
+        for path in (folder / name, folder.joinpath(*name.parts[1:])):
+            if path.is_file():
+                return path
+        links = list(folder.glob(f"*.lto.{name.name}"))
+        return links[0] if len(links) == 1 else f"expected {name} below {folder}, found no such object"
+
+    return find
+
+
+def compiled_in_one_go(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
+    """What the corpus's compiler makes of the sources, front end and back end in one process."""
+    by_name = {job.name: job for job in jobs}
+
+    def build(module: Module, folder: Path) -> Path | str:
+        job = by_name.get(module.name)
+        if job is None:
+            return "expected the build's command for it, found none; give the database that the corpus was made from"
+        output = folder / "build.o"
+        argv = [*job.driver, "-c", "-o", str(output), *job.input]
+        done = process.run(argv, timeout_seconds=timeout_seconds, cwd=job.directory, env=front_end_environment())
+        if done.returncode != 0:
+            return "the build's command did not finish in time" if done.timed_out else first_error(done.stderr)
+        return output
+
+    return build
+
+
+def verify_corpus(
+    corpus: Corpus,
+    reference: Reference,
+    *,
+    toolchain: Toolchain,
+    rng: np.random.Generator,
+    most: int = MOST_MODULES,
+    workers: int = 1,
+    timeout_seconds: float = COMPILE_SECONDS,
+    report: Progress | None = None,
+) -> VerifyResult:
+    """Compile modules and compare them with the build's objects.
+
+    Args:
+        corpus: whose modules.
+        reference: where the build's objects are.
+        toolchain: the compiler of the build; another version gives other code.
+        rng: draws the modules, if the corpus has more than ``most``.
+        most: how many modules to look at.
+        workers: how many compilers run at a time.
+        timeout_seconds: deadline of one compilation.
+        report: told after every module.
+
+    Raises:
+        StorageError: the disk is full.
+        ToolError: the compiler cannot be started.
+    """
+    count = len(corpus.modules)
+    drawn = rng.choice(count, size=min(most, count), replace=False)
+    modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
+    verify = functools.partial(_verify, reference=reference, toolchain=toolchain, timeout_seconds=timeout_seconds)
+    verified: list[VerifiedModule] = []
+    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
+    try:
+        for result in pool.map(verify, modules):
+            verified.append(result)
+            if report is not None:
+                report(len(verified), len(modules), result.name)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        process.kill_running()
+        raise
+    pool.shutdown()
+    return VerifyResult(modules=tuple(verified), of=count)
+
+
+def _verify(module: Module, *, reference: Reference, toolchain: Toolchain, timeout_seconds: float) -> VerifiedModule:
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        folder = Path(scratch)
+        expected = reference(module, folder)
+        if isinstance(expected, str):
+            return VerifiedModule(name=module.name, verdict=Verdict.NO_REFERENCE, reason=expected)
+        output = folder / "module.o"
+        result = compile_module(
+            toolchain, module.command_line, module.bitcode, keep_object=output, timeout_seconds=timeout_seconds
+        )
+        if result.sizes is None:
+            return VerifiedModule(
+                name=module.name, verdict=Verdict.FAILED, reason=f"{result.status.value}: {result.reason}"
+            )
+        try:
+            wanted, found = read_elf(expected), read_elf(output)
+        except InputError as error:
+            return VerifiedModule(name=module.name, verdict=Verdict.NO_REFERENCE, reason=str(error))
+    return compare_objects(module.name, wanted, found)
+
+
+def compare_objects(name: str, wanted: Elf, found: Elf) -> VerifiedModule:
+    """Compare two objects section by section; sections of one name count in their order.
+
+    Only code decides about the verdict: sections that are executed, by name and bytes.
+    """
+    code = _sections(wanted, executable=True)
+    text_bytes = sum(len(data) for pieces in code.values() for data in pieces)
+    different = _differences(code, _sections(found, executable=True))
+    verdict = Verdict.DIFFERENT
+    if not different:
+        different = _differences(_sections(wanted, executable=False), _sections(found, executable=False))
+        verdict = Verdict.SAME_CODE if different else Verdict.SAME
+    more = f" and {len(different) - _MENTIONED} more" if len(different) > _MENTIONED else ""
+    reason = ", ".join(different[:_MENTIONED]) + more
+    return VerifiedModule(name=name, verdict=verdict, reason=reason, text_bytes=text_bytes)
+
+
+def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
+    """The contents of sections by name, executable ones or all others."""
+    contents: dict[str, list[bytes]] = {}
+    is_code = (elf.sections["flags"] & SHF_EXECINSTR) != 0
+    for index, name in enumerate(elf.names):
+        section = elf.sections[index]
+        if bool(is_code[index]) is executable and int(section["type"]) != 0:
+            begin, size = int(section["offset"]), int(section["size"])
+            data = b"%d zeros" % size if section["type"] == SHT_NOBITS else elf.data[begin : begin + size]
+            contents.setdefault(name, []).append(data)
+    return contents
+
+
+def _differences(one: Mapping[str, Sequence[bytes]], other: Mapping[str, Sequence[bytes]]) -> list[str]:
+    return sorted(name for name in one.keys() | other.keys() if list(one.get(name, ())) != list(other.get(name, ())))
