@@ -21,6 +21,7 @@ def test_parsing_keeps_every_word(words: list[str]):
     ("words", "expected"),
     [
         (["-fdata-sections", "-Oz"], [("-fdata-sections", ()), ("-O", ("z",))]),
+        (["-O0", "-Ofast", "-O"], [("-O", ("0",)), ("-O", ("fast",)), ("-O", ("",))]),
         (["-triple", "x86_64"], [("-triple", ("x86_64",))]),
         (["-triple=x86_64"], [("-triple", ("x86_64",))]),
         (["-fdebug-compilation-dir", "/a"], [("-fdebug-compilation-dir=", ("/a",))]),

@@ -16,6 +16,8 @@ MLLVM = "-mllvm"
 LLVM_KINDS = frozenset({"llvm-flag", "llvm-number", "llvm-choice", "llvm-text"})
 _WITH_REST = frozenset({"joined", "either", "comma", "pair"})
 _WITH_NEXT = frozenset({"separate", "either", "pair"})
+_LEVELS = frozenset({"-O0", "-O4", "-Ofast"})
+"""In LLVM's table options of their own; to a user, values of the same."""
 _NUMBER = re.compile(r"-\d[\d.]*")
 
 
@@ -122,6 +124,8 @@ def _clang_option(words: Sequence[str], position: int) -> Option:
         elif kind == "pair" or (kind in _WITH_NEXT and not rest):
             taken = tuple(words[position : position + 2])
             values = taken[1:]
+        if word in _LEVELS:
+            return Option(name="-O", values=(word[2:],), words=taken, kind="joined")
         return Option(name=table.names.get(word[:length], word[:length]), values=values, words=taken, kind=kind)
     name, equals, value = word.partition("=")
     return Option(name=name + equals, values=(value,) if equals else (), words=(word,), kind="unknown")

@@ -81,6 +81,7 @@ _ABOUT_CODE = re.compile(
     r"-*(mllvm|plugin-opt=-|plugin-opt=(O|lto-partitions|disable-verify)|load-pass-plugin"
     r"|lto-(newpm-passes|aa-pipeline|CGO|partitions|cs-profile-generate))"
 )
+_NOT_IN_CLANG = "clang -cc1 has nothing like it: objects may differ from the build's"
 _STEERS = re.compile(r"-*(plugin|lto|thinlto|save-temps|no-lto|fat-lto)")
 _POSITION_INDEPENDENT = frozenset({"-pie", "--pie", "--pic-executable", "-shared", "--shared", "-Bshareable"})
 
@@ -196,6 +197,9 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None) -> Link
             kept.append((word, options))
         else:
             dropped.append((word, _reason(word)))
+    if level in {"0", "1"}:
+        # args::getCGOptLevel in lld/Common/Args.cpp; clang derives the code generator's level from -O.
+        dropped.append((f"code generation at level 2 with -O{level}", _NOT_IN_CLANG))
     first: list[Words] = [("-triple", triple)] if triple else []
     first += [(f"-O{level}",)]
     first += [("-vectorize-loops",), ("-vectorize-slp",)] if level in {"2", "3"} else []
@@ -322,7 +326,7 @@ def _given(option: str, value: str) -> Words:
 
 def _reason(word: str) -> str:
     if _ABOUT_CODE.match(word):
-        return "clang -cc1 has nothing like it: objects may differ from the build's"
+        return _NOT_IN_CLANG
     if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):
         return "it is an input or an output"
     if _STEERS.match(word):

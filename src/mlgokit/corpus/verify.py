@@ -116,12 +116,18 @@ def objects_of_build(folder: Path) -> Reference:
     def find(module: Module, _: Path) -> Path | str:
         name = PurePosixPath(module.name)
         for path in (folder / name, folder.joinpath(*name.parts[1:])):
-            if path.is_file():
+            if path.is_file() and not _is_bitcode(path):
                 return path
         links = list(folder.glob(f"*.lto.{name.name}"))
         return links[0] if len(links) == 1 else f"expected {name} below {folder}, found no such object"
 
     return find
+
+
+def _is_bitcode(path: Path) -> bool:
+    """Whether an object of a build is what ``-flto`` makes, and the linker makes the code."""
+    with path.open("rb") as file:
+        return file.read(4) == b"BC\xc0\xde"
 
 
 def compiled_in_one_go(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
