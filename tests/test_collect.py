@@ -120,7 +120,9 @@ class Compiler:
         use: PluginUse,
         keep_log: Path | None,
         timeout_seconds: float,
+        thinlto_index: Path | None = None,
     ) -> CompileResult:
+        del thinlto_index
         self.uses.append(use)
         self.deadlines.append(timeout_seconds)
         if keep_log is not None:
@@ -269,6 +271,10 @@ def test_everything_that_decides_the_outcome_is_in_the_key(
     assert run(workshop=workshop_with(tmp_path, version="19.1.8")) == 10
     (tmp_path / "plugin.so").write_bytes(b"another")
     assert run(workshop=workshop_with(tmp_path)) == 11
+    index = tmp_path / "a.thinlto.bc"
+    for count, data in enumerate((b"BC1", b"BC2"), 12):
+        index.write_bytes(data)
+        assert run(replace(module, thinlto_index=index), workshop_with(tmp_path)) == count
 
 
 def test_a_wanted_log_that_is_gone_is_made_again(

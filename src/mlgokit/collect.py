@@ -152,6 +152,8 @@ def run_module(
         workshop.identity, module.bitcode_sha256 or digest_file(module.bitcode), module.command_line, digest,
         exploration.seed, exploration.temperature, exploration.flip_probability, keep,
     ]  # fmt: skip
+    if module.thinlto_index is not None:
+        facts.append(digest_file(module.thinlto_index))
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     path = workshop.store / key[:2] / f"{key}.npz"
     known = recall(path)
@@ -173,6 +175,7 @@ def run_module(
         use=use,
         keep_log=keep_log,
         timeout_seconds=workshop.timeout_seconds,
+        thinlto_index=module.thinlto_index,
     )
     run = _reduce(result, keep)
     # A missed deadline or a kill may have been the machine's fault, and bitcode that is not what the key says may be

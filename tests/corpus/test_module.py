@@ -124,7 +124,7 @@ def test_a_name_given_twice_is_one_module(tmp_path: Path):
     assert len(load_corpus(describe(tmp_path, "a.o", "a.o")).modules) == 1
 
 
-@pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o", "p/a\n.o"])
+@pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o"])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
     with pytest.raises(
         CorpusError, match=r"expected names of modules inside the folder, found .*; do not use this corpus"
@@ -143,9 +143,21 @@ def test_one_command_line_may_serve_all(tmp_path: Path):
             load_corpus(describe(tmp_path, "a.o", global_command_override=unfilled))
 
 
-def test_thinlto_is_told(tmp_path: Path):
-    add(tmp_path, "a.o")
-    assert load_corpus(describe(tmp_path, "a.o", has_thinlto=True)).has_thinlto
+def test_modules_of_a_thinlto_build_have_their_index(tmp_path: Path):
+    for name in ("a.o", "b.o"):
+        add(tmp_path, name)
+    (tmp_path / "a.o.thinlto.bc").touch()
+    corpus = load_corpus(describe(tmp_path, "a.o", "b.o", has_thinlto=True))
+    assert corpus.has_thinlto
+    assert [module.thinlto_index for module in corpus.modules] == [tmp_path / "a.o.thinlto.bc"]
+    assert corpus.missing[0].reason == "expected the module's ThinLTO index in b.o.thinlto.bc, found no file"
+
+
+def test_the_description_tells_of_thinlto_and_options_for_all(tmp_path: Path):
+    write_corpus(tmp_path, [], [], has_thinlto=True, override=["-cc1", "-Oz"])
+    assert (tmp_path / DESCRIPTION_NAME).read_text() == (
+        '{\n  "global_command_override": [\n    "-cc1",\n    "-Oz"\n  ],\n  "has_thinlto": true,\n  "modules": []\n}\n'
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,27 @@ class CompileResult:
     killed: bool = False
 
 
+THINLTO_INDEX = "-fthinlto-index="
+
+
 def command(
-    toolchain: Toolchain, command_line: tuple[str, ...], bitcode: Path, output: Path, plugin: Path | None
+    toolchain: Toolchain,
+    command_line: tuple[str, ...],
+    bitcode: Path,
+    output: Path,
+    plugin: Path | None,
+    *,
+    thinlto_index: Path | None = None,
 ) -> list[str]:
-    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, and the plugin."""
+    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, the plugin, and its ThinLTO index.
+
+    The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
+    """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     options = [option for option in command_line if option]
+    if thinlto_index is not None:
+        options = [option for option in options if not option.startswith(THINLTO_INDEX)]
+        extra += [f"{THINLTO_INDEX}{thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), "-emit-obj", "-o", str(output)]
 
 
@@ -132,6 +147,7 @@ def compile_module(
     keep_object: Path | None = None,
     keep_log: Path | None = None,
     timeout_seconds: float = COMPILE_SECONDS,
+    thinlto_index: Path | None = None,
 ) -> CompileResult:
     """Compile one module and measure it.
 
@@ -143,6 +159,7 @@ def compile_module(
         keep_object: where to keep the object file; by default it is only measured.
         keep_log: where to keep the training log; by default it is only read.
         timeout_seconds: deadline of the compiler.
+        thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
 
     Raises:
         StorageError: the compiler found the disk full.
@@ -156,7 +173,7 @@ def compile_module(
         if use:
             environment |= use.environment(log_path)
         done = process.run(
-            command(toolchain, command_line, bitcode, output, use.plugin if use else None),
+            command(toolchain, command_line, bitcode, output, use.plugin if use else None, thinlto_index=thinlto_index),
             timeout_seconds=timeout_seconds,
             env=environment,
         )

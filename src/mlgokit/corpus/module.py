@@ -4,13 +4,14 @@
                              ``global_command_override``, a command line that serves every module
 ``<name>.bc``                the module's bitcode, before any optimization
 ``<name>.cmd``               its command line for ``clang -cc1``, each option ended by a NUL byte; no input or output
+``<name>.thinlto.bc``        if ``has_thinlto``: what ThinLTO knows of the other modules; empty for a module alone
 ``corpus_modules.json``      ours, optional: see :func:`write_corpus`
 
 Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -30,7 +31,7 @@ MOST_JSON_BYTES = 1 << 30
 """Limits of what is read from a corpus that may be a stranger's."""
 
 _SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
-_FACTS: dict[str, tuple[type, ...]] = {
+FACTS: dict[str, tuple[type, ...]] = {
     "project": (str,),
     "language": (str,),
     "held_out": (bool,),
@@ -40,7 +41,7 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "bitcode_sha256": (str, type(None)),
     "text_bytes": (int, type(None)),
 }
-_FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
+FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Module:
         bitcode_sha256: its digest when it was extracted, if known.
         front_end_seconds: user time of the front end, if known.
         text_bytes: size of its code under plain ``-Oz``, if known.
+        thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Module:
     bitcode_sha256: str | None = None
     front_end_seconds: float | None = None
     text_bytes: int | None = None
+    thinlto_index: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +120,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         CorpusError: the folder is no corpus, is empty, or none of its modules can be used.
         UsageError: an option that is to be replaced is not in a module's command line.
     """
-    description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
-    names = _texts(description.get("modules"), folder / DESCRIPTION_NAME, "modules")
+    description, names = read_description(folder)
     if not names:
         raise CorpusError(
             f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
@@ -138,8 +140,8 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     modules: list[Module] = []
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
-        _check_name(name, folder)
-        module = _load_module(folder, name, facts=facts.get(name, {}), override=override)
+        check_name(name, folder)
+        module = _load_module(folder, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
@@ -161,21 +163,47 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     )
 
 
-def write_corpus(folder: Path, modules: Iterable[Module], failures: Iterable[ModuleFailure]) -> None:
+def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a corpus's description but ``modules``, and the names of its modules.
+
+    Raises:
+        CorpusError: there is none, or it is malformed.
+    """
+    description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
+    names = _texts(description.pop("modules", None), folder / DESCRIPTION_NAME, "modules")
+    return description, names
+
+
+def write_corpus(
+    folder: Path,
+    modules: Iterable[Module],
+    failures: Iterable[ModuleFailure],
+    *,
+    has_thinlto: bool = False,
+    override: Sequence[str] | None = None,
+) -> None:
     """Write the sidecar, then the description, for modules whose bitcode and command lines are there already.
+
+    Args:
+        folder: the corpus.
+        modules: in the order of the description.
+        failures: sources that gave none.
+        has_thinlto: whether each module has its part of a ThinLTO index.
+        override: options that serve every module in place of ``.cmd`` files.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     facts = {module.name: module_facts(module) for module in modules}
     write_sidecar(folder, facts, failures)
-    description = {"has_thinlto": False, "modules": list(facts)}
+    start = {} if override is None else {"global_command_override": list(override)}
+    description = {**start, "has_thinlto": has_thinlto, "modules": list(facts)}
     atomic_write(folder / DESCRIPTION_NAME, json.dumps(description, indent=2) + "\n")
 
 
 def module_facts(module: Module) -> dict[str, Any]:
     """A module's entry in the sidecar: what LLVM's layout has no place for."""
-    return {key: getattr(module, key) for key in _FACTS}
+    return {key: getattr(module, key) for key in FACTS}
 
 
 def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
@@ -208,10 +236,10 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
         raise CorpusError(f"{path}: expected an object 'modules' and a list 'failures', found neither or one; {remedy}")
     facts = cast("dict[str, object]", modules)
     for name, value in facts.items():
-        _check_fields(value, _FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
+        check_fields(value, FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
     failed = cast("list[object]", failures)
     for value in failed:
-        _check_fields(value, _FAILURE, required=True, where=f"{path}: failures", remedy=remedy)
+        check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=remedy)
     return (
         cast("dict[str, dict[str, Any]]", facts),
         tuple(
@@ -229,6 +257,11 @@ def bitcode_path(folder: Path, name: str) -> Path:
         'corpus/lua/lapi.c.o.bc'
     """
     return folder / f"{name}.bc"
+
+
+def thinlto_index_path(folder: Path, name: str) -> Path:
+    """Where a module's part of the ThinLTO index stands."""
+    return folder / f"{name}.thinlto.bc"
 
 
 def encode_command_line(options: Iterable[str]) -> bytes:
@@ -252,15 +285,17 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
 
 
 def _load_module(
-    folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None
+    folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
 ) -> Module | ModuleFailure:
     project = facts.get("project", name.split("/", maxsplit=1)[0])
-    bitcode = bitcode_path(folder, name)
+    bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
     try:
         reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is None and override is None:
             reason = check_file(command_file, "a command line", folder=folder, most_bytes=LONGEST_COMMAND_LINE)
+        if reason is None and has_thinlto:
+            reason = check_file(index, "the module's ThinLTO index", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is not None:
             return ModuleFailure(name=name, project=project, reason=reason)
         size = bitcode.stat().st_size
@@ -276,7 +311,7 @@ def _load_module(
     return Module(
         name=name,
         project=project,
-        language=facts.get("language", _language(name, command_line)),
+        language=facts.get("language", language_of(name, command_line)),
         held_out=facts.get("held_out", False),
         bitcode=bitcode,
         command_line=command_line,
@@ -285,6 +320,7 @@ def _load_module(
         bitcode_sha256=facts.get("bitcode_sha256"),
         front_end_seconds=facts.get("front_end_seconds"),
         text_bytes=facts.get("text_bytes"),
+        thinlto_index=index if has_thinlto else None,
     )
 
 
@@ -301,7 +337,7 @@ def _prepare(
     return module if words == module.command_line else replace(module, command_line=words)
 
 
-def _language(name: str, command_line: tuple[str, ...]) -> str:
+def language_of(name: str, command_line: tuple[str, ...]) -> str:
     """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
     path = PurePosixPath(name)
     found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
@@ -313,9 +349,14 @@ def _language(name: str, command_line: tuple[str, ...]) -> str:
     return "c" if standards else "unknown"
 
 
-def _check_name(name: str, folder: Path) -> None:
+def check_name(name: str, folder: Path) -> None:
+    """Raise if a module of that name would stand outside of the corpus.
+
+    Raises:
+        CorpusError: it would.
+    """
     path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or {"\0", "\n"} & {*name} or not path.parts:
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise CorpusError(
             f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
             "do not use this corpus"
@@ -334,9 +375,14 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
     return tuple(options) if options[0] == "-cc1" else ("-cc1", *options)
 
 
-def _check_fields(
+def check_fields(
     value: object, fields: Mapping[str, tuple[type, ...]], *, required: bool, where: str, remedy: str
 ) -> None:
+    """Raise if an entry of the sidecar is not what :data:`FACTS` or :data:`FAILURE` says.
+
+    Raises:
+        CorpusError: a field is of another type, or one that is required is missing.
+    """
     if not isinstance(value, dict):
         raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
     found = cast("dict[str, object]", value)

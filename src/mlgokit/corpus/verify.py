@@ -202,7 +202,12 @@ def _verify(module: Module, *, reference: Reference, toolchain: Toolchain, timeo
             return VerifiedModule(name=module.name, verdict=Verdict.NO_REFERENCE, reason=expected)
         output = folder / "module.o"
         result = compile_module(
-            toolchain, module.command_line, module.bitcode, keep_object=output, timeout_seconds=timeout_seconds
+            toolchain,
+            module.command_line,
+            module.bitcode,
+            thinlto_index=module.thinlto_index,
+            keep_object=output,
+            timeout_seconds=timeout_seconds,
         )
         if result.sizes is None:
             return VerifiedModule(

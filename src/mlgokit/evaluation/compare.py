@@ -157,6 +157,7 @@ def compare_projects(
                 use=use if build == "after" else None,
                 keep_object=folder / f"{index}.{build}.o",
                 timeout_seconds=timeout_seconds,
+                thinlto_index=module.thinlto_index,
             )
 
         results = dict(

@@ -1,0 +1,125 @@
+"""Several corpora in the folders of one, joined: names get their folder in front, everything else must agree."""
+
+import os
+import shutil
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mlgokit.corpus.files import placing
+from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.module import (
+    DESCRIPTION_NAME,
+    FACTS,
+    FAILURE,
+    SIDECAR_NAME,
+    SIDECAR_VERSION,
+    ModuleFailure,
+    check_fields,
+    check_name,
+    read_description,
+)
+from mlgokit.corpus.stream import CorpusWriter, Imported, corpus_writer
+from mlgokit.errors import CorpusError, InputError
+
+_REMEDY = f"delete {SIDECAR_NAME} to combine without it"
+_SUFFIXES = (".bc", ".cmd", ".thinlto.bc")
+
+
+def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Imported:
+    """Join the corpora in the folders of ``root``; other folders and files there are left alone.
+
+    Args:
+        root: the folder with the corpora.
+        corpus_folder: where the joined corpus goes, its files as links to the same data where the disk can do that;
+            by default the description is put into ``root`` and no file is moved, as LLVM's script does.
+
+    Raises:
+        CorpusError: there is no corpus, or two differ in more than their modules.
+        StorageError: the disk is full or not writable.
+    """
+    target = corpus_folder or root
+    parts = [part for part in _corpora(root) if part.resolve() != target.resolve()]
+    if not parts:
+        raise CorpusError(f"{root}: expected folders with {DESCRIPTION_NAME}, found none; give the folder above them")
+    fields = _common_fields(parts)
+    with corpus_writer(target, fields, remedy="extract the corpora again") as writer:
+        for part in parts:
+            _add(writer, part, move=target.resolve() != root.resolve())
+    return writer.imported()
+
+
+def _corpora(root: Path) -> list[Path]:
+    if not root.is_dir():
+        found = "a file" if root.exists() else "nothing"
+        raise CorpusError(f"{root}: expected a folder with corpora, found {found}; give another")
+    return sorted(path.parent for path in root.glob(f"*/{DESCRIPTION_NAME}"))
+
+
+def _common_fields(parts: list[Path]) -> dict[str, Any]:
+    """The description but ``modules``, which all have to share."""
+    common, _ = read_description(parts[0])
+    for part in parts[1:]:
+        fields, _ = read_description(part)
+        for key in {**common, **fields}:
+            here, first = fields.get(key), common.get(key)
+            if here != first or type(here) is not type(first):
+                raise CorpusError(
+                    f"{part / DESCRIPTION_NAME}: {key}: expected {first!r:.200} as in {parts[0].name}, found "
+                    f"{here!r:.200}; combine only corpora of one kind"
+                )
+    return common
+
+
+def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
+    _, names = read_description(part)
+    for name in dict.fromkeys(names):
+        check_name(name, part)
+        joined = f"{part.name}/{name}"
+        try:
+            if move:
+                _link(part, writer.folder / part.name, name)
+        except InputError as error:
+            writer.add(ModuleFailure(name=joined, project=part.name, reason=str(error)))
+        else:
+            writer.add_name(joined)
+    sidecar = part / SIDECAR_NAME
+    if sidecar.exists():
+        for name, facts in _sidecar_facts(sidecar):
+            writer.add_facts(f"{part.name}/{name}", facts)
+        for failure in _sidecar_failures(sidecar):
+            writer.add(failure)
+
+
+def _link(part: Path, folder: Path, name: str) -> None:
+    """Give a module's files a second name in the joined corpus, or copy them to another disk."""
+    with placing(name, folder):
+        for suffix in _SUFFIXES:
+            source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"
+            if not source.is_file():
+                if suffix == ".bc":
+                    raise InputError(f"expected bitcode in {source.name}, found no file")
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copyfile(source, target)
+
+
+def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
+    found = next((value for _, value in pieces_of(path, "format_version", remedy=_REMEDY)), None)
+    if found != SIDECAR_VERSION:
+        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r:.100}; {_REMEDY}")
+    for name, facts in pieces_of(path, "modules", remedy=_REMEDY):
+        check_fields(facts, FACTS, required=False, where=f"{path}: module {name!r}", remedy=_REMEDY)
+        yield name, facts
+
+
+def _sidecar_failures(path: Path) -> Generator[ModuleFailure]:
+    for _, value in pieces_of(path, "failures", remedy=_REMEDY):
+        check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=_REMEDY)
+        yield ModuleFailure(
+            name=f"{path.parent.name}/{value['name']}", project=value["project"], reason=value["reason"]
+        )

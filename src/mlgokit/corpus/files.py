@@ -1,0 +1,136 @@
+"""Reading a build's files without trust, and writing a corpus's files whole, a chunk at a time."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO
+
+from mlgokit.errors import InputError
+from mlgokit.manifest import writing
+
+CHUNK_BYTES = 1 << 20
+
+_BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_NAME_ERRORS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EILSEQ, errno.EINVAL}
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Generator[IO[bytes]]:
+    """A file for writing that stands at ``path`` when the block ends well, and not at all otherwise.
+
+    Raises:
+        OSError: it cannot be written there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb", buffering=0) as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
+    """Copy a part of an open file to ``path``, a chunk at a time.
+
+    Returns:
+        The SHA-256 of what was copied, in hexadecimal.
+
+    Raises:
+        InputError: the file has become shorter.
+        OSError: ``path`` cannot be written.
+    """
+    digest = hashlib.sha256()
+    with whole_file(path) as output:
+        end = offset + size
+        while offset < end:
+            chunk = os.pread(descriptor, min(CHUNK_BYTES, end - offset), offset)
+            if not chunk:
+                raise _shrunk(end, offset)
+            digest.update(chunk)
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[output.write(rest) :]
+            offset += len(chunk)
+    return digest.hexdigest()
+
+
+def read_bytes(descriptor: int, offset: int, size: int) -> bytes:
+    """Exactly ``size`` bytes of an open file.
+
+    Raises:
+        InputError: the file has become shorter.
+    """
+    data = os.pread(descriptor, size, offset)
+    if len(data) != size:
+        raise _shrunk(offset + size, offset + len(data))
+    return data
+
+
+def _shrunk(expected: int, found: int) -> InputError:
+    return InputError(
+        f"expected a file that nobody changes, found its end at {found} instead of {expected}; import again"
+    )
+
+
+def copy_index(descriptor: int, path: Path) -> None:
+    """Copy an open part of a ThinLTO index to ``path``.
+
+    Raises:
+        InputError: it is no bitcode.
+        OSError: ``path`` cannot be written.
+    """
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 4, 0) not in _BITCODE_MAGICS:
+        raise InputError("expected a ThinLTO index, which is bitcode, found another kind of file; link again")
+    copy_bytes(descriptor, 0, size, path)
+
+
+@contextlib.contextmanager
+def opened(path: Path, missing: str) -> Generator[int]:
+    """A regular file, open for reading; anything else, such as a pipe that nobody writes to, is refused.
+
+    Raises:
+        InputError: it cannot be read; the message is ``missing`` if it is not there.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise InputError(missing) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise InputError("expected a file, found a folder or a device")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def placing(name: str, corpus_folder: Path) -> Generator[None]:
+    """Tell a name that no file can have from a disk that takes no file.
+
+    Raises:
+        InputError: the name is to blame.
+        StorageError: the disk is.
+    """
+    try:
+        with writing(corpus_folder / name):
+            try:
+                yield
+            except OSError as error:
+                if error.errno in _NAME_ERRORS:
+                    reason = error.strerror or type(error).__name__
+                    raise InputError(f"expected a name that a file can have, found: {reason}") from error
+                raise
+    except UnicodeError as error:
+        raise InputError(f"expected a name that a file can have, found: {error!s:.100}") from error

@@ -1,0 +1,92 @@
+"""One member of a large JSON object, read piece by piece, with bounds on the depth and the size of a piece."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+from mlgokit.errors import CorpusError
+
+DEPTH = 32
+PIECE_BYTES = 64 << 20
+
+_BLOCK_BYTES = 1 << 16
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bounded:
+    """A file that bounds what one piece may take; a block belongs to the piece that it ends in."""
+
+    file: IO[bytes]
+    path: Path
+    remedy: str
+    since: int = 0
+
+    def read(self, size: int) -> bytes:
+        """The next block."""
+        data = self.file.read(size)
+        self.since += len(data)
+        if self.since > PIECE_BYTES:
+            raise CorpusError(
+                f"{self.path}: expected parts of at most {PIECE_BYTES} bytes, found a longer one; {self.remedy}"
+            )
+        return data
+
+
+def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
+    """The elements of the member ``key`` of the object that a file consists of; none if it has no such member.
+
+    Args:
+        path: the file; what else it has is read over.
+        key: of the member: a list gives its elements with an empty name, an object its members with their names, and
+            any other value itself.
+        remedy: what to do if the file is bad, for the sentence.
+
+    Raises:
+        CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _pieces(_Bounded(file=file, path=path, remedy=remedy), key)
+    except OSError as error:
+        raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
+    except (ijson.JSONError, ValueError, ArithmeticError) as error:
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
+
+
+def _pieces(file: _Bounded, key: str) -> Generator[tuple[str, Any]]:
+    # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
+    # nothing is kept.
+    stack: list[tuple[Any, list[str]]] = []
+    events = cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, use_float=True, buf_size=_BLOCK_BYTES))
+    for event, value in events:
+        if not stack and event != "start_map":
+            raise CorpusError(f"{file.path}: expected a JSON object, found another value; {file.remedy}")
+        if event == "map_key":
+            stack[-1][1][0] = value
+            continue
+        if event in {"start_map", "start_array"}:
+            if len(stack) >= DEPTH:
+                raise CorpusError(f"{file.path}: expected at most {DEPTH} levels, found more; {file.remedy}")
+            stack.append(({} if event == "start_map" else [], [""]))
+            continue
+        item = stack.pop()[0] if event in {"end_map", "end_array"} else value
+        wanted = bool(stack) and stack[0][1][0] == key
+        if len(stack) == 2 and wanted:
+            yield stack[1][1][0], item
+        elif len(stack) > 2 and wanted:
+            _put(*stack[-1], item)
+        elif len(stack) == 1 and wanted and not isinstance(item, (dict, list)):
+            yield "", item
+        if len(stack) <= 2:
+            file.since = 0
+
+
+def _put(container: Any, last: list[str], item: object) -> None:
+    if isinstance(container, dict):
+        container[last[0]] = item
+    else:
+        container.append(item)

@@ -1,0 +1,321 @@
+"""Where named sections stand in an object file: ELF, Mach-O and COFF, of either byte order, every length checked.
+
+Field offsets are those of the System V gABI, of Apple's ``<mach-o/loader.h>`` and of Microsoft's PE/COFF specification.
+Files are read at positions, not mapped: one that is cut while it is mapped ends the process with a signal, and mapped
+pages of large objects count as our memory. lief reads the same tables, but reads whole files and repairs damaged ones.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import InputError
+
+HEADERS_AT_ONCE = 8192
+LARGEST_NAMES = 128 << 20
+"""Bytes of a table of names that is still read; tables of real objects have a few MiB."""
+LARGEST_COMMANDS = 16 << 20
+
+_SHT_NULL, _SHT_NOBITS, _SHN_XINDEX = 0, 8, 0xFFFF
+_SHF_COMPRESSED = 0x800
+_MACH_MAGICS = {
+    b"\xfe\xed\xfa\xce": ("big", 4),
+    b"\xce\xfa\xed\xfe": ("little", 4),
+    b"\xfe\xed\xfa\xcf": ("big", 8),
+    b"\xcf\xfa\xed\xfe": ("little", 8),
+}
+_LC_SEGMENT, _LC_SEGMENT_64, _ZEROFILL = 0x1, 0x19, 0x1
+_COFF_MACHINES = {0x14C, 0x1C4, 0x8664, 0xAA64, 0xA641}
+_BIG_COFF = b"\0\0\xff\xff"
+_OTHER_KINDS = {
+    b"BC\xc0\xde": "bitcode itself, as -flto makes it",
+    b"\xde\xc0\x17\x0b": "bitcode itself, as -flto makes it",
+    b"!<ar": "an archive",
+    b"!<th": "a thin archive",
+    b"\xca\xfe\xba\xbe": "a universal file, of which lipo -thin gives one part",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Contents of one section: ``size`` bytes at ``offset`` of the file."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSections:
+    """What was found of the sections that were asked for.
+
+    Attributes:
+        format: ``ELF``, ``Mach-O`` or ``COFF``.
+        command_lines: sections with compilers' options; more than one if the linker did not join them.
+        bitcodes: sections with bitcode.
+    """
+
+    format: str
+    command_lines: tuple[Piece, ...]
+    bitcodes: tuple[Piece, ...]
+
+
+SECTION_NAMES = {
+    "ELF": (".llvmcmd", ".llvmbc"),
+    "COFF": (".llvmcmd", ".llvmbc"),
+    "Mach-O": ("__LLVM,__cmdline", "__LLVM,__bitcode"),
+}
+"""Where clang puts the command line and the bitcode, by format."""
+
+
+def object_format(head: bytes) -> str | None:
+    r"""The format by the first 16 bytes of a file, or ``None`` if it is none that is read here.
+
+    Example:
+        >>> object_format(b"\x7fELF\2\1\1" + bytes(9)), object_format(b"\0asm" + bytes(12))
+        ('ELF', None)
+    """
+    if head[:4] == b"\x7fELF":
+        return "ELF"
+    if head[:4] in _MACH_MAGICS:
+        return "Mach-O"
+    if head[:4] == _BIG_COFF or (len(head) >= 16 and int.from_bytes(head[:2], "little") in _COFF_MACHINES):
+        return "COFF"
+    return None
+
+
+def kind_of(head: bytes) -> str:
+    """What a file seems to be that is no object file, for a sentence."""
+    if not head:
+        return "an empty file"
+    return _OTHER_KINDS.get(head[:4], f"a file that begins with {head[:4].hex(' ')}")
+
+
+def find_sections(
+    descriptor: int, where: str, *, cmd_section: str | None = None, bitcode_section: str | None = None
+) -> ObjectSections | None:
+    """Look for the sections with the command line and the bitcode.
+
+    Args:
+        descriptor: an open regular file.
+        where: its name in messages.
+        cmd_section: name of the section with options, ``segment,section`` for Mach-O; by default the format's own.
+        bitcode_section: the same for bitcode.
+
+    Returns:
+        Where they stand, or ``None`` if the format is not one that is read here.
+
+    Raises:
+        InputError: the file is damaged.
+        OSError: the file cannot be read.
+    """
+    size = os.fstat(descriptor).st_size
+    file = _File(descriptor=descriptor, size=size, where=where)
+    format_ = object_format(file.read(0, min(16, size)))
+    if format_ is None:
+        return None
+    names = SECTION_NAMES[format_]
+    wanted = [(cmd_section or names[0]).encode(), (bitcode_section or names[1]).encode()]
+    finder = {"ELF": _find_elf, "Mach-O": _find_mach_o, "COFF": _find_coff}[format_]
+    command_lines, bitcodes = finder(file, wanted)
+    return ObjectSections(format=format_, command_lines=tuple(command_lines), bitcodes=tuple(bitcodes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    descriptor: int
+    size: int
+    where: str
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly ``size`` bytes."""
+        if offset + size > self.size:
+            raise self.damaged(f"{size} bytes at {offset}", f"the end of the file at {self.size}")
+        data = os.pread(self.descriptor, size, offset)
+        if len(data) != size:
+            raise self.damaged(f"{size} bytes at {offset}", f"{len(data)}")
+        return data
+
+    def piece(self, name: bytes, offset: int, size: int) -> Piece:
+        """The contents of a section, checked to lie within the file."""
+        if offset + size > self.size:
+            section = name.decode(errors="replace")
+            raise self.damaged(f"section {section} within {self.size} bytes", f"its end at {offset + size}")
+        return Piece(offset=offset, size=size)
+
+    def damaged(self, expected: str, found: str) -> InputError:
+        """The sentence."""
+        return InputError(f"{self.where}: expected {expected}, found {found}; build the object again")
+
+
+def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
+    """Headers are read in chunks, so that a file of nothing but headers takes no more memory than another."""
+    head = file.read(0, 52)
+    if head[4] not in {1, 2} or head[5] not in {1, 2}:
+        raise file.damaged("ELF class and byte order 1 or 2", f"{head[4]} and {head[5]}")
+    word, order = head[4] * 4, "<" if head[5] == 1 else ">"
+    header = np.frombuffer(file.read(0, 64 if word == 8 else 52), _elf_header(word, order))[0]
+    section = _elf_section(word, order)
+    begin, entry, count = int(header["sections"]), int(header["entry_size"]), int(header["count"])
+    names_index = int(header["names"])
+    found: list[list[Piece]] = [[] for _ in names]
+    if begin == 0:
+        return found
+    if entry != section.itemsize:
+        raise file.damaged(f"section headers of {section.itemsize} bytes", f"{entry}")
+    first = np.frombuffer(file.read(begin, entry), section)[0]
+    count = count or int(first["size"])
+    names_index = int(first["link"]) if names_index == _SHN_XINDEX else names_index
+    if begin + count * entry > file.size:
+        raise file.damaged(f"{count} section headers within {file.size} bytes", f"their end at {begin + count * entry}")
+    if names_index >= count:
+        raise file.damaged(f"the section with names among {count}", f"number {names_index}")
+    table = np.frombuffer(file.read(begin + names_index * entry, entry), section)[0]
+    strings = _names(file, int(table["offset"]), int(table["size"]))
+    for start in range(0, count, HEADERS_AT_ONCE):
+        number = min(HEADERS_AT_ONCE, count - start)
+        headers = np.frombuffer(file.read(begin + start * entry, number * entry), section)
+        for pieces, name in zip(found, names, strict=True):
+            for index in _named(headers["name"], strings, name):
+                pieces.extend(_elf_piece(file, name, headers[index]))
+    return found
+
+
+def _elf_piece(file: _File, name: bytes, header: Any) -> list[Piece]:
+    kind = int(header["type"])
+    if kind in {_SHT_NULL, _SHT_NOBITS}:
+        return []
+    if int(header["flags"]) & _SHF_COMPRESSED:
+        raise file.damaged(f"section {name.decode(errors='replace')} as it is", "it compressed")
+    return [file.piece(name, int(header["offset"]), int(header["size"]))]
+
+
+def _names(file: _File, offset: int, size: int) -> bytes:
+    if size > LARGEST_NAMES:
+        raise file.damaged(f"at most {LARGEST_NAMES} bytes of section names", f"{size}")
+    return file.read(offset, size)
+
+
+def _named(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
+    """Indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
+    ended = name + b"\0"
+    if ended not in strings:
+        return []
+    characters = np.frombuffer(strings, np.uint8)
+    starts = offsets.astype(np.int64)
+    near = np.flatnonzero(starts <= len(strings) - len(ended))
+    columns = starts[near][:, None] + np.arange(len(ended))
+    return near[(characters[columns] == np.frombuffer(ended, np.uint8)).all(axis=1)].tolist()
+
+
+def _elf_header(word: int, order: str) -> np.dtype[Any]:
+    """Of the file header what is needed here."""
+    fields = {"sections": (40, 8), "entry_size": (58, 2), "count": (60, 2), "names": (62, 2)}
+    if word == 4:
+        fields = {"sections": (32, 4), "entry_size": (46, 2), "count": (48, 2), "names": (50, 2)}
+    return _fields(fields, order, 64 if word == 8 else 52)
+
+
+def _elf_section(word: int, order: str) -> np.dtype[Any]:
+    """Of a section header what is needed here."""
+    fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 8), "offset": (24, 8), "size": (32, 8), "link": (40, 4)}
+    if word == 4:
+        fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 4), "offset": (16, 4), "size": (20, 4), "link": (24, 4)}
+    return _fields(fields, order, 64 if word == 8 else 40)
+
+
+def _fields(fields: dict[str, tuple[int, int]], order: str, size: int) -> np.dtype[Any]:
+    """A structure of unsigned integers, from their offsets and sizes in bytes."""
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [f"{order}u{width}" for _, width in fields.values()],
+            "offsets": [offset for offset, _ in fields.values()],
+            "itemsize": size,
+        }
+    )
+
+
+def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
+    order, word = _MACH_MAGICS[file.read(0, 4)]
+    wide = word == 8
+    begin = 32 if wide else 28
+    head = file.read(0, begin)
+    count, size = _number(head, 16, 4, order), _number(head, 20, 4, order)
+    if size > LARGEST_COMMANDS:
+        raise file.damaged(f"at most {LARGEST_COMMANDS} bytes of load commands", f"{size}")
+    commands = file.read(begin, size)
+    found: list[list[Piece]] = [[] for _ in names]
+    offset = 0
+    for _ in range(count):
+        length = _number(commands, offset + 4, 4, order)
+        if length < 8 or offset + length > size:
+            raise file.damaged(f"load commands within {size} bytes", f"one of {length} bytes at {offset}")
+        if _number(commands, offset, 4, order) == (_LC_SEGMENT_64 if wide else _LC_SEGMENT):
+            _scan_segment(file, commands[offset : offset + length], order, wide=wide, names=names, found=found)
+        offset += length
+    return found
+
+
+def _scan_segment(
+    file: _File, segment: bytes, order: str, *, wide: bool, names: Sequence[bytes], found: list[list[Piece]]
+) -> None:
+    """Add the sections of one load command; an object has all of them in one, each with its segment's name."""
+    header, entry, count_at = (72, 80, 64) if wide else (56, 68, 48)
+    size_at, size_width, offset_at, flags_at = (40, 8, 48, 64) if wide else (36, 4, 40, 56)
+    count = _number(segment, count_at, 4, order) if len(segment) >= header else 0
+    if len(segment) < header or header + count * entry > len(segment):
+        raise file.damaged(f"{count} sections in a load command", f"{len(segment)} bytes")
+    for begin in range(header, header + count * entry, entry):
+        section, owner = (segment[at : at + 16].partition(b"\0")[0] for at in (begin, begin + 16))
+        name = owner + b"," + section
+        if name in names and _number(segment, begin + flags_at, 4, order) & 0xFF != _ZEROFILL:
+            at = _number(segment, begin + offset_at, 4, order)
+            size = _number(segment, begin + size_at, size_width, order)
+            found[names.index(name)].append(file.piece(name, at, size))
+
+
+def _find_coff(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
+    head = file.read(0, min(56, file.size))
+    found: list[list[Piece]] = [[] for _ in names]
+    if head[:4] == _BIG_COFF:
+        if len(head) < 56 or _number(head, 4, 2) < 2:
+            raise file.damaged("a COFF header of 56 bytes, version 2", f"{len(head)} bytes")
+        begin, count, symbols, symbol_size = 56, _number(head, 44, 4), _number(head, 48, 4), 20
+        strings_at = symbols + symbol_size * _number(head, 52, 4)
+    else:
+        if len(head) < 20:
+            raise file.damaged("a COFF header of 20 bytes", f"{len(head)}")
+        begin, count, symbols = 20 + _number(head, 16, 2), _number(head, 2, 2), _number(head, 8, 4)
+        strings_at = symbols + 18 * _number(head, 12, 4)
+    if begin + 40 * count > file.size:
+        raise file.damaged(f"{count} section headers within {file.size} bytes", f"their end at {begin + 40 * count}")
+    strings = b""
+    if symbols:
+        strings = _names(file, strings_at, _number(file.read(strings_at, 4), 0, 4))
+    for start in range(0, count, HEADERS_AT_ONCE):
+        number = min(HEADERS_AT_ONCE, count - start)
+        headers = file.read(begin + 40 * start, 40 * number)
+        for at in range(0, len(headers), 40):
+            name = _coff_name(headers[at : at + 8], strings)
+            if name in names:
+                size, offset = _number(headers, at + 16, 4), _number(headers, at + 20, 4)
+                found[names.index(name)].append(file.piece(name, offset, size))
+    return found
+
+
+def _coff_name(field: bytes, strings: bytes) -> bytes:
+    """A name of up to eight bytes, or ``/`` and the decimal offset of a longer one."""
+    name = field.rstrip(b"\0")
+    if name[:1] != b"/" or not name[1:].isdigit():
+        return name
+    begin = int(name[1:])
+    end = strings.find(b"\0", begin, begin + 256)
+    return strings[begin:end] if end >= 0 else name
+
+
+def _number(data: bytes, offset: int, size: int, order: str = "little") -> int:
+    return int.from_bytes(data[offset : offset + size], "big" if order == "big" else "little")

@@ -1,0 +1,184 @@
+"""Making corpora of any size in little memory: files, descriptions and sidecars that are written as they come."""
+
+import contextlib
+import json
+import shutil
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from mlgokit.compiler import process
+from mlgokit.corpus.module import (
+    DESCRIPTION_NAME,
+    SIDECAR_NAME,
+    SIDECAR_VERSION,
+    Module,
+    ModuleFailure,
+    module_facts,
+)
+from mlgokit.errors import CorpusError
+from mlgokit.manifest import writing
+
+EXAMPLES = 20
+UNSPECIFIED = "<UNSPECIFIED>"
+"""What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
+
+_AHEAD = 8
+_PARTS = ("names", "facts", "failures")
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What came of an import.
+
+    Attributes:
+        folder: the corpus.
+        modules: how many modules it has.
+        failures: how many entries gave no module.
+        examples: the first failures; the sidecar has all of them.
+    """
+
+    folder: Path
+    modules: int
+    failures: int
+    examples: tuple[ModuleFailure, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class CorpusWriter:
+    """Takes modules and failures one by one; made by :func:`corpus_writer`."""
+
+    folder: Path
+    names: IO[str]
+    facts: IO[str]
+    failed: IO[str]
+    modules: int = 0
+    described: int = 0
+    failures: int = 0
+    examples: list[ModuleFailure] = field(default_factory=list[ModuleFailure])
+
+    def add(self, outcome: Module | ModuleFailure) -> None:
+        """Put a module, whose files are there already, or a failure into the corpus."""
+        if isinstance(outcome, Module):
+            self.add_name(outcome.name)
+            self.add_facts(outcome.name, module_facts(outcome))
+            return
+        with writing(self.folder):
+            self.failed.write(f"{',' if self.failures else ''}\n  {json.dumps(asdict(outcome))}")
+        self.failures += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(outcome)
+
+    def add_name(self, name: str) -> None:
+        """Put a module into the description alone."""
+        with writing(self.folder):
+            self.names.write(f"{',' if self.modules else ''}\n    {json.dumps(name)}")
+        self.modules += 1
+
+    def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Put what is known about a module into the sidecar."""
+        with writing(self.folder):
+            self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
+        self.described += 1
+
+    def imported(self) -> Imported:
+        """The counts so far."""
+        return Imported(folder=self.folder, modules=self.modules, failures=self.failures, examples=tuple(self.examples))
+
+
+def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | None = None) -> dict[str, Any]:
+    """The fields of a description but ``modules``, in the order in which LLVM writes them.
+
+    Example:
+        >>> description_fields(has_thinlto=True, override=[UNSPECIFIED])
+        {'global_command_override': ['<UNSPECIFIED>'], 'has_thinlto': True}
+    """
+    start: dict[str, Any] = {} if override is None else {"global_command_override": list(override)}
+    return {**start, "has_thinlto": has_thinlto}
+
+
+@contextlib.contextmanager
+def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Generator[CorpusWriter]:
+    """A corpus that is there when the block ends well; a description that was there before stays until then.
+
+    Args:
+        folder: the corpus.
+        fields: of the description, see :func:`description_fields`.
+        remedy: what to do if no module came, for the sentence.
+
+    Raises:
+        CorpusError: no module was added.
+        StorageError: the disk is full or not writable.
+    """
+    head = json.dumps({**fields, "modules": []}, indent=2).removesuffix("]\n}")
+    scratch = folder / f".{uuid.uuid4().hex}.tmp"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch.mkdir()
+    try:
+        with contextlib.ExitStack() as stack:
+            with writing(folder):
+                names, facts, failed = (
+                    stack.enter_context((scratch / name).open("w+", encoding="utf-8")) for name in _PARTS
+                )
+                names.write(head)
+                facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
+            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed)
+            yield writer
+            if not writer.modules:
+                first = f" ({writer.examples[0].name}: {writer.examples[0].reason})" if writer.examples else ""
+                raise CorpusError(
+                    f"{folder}: expected at least one module, found none among {writer.failures} entries{first}; "
+                    f"{remedy}"
+                )
+            with writing(folder):
+                names.write("\n  ]\n}\n")
+                facts.write('},\n "failures": [')
+                failed.seek(0)
+                shutil.copyfileobj(failed, facts)
+                facts.write("]}\n")
+        with writing(folder):
+            if writer.described or writer.failures:
+                (scratch / "facts").replace(folder / SIDECAR_NAME)
+            else:
+                (folder / SIDECAR_NAME).unlink(missing_ok=True)
+            (scratch / "names").replace(folder / DESCRIPTION_NAME)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def in_order(work: Callable[[Item], Outcome], items: Iterable[Item], *, workers: int) -> Generator[Outcome]:
+    """``work`` on each item in threads, outcomes in the order of the items; few items are taken ahead.
+
+    When the consumer stops early, child processes that run are killed and what has not begun is dropped.
+
+    Example:
+        >>> list(in_order(abs, [-3, 2, -1], workers=2))
+        [3, 2, 1]
+    """
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="import")
+    pending: deque[Future[Outcome]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) >= workers * _AHEAD:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        while unfinished := [future for future in pending if not future.done()]:
+            process.kill_running()
+            wait(unfinished, timeout=0.05)
+        raise
+    pool.shutdown()
