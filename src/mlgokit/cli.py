@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mlgokit import stages
 from mlgokit.collect import Report
+from mlgokit.corpus.table import print_corpus, print_split
 from mlgokit.doctor import diagnose, print_diagnosis
 from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
@@ -39,6 +40,7 @@ class CorpusCommand:
         Annotated[stages.Sources, tyro.conf.subcommand("fetch")]
         | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
+        | Annotated[stages.Split, tyro.conf.subcommand("split")]
     )
 
 
@@ -51,7 +53,14 @@ class ExportCommand:
 
 
 StageCommand = (
-    stages.Sources | stages.Extract | stages.Info | stages.Trace | stages.Train | stages.Evaluate | stages.Export
+    stages.Sources
+    | stages.Extract
+    | stages.Info
+    | stages.Split
+    | stages.Trace
+    | stages.Train
+    | stages.Evaluate
+    | stages.Export
 )
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
@@ -143,9 +152,15 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
             result = stages.fetch(command, report=report)
         case stages.Extract():
             stages.extract(command, report=report)
-            result = stages.info(stages.Info(corpus=command.corpus)).to_json()
+            counting = stages.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
+            counted = stages.info(counting, report=report)
+            return counted.to_json(), lambda out: print_corpus(counted, out)
         case stages.Info():
-            result = stages.info(command).to_json()
+            info = stages.info(command, report=report)
+            return info.to_json(), lambda out: print_corpus(info, out)
+        case stages.Split():
+            split = stages.split(command, report=report)
+            return split.to_json(), lambda out: print_split(split, out)
         case stages.Trace():
             result = stages.trace(command, report=report)
         case stages.Train():

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import HEURISTIC, check_room, first_error
+from mlgokit.compiler.compile import HEURISTIC, check_room, command, first_error
 from mlgokit.compiler.toolchain import Toolchain
 
 DESCRIBE_SECONDS = 30.0
@@ -106,11 +106,9 @@ def describe_module(
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         output = Path(scratch) / "description"
-        options = list(command_line) if at is DescribeAt.END else ["-cc1", *_triple(command_line), "-O0"]
-        argv = [
-            str(toolchain.clang), *options, f"-fpass-plugin={plugin}", "-mllvm", "-enable-detailed-function-properties",
-            "-emit-llvm-only", "-x", "ir", str(bitcode),
-        ]  # fmt: skip
+        options = tuple(command_line) if at is DescribeAt.END else ("-cc1", *_triple(command_line), "-O0")
+        argv = command(toolchain, options, bitcode, Path(scratch) / "module.o", plugin)
+        argv += ["-mllvm", "-enable-detailed-function-properties"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
         environment |= {
             "MLGOKIT_DESCRIBE": str(output),
@@ -119,7 +117,9 @@ def describe_module(
         }
         done = process.run(argv, timeout_seconds=timeout_seconds, env=environment)
         if done.timed_out:
-            return ModuleDescription(reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds)
+            return ModuleDescription(
+                reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds
+            )
         if done.returncode < 0:
             reason = f"the compiler was ended by signal {-done.returncode}"
             return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)

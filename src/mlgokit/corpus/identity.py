@@ -4,7 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
@@ -96,65 +96,82 @@ def describe_corpus(
         toolchain: whose clang reads them; ``None`` for digests only.
         plugin: built for that clang.
         workers: how many compilers run at a time.
-        report: told after every module.
+        report: told after every module, once one had to be described.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    remembered = read_contents(folder, major=None if toolchain is None else toolchain.major)
-    digests: dict[str, str] = {}
-    failures: list[ModuleFailure] = []
-    fresh: list[ModuleContent] = []
-    found: dict[str, ModuleContent] = {}
-    asked: dict[str, threading.Lock] = defaultdict(threading.Lock)
-
-    def look(module: Module) -> tuple[str | None, ModuleContent | None, str]:
-        try:
-            digest = digest_file(module.bitcode)
-        except OSError as error:
-            return None, None, f"cannot be read: {error.strerror or error}"
-        with asked[digest]:
-            content = remembered.get(digest)
-            if content is not None or toolchain is None or plugin is None:
-                return digest, content, ""
-            description = describe_module(toolchain, plugin, module.bitcode, command_line=module.command_line)
-            if description.reason:
-                return digest, None, description.reason
-            content = content_of(description, bitcode_sha256=digest)
-            remembered[digest] = content
-            fresh.append(content)
-            return digest, content, ""
-
+    search = _Search(
+        remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
+        toolchain=toolchain,
+        plugin=plugin,
+    )
+    seen: dict[str, _Seen] = {}
     written = 0
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="describe") as pool:
         try:
-            futures = {pool.submit(look, module): module for module in modules}
+            futures = {pool.submit(_look, search, module): module.name for module in modules}
             for done, future in enumerate(as_completed(futures), 1):
-                module = futures[future]
-                digest, content, reason = future.result()
-                if digest is not None:
-                    digests[module.name] = digest
-                if content is not None:
-                    found[module.name] = content
-                if reason:
-                    failures.append(ModuleFailure(name=module.name, project=module.project, reason=reason))
-                if len(fresh) - written >= _BATCH:
-                    batch = fresh[written:]
-                    append_contents(folder, batch)
+                seen[futures[future]] = future.result()
+                if len(search.fresh) - written >= _BATCH or done == len(futures):
+                    batch = search.fresh[written:]
+                    if batch:
+                        append_contents(folder, batch)
                     written += len(batch)
-                if report is not None:
+                if report is not None and search.fresh:
                     report(done, len(modules), "describe")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             process.kill_running()
             raise
-    if written < len(fresh):
-        append_contents(folder, fresh[written:])
-    order = {module.name: index for index, module in enumerate(modules)}
     return Contents(
-        digests=digests, by_name=found, failures=tuple(sorted(failures, key=lambda failure: order[failure.name]))
+        digests={name: one.digest for name, one in seen.items() if one.digest},
+        by_name={name: one.content for name, one in seen.items() if one.content is not None},
+        failures=tuple(
+            ModuleFailure(name=module.name, project=module.project, reason=reason)
+            for module in modules
+            if (reason := seen[module.name].reason)
+        ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What the threads of one call share; one of them describes a digest, and the others wait for it."""
+
+    remembered: dict[str, ModuleContent]
+    toolchain: Toolchain | None
+    plugin: Path | None
+    fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
+    asked: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What became of one module."""
+
+    digest: str = ""
+    content: ModuleContent | None = None
+    reason: str = ""
+
+
+def _look(search: _Search, module: Module) -> _Seen:
+    try:
+        digest = digest_file(module.bitcode)
+    except OSError as error:
+        return _Seen(reason=f"cannot be read: {error.strerror or error}")
+    with search.asked[digest]:
+        content = search.remembered.get(digest)
+        if content is not None or search.toolchain is None or search.plugin is None:
+            return _Seen(digest=digest, content=content)
+        description = describe_module(search.toolchain, search.plugin, module.bitcode, command_line=module.command_line)
+        if description.reason:
+            return _Seen(digest=digest, reason=description.reason)
+        content = content_of(description, bitcode_sha256=digest)
+        search.remembered[digest] = content
+        search.fresh.append(content)
+        return _Seen(digest=digest, content=content)
 
 
 def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:
@@ -186,7 +203,7 @@ def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN
 
 
 def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
-    """Names of modules that are not held out and have a copy that is, trivial ones left out; training passes over them."""
+    """Names of training modules with a held-out copy, trivial ones left out; training passes over them."""
     seen = {key for module in modules if module.held_out for key in contents.keys(module)}
     return tuple(
         module.name
