@@ -147,7 +147,7 @@ def test_counts(describe: Describe):
 
 def test_after_the_passes_there_is_less(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     bitcode = bitcode_of(toolchain, tmp_path, SOURCE)
-    options = ("-cc1", "-triple", toolchain.target, "-Oz", "-emit-obj")
+    options = ("-cc1", "-triple", toolchain.target, "-Oz")
     start = describe_module(toolchain, plugin, bitcode, command_line=options)
     end = describe_module(toolchain, plugin, bitcode, command_line=options, at=DescribeAt.END)
     assert not start.reason + end.reason
