@@ -89,6 +89,50 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert seen["limits"].module_seconds == 120
 
 
-def test_a_source_must_be_named():
-    with pytest.raises(UsageError, match="import: expected one source, found none; name one, as in --compile-commands"):
-        import_build(Import())
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            Import(),
+            "one source (--compile-commands, --objects, --params, --aquery, --thinlto, --bitcode), found none; name one",
+        ),
+        (Import(objects=Path("a"), aquery=Path("b")), "--bitcode), found --objects and --aquery; name one"),
+        (
+            Import(objects=Path("a"), level="Oz"),
+            "expected --level only with --compile-commands, found it with --objects; leave it out",
+        ),
+        (
+            Import(compile_commands=Path("a"), embedded=True, include="x"),
+            "expected --include only with --compile-commands, found it with --compile-commands --embedded",
+        ),
+        (
+            Import(compile_commands=Path("a"), command_filter="x"),
+            "only with --aquery or --compile-commands --embedded or --objects or --params, found it with --compile",
+        ),
+        (
+            Import(objects=Path("a"), embedded=True),
+            "expected --embedded only with --compile-commands",
+        ),
+        (Import(objects=Path("a"), llvm=19), "expected --llvm only with --compile-commands, found it with --objects"),
+        (
+            Import(bitcode=Path("a"), options="-Oz"),
+            "options: expected the options of clang for the bitcode, -cc1 first, found '-Oz'; give them",
+        ),
+        (
+            Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),
+            "import: expected --options or --link-command, found both; leave one out",
+        ),
+        (
+            Import(thinlto=Path("a"), link_command=Path("no-such-file")),
+            "no-such-file: expected a file with the link's command, found: No such file or directory; make",
+        ),
+        (
+            Import(objects=Path("a"), project="../a"),
+            "project: expected a name of letters, digits and ._+-,",
+        ),
+    ],
+)
+def test_a_call_that_contradicts_itself_is_refused(config: Import, message: str):
+    with pytest.raises(UsageError) as caught:
+        import_build(config)
+    assert message in str(caught.value)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mlgokit import stages
 from mlgokit.collect import Report
+from mlgokit.corpus.table import print_corpus, print_split
 from mlgokit.doctor import diagnose, print_diagnosis
 from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
@@ -39,8 +40,10 @@ class CorpusCommand:
         Annotated[stages.Sources, tyro.conf.subcommand("fetch")]
         | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
         | Annotated[stages.Import, tyro.conf.subcommand("import")]
+        | Annotated[stages.Combine, tyro.conf.subcommand("combine")]
         | Annotated[stages.Record, tyro.conf.subcommand("record")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
+        | Annotated[stages.Split, tyro.conf.subcommand("split")]
     )
 
 
@@ -56,8 +59,10 @@ StageCommand = (
     stages.Sources
     | stages.Extract
     | stages.Import
+    | stages.Combine
     | stages.Record
     | stages.Info
+    | stages.Split
     | stages.Trace
     | stages.Train
     | stages.Evaluate
@@ -149,24 +154,48 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
-        case stages.Sources():
-            result = stages.fetch(command, report=report)
         case stages.Extract():
             stages.extract(command, report=report)
-            result = stages.info(stages.Info(corpus=command.corpus)).to_json()
-        case stages.Import():
-            result = stages.import_build(command, report=report)
-        case stages.Record():
-            result = stages.record(command, report=report)
+            counting = stages.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
+            counted = stages.info(counting, report=report)
+            return counted.to_json(), lambda out: print_corpus(counted, out)
         case stages.Info():
-            result = stages.info(command).to_json()
+            info = stages.info(command, report=report)
+            return info.to_json(), lambda out: print_corpus(info, out)
+        case stages.Split():
+            split = stages.split(command, report=report)
+            return split.to_json(), lambda out: print_split(split, out)
+        case _:
+            result = _values(command, report)
+            return result, lambda out: _print_values(result, out)
+
+
+def _values(
+    command: stages.Sources
+    | stages.Import
+    | stages.Combine
+    | stages.Record
+    | stages.Trace
+    | stages.Train
+    | stages.Export,
+    report: Report,
+) -> dict[str, Any]:
+    """The result of a stage that has no table of its own."""
+    match command:
+        case stages.Sources():
+            return stages.fetch(command, report=report)
+        case stages.Import():
+            return stages.import_build(command, report=report)
+        case stages.Combine():
+            return stages.combine(command)
+        case stages.Record():
+            return stages.record(command, report=report)
         case stages.Trace():
-            result = stages.trace(command, report=report)
+            return stages.trace(command, report=report)
         case stages.Train():
-            result = stages.train(command, report=report).to_json()
+            return stages.train(command, report=report).to_json()
         case stages.Export():
-            result = dataclasses.asdict(stages.export(command))
-    return result, lambda out: _print_values(result, out)
+            return dataclasses.asdict(stages.export(command))
 
 
 def _show(arguments: Arguments, value: object, draw: Callable[[Console], None]) -> None:

@@ -23,7 +23,7 @@ QUIET_SECONDS = 60.0
 
 @contextmanager
 def shown_progress(console: Console | None = None) -> Generator[Report]:
-    """A report that draws on standard error; a new label begins a new bar."""
+    """A report that draws on standard error; a new label begins a new bar; more done than the total is a total not known."""
     console = console or Console(file=sys.stderr, emoji=False)
     if not console.is_terminal:
         yield _lines(console)
@@ -40,10 +40,11 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
         tasks: dict[str, TaskID] = {}
 
         def report(done: int, total: int, label: str) -> None:
+            known = None if done > total else total
             # What was done before under the same label has its bar already.
             if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
-                tasks[label] = progress.add_task(label, total=total)
-            progress.update(tasks[label], completed=done, total=total)
+                tasks[label] = progress.add_task(label, total=known)
+            progress.update(tasks[label], completed=done, total=known)
 
         yield report
 
@@ -59,13 +60,18 @@ def _lines(console: Console) -> Report:
             finished.remove(label)
             del began[label], said[label]
         began.setdefault(label, now)
-        if done >= total:
+        whole = done == total
+        if whole:
             finished.add(label)
-        if done < total and now - said.get(label, -QUIET_SECONDS) < QUIET_SECONDS:
+        if not whole and now - said.get(label, -QUIET_SECONDS) < QUIET_SECONDS:
             return
         said[label] = now
         passed = now - began[label]
         left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        console.print(f"{label}: {done} of {total} after {passed:.0f} s{left}", markup=False, highlight=False)
+        console.print(
+            f"{label}: {done} of {total if done <= total else 'unknown'} after {passed:.0f} s{left}",
+            markup=False,
+            highlight=False,
+        )
 
     return report

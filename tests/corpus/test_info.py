@@ -2,7 +2,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from mlgokit.corpus.info import corpus_info
+from mlgokit.corpus.content import ModuleContent
+from mlgokit.corpus.identity import Contents
+from mlgokit.corpus.info import corpus_info, group_reasons
 from mlgokit.corpus.module import Corpus, Module, ModuleFailure
 
 MAGIC = b"BC\xc0\xde"
@@ -83,3 +85,75 @@ def test_json_has_all_of_it(tmp_path: Path):
     assert value["folder"] == str(tmp_path)
     assert value["projects"][0]["languages"] == ["c++"]
     assert set(value) == set(info.__dataclass_fields__)
+
+
+def test_reasons_are_grouped_without_their_particulars():
+    reasons = (
+        "src/a.c:1:10: fatal error: 'x.h' file not found",
+        'error: unknown type name "T"',
+        "b.c:22:1: fatal error: 'sys/y.h' file not found",
+        "the front end did not finish in 120 seconds",
+        "the front end did not finish in 60.5 seconds",
+        "c.c:3: fatal error: 'z.h' file not found",
+        "d.c:4: fatal error: 'z.h' file not found",
+    )
+    groups = group_reasons(ModuleFailure(name=f"p/{n}", project="p", reason=text) for n, text in enumerate(reasons))
+    assert [(group.reason, group.count) for group in groups] == [
+        ("fatal error: '...' file not found", 4),
+        ("the front end did not finish in N seconds", 2),
+        ("error: unknown type name '...'", 1),
+    ]
+    assert [example.name for example in groups[0].examples] == ["p/0", "p/2", "p/5"]
+
+
+def content(identity: str, digest: str) -> ModuleContent:
+    return ModuleContent(
+        bitcode_sha256=digest,
+        identity=identity,
+        functions=2,
+        declarations=1,
+        call_sites=5,
+        decidable_call_sites=3,
+        instructions=100,
+        blocks=7,
+        global_bytes=8,
+    )
+
+
+def full(folder: Path) -> Corpus:
+    (folder / "corpus_description.json").write_text('{"global_command_override": ["-cc1"], "modules": []}')
+    modules = (
+        module(folder, "p/a", MAGIC + b"1", bitcode_sha256=None, text_bytes=70),
+        module(folder, "q/b", MAGIC + b"2", bitcode_sha256=None, held_out=True),
+        module(folder, "q/c", MAGIC + b"3", bitcode_sha256=None, held_out=True, language="c"),
+    )
+    failures = (ModuleFailure(name="p/d", project="p", reason="d.c:1: error: 'x' is not declared"),)
+    return Corpus(folder=folder, modules=modules, failures=failures, has_thinlto=True)
+
+
+def looked_into(corpus: Corpus) -> Contents:
+    return Contents(
+        digests={one.name: one.name for one in corpus.modules},
+        by_name={name: content("22:same", name) for name in ("p/a", "q/b")},
+        failures=(ModuleFailure(name="q/c", project="q", reason="error: Unknown attribute kind (102)"),),
+    )
+
+
+def test_contents_copies_and_the_split_are_counted(tmp_path: Path):
+    corpus = full(tmp_path)
+    info = corpus_info(corpus, looked_into(corpus))
+    assert (info.described, info.functions, info.call_sites, info.decidable_call_sites) == (2, 4, 10, 6)
+    assert (info.instructions, info.languages, info.has_thinlto, info.has_override) == (
+        200,
+        {"c++": 2, "c": 1},
+        True,
+        True,
+    )
+    assert (info.same_content, info.leaks, info.duplicates) == ((("p/a", "q/b"),), ("p/a",), ())
+    assert [(row.held_out_modules, row.copies, row.text_bytes) for row in info.projects] == [(0, 1, 70), (2, 0, 0)]
+    assert [one.name for one in info.undescribed] == ["q/c"]
+    assert info.damaged == ()
+    assert {group.reason for group in info.skipped} == {
+        "error: '...' is not declared",
+        "error: Unknown attribute kind (N)",
+    }

@@ -232,7 +232,7 @@ def command_jobs(
 def _read(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Reading:
     is_wanted = wanted.predicate()
     root = database.resolve().parent
-    reading = _Reading(project=_project(project, root), root=root)
+    reading = _Reading(project=check_project(project, root), root=root)
     for item in read_compile_commands(database):
         _take(reading, item, is_wanted=is_wanted, level=level)
     if not reading.sources:
@@ -265,13 +265,28 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
 
 
-def _project(project: str | None, root: Path) -> str:
+def default_project(folder: Path) -> str:
+    """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
+
+    Example:
+        >>> default_project(Path("/home/me/zlib/build-release")), default_project(Path("/home/me/My Project"))
+        ('zlib', 'My-Project')
+    """
+    root = folder.resolve()
+    if _BUILD_FOLDERS.fullmatch(root.name) and root.parent.name:
+        root = root.parent
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", root.name).lstrip("._+-") or "project"
+
+
+def check_project(project: str | None, folder: Path) -> str:
+    """A name that was given, or the folder's.
+
+    Raises:
+        UsageError: the name cannot be the first component of a module's.
+    """
     if project is not None and not _PROJECT.fullmatch(project):
         raise UsageError(f"project: expected a name of letters, digits and ._+-, found {project!r}; choose another")
-    if project is not None:
-        return project
-    folder = root.parent if _BUILD_FOLDERS.fullmatch(root.name) and root.parent.name else root
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", folder.name).lstrip("._+-") or "project"
+    return project or default_project(folder)
 
 
 def _nothing(database: Path, reading: _Reading) -> CorpusError:

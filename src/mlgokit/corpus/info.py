@@ -1,16 +1,35 @@
-"""What is in a corpus: counts and sizes by project, what is damaged, what is there twice."""
+"""What is in a corpus: counts and sizes by project, what is there twice, the split, what is damaged or was skipped."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.module import Corpus, Module, ModuleFailure
-from mlgokit.manifest import digest_file
+from mlgokit.corpus.identity import (
+    Contents,
+    Kinship,
+    describe_corpus,
+    duplicate_groups,
+    kinships,
+    leaks,
+    without_copies,
+)
+from mlgokit.corpus.module import DESCRIPTION_NAME, Corpus, Module, ModuleFailure
+from mlgokit.corpus.split import by_project
 
 _MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """Raw bitcode, and bitcode in the wrapper that Apple's linker wants."""
+
+_EXAMPLES = 3
+_PARTICULARS = (
+    (re.compile(r"'[^']*'|\"[^\"]*\""), "'...'"),
+    (re.compile(r"^(?:<[^>]*>|[^\s:]+):\d+:(?:\d+:)? "), ""),
+    (re.compile(r"\b[0-9a-f]{16,}\b"), "..."),
+    (re.compile(r"\d+(?:\.\d+)?"), "N"),
+)
+"""What differs among reasons that are the same: quoted names, positions in sources, digests, numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +39,16 @@ class ProjectInfo:
     Attributes:
         name: the project.
         languages: of its modules, sorted.
-        held_out: whether its modules are kept out of training.
+        held_out: whether modules of it are kept out of training.
         modules: how many there are.
+        held_out_modules: of them, kept out of training.
+        copies: of them, those that training passes over as copies of others.
         bitcode_bytes: of all of them.
+        text_bytes: code under plain ``-Oz``, of those for which it is known.
+        functions: defined in those that were described.
+        call_sites: in those that were described.
+        decidable_call_sites: of them, those that an inliner can decide.
+        instructions: in those that were described.
         front_end_seconds: of those for which it is known.
         failures: how many sources gave no module, or none that can be used.
     """
@@ -31,9 +57,31 @@ class ProjectInfo:
     languages: tuple[str, ...]
     held_out: bool
     modules: int
+    held_out_modules: int
+    copies: int
     bitcode_bytes: int
+    text_bytes: int
+    functions: int
+    call_sites: int
+    decidable_call_sites: int
+    instructions: int
     front_end_seconds: float
     failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedReason:
+    """Why sources or modules were left out, without the particulars of each.
+
+    Attributes:
+        reason: with names, numbers and positions replaced by dots and ``N``.
+        count: how many.
+        examples: the first few, with their own reasons.
+    """
+
+    reason: str
+    count: int
+    examples: tuple[ModuleFailure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,81 +92,166 @@ class CorpusInfo:
         folder: the corpus.
         modules: how many can be used.
         bitcode_bytes: of all of them.
+        languages: number of modules by language.
+        described: how many modules the counts of functions, calls and instructions are of.
+        functions: with a body.
+        call_sites: calls, intrinsics left out.
+        decidable_call_sites: of them, direct calls within a module, which an inliner can decide.
+        instructions: before any pass.
+        has_thinlto: each module has its part of a ThinLTO index.
+        has_override: one command line serves all modules.
         projects: in the order in which they first appear.
         failures: sources that gave no module.
         missing: modules that are named but not there.
         damaged: modules whose bitcode is not bitcode, or has changed since it was extracted.
+        undescribed: other modules that the compiler could not read, for example those of a newer one.
+        skipped: all of these by reason, the most frequent first.
         duplicates: groups of names of modules with the same bitcode.
+        same_content: groups that are the same but for names, paths and debug information.
+        leaks: training modules with a held-out copy; training passes over them.
+        kinships: projects on both sides of the split that share many functions.
     """
 
     folder: Path
     modules: int
     bitcode_bytes: int
+    languages: Mapping[str, int]
+    described: int
+    functions: int
+    call_sites: int
+    decidable_call_sites: int
+    instructions: int
+    has_thinlto: bool
+    has_override: bool
     projects: tuple[ProjectInfo, ...]
     failures: tuple[ModuleFailure, ...]
     missing: tuple[ModuleFailure, ...]
     damaged: tuple[ModuleFailure, ...]
+    undescribed: tuple[ModuleFailure, ...]
+    skipped: tuple[SkippedReason, ...]
     duplicates: tuple[tuple[str, ...], ...]
+    same_content: tuple[tuple[str, ...], ...]
+    leaks: tuple[str, ...]
+    kinships: tuple[Kinship, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON objects, lists and numbers."""
         return {**asdict(self), "folder": str(self.folder)}
 
 
-def corpus_info(corpus: Corpus) -> CorpusInfo:
-    """Look at every module of a corpus; reads all its bitcode."""
-    damaged: list[ModuleFailure] = []
-    names_of: defaultdict[str, list[str]] = defaultdict(list)
-    for module in corpus.modules:
-        digest, reason = _inspect(module)
-        if reason is not None:
-            damaged.append(ModuleFailure(name=module.name, project=module.project, reason=reason))
-        if digest is not None:
-            names_of[digest].append(module.name)
+def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
+    """Look at every module of a corpus.
+
+    Args:
+        corpus: the corpus.
+        contents: from :func:`mlgokit.corpus.identity.describe_corpus`; without it, all bitcode is digested here, and
+            what is inside is only told of modules that were described before.
+    """
+    if contents is None:
+        contents = describe_corpus(corpus.folder, corpus.modules, toolchain=None, plugin=None)
+    damaged = tuple(_damages(corpus.modules, contents))
+    broken = {failure.name for failure in damaged}
+    undescribed = tuple(failure for failure in contents.failures if failure.name not in broken)
     failed = (*corpus.failures, *corpus.missing)
-    names = dict.fromkeys([*(module.project for module in corpus.modules), *(failure.project for failure in failed)])
+    grouped = by_project(corpus.modules)
+    failures = Counter(failure.project for failure in failed)
+    trained_on = {module.name for module in without_copies(corpus.modules, contents)}
+    projects = tuple(
+        _project_info(name, grouped.get(name, []), contents, trained_on=trained_on, failures=failures[name])
+        for name in dict.fromkeys([*grouped, *(failure.project for failure in failed)])
+    )
     return CorpusInfo(
         folder=corpus.folder,
         modules=len(corpus.modules),
         bitcode_bytes=sum(module.bitcode_bytes for module in corpus.modules),
-        projects=tuple(
-            _project_info(
-                name,
-                [module for module in corpus.modules if module.project == name],
-                failures=sum(failure.project == name for failure in failed),
-            )
-            for name in names
-        ),
+        languages=dict(Counter(module.language for module in corpus.modules).most_common()),
+        described=sum(module.name in contents.by_name for module in corpus.modules),
+        functions=sum(project.functions for project in projects),
+        call_sites=sum(project.call_sites for project in projects),
+        decidable_call_sites=sum(project.decidable_call_sites for project in projects),
+        instructions=sum(project.instructions for project in projects),
+        has_thinlto=corpus.has_thinlto,
+        has_override=_has_override(corpus.folder),
+        projects=projects,
         failures=corpus.failures,
         missing=corpus.missing,
-        damaged=tuple(damaged),
-        duplicates=tuple(tuple(group) for group in names_of.values() if len(group) > 1),
+        damaged=damaged,
+        undescribed=undescribed,
+        skipped=group_reasons((*failed, *damaged, *undescribed)),
+        duplicates=duplicate_groups(corpus.modules, contents, exact=True),
+        same_content=duplicate_groups(corpus.modules, contents, exact=False),
+        leaks=leaks(corpus.modules, contents),
+        kinships=kinships(corpus.modules, contents),
     )
 
 
-def _inspect(module: Module) -> tuple[str | None, str | None]:
-    """Digest of a module's bitcode, and what is wrong with it, if anything."""
+def group_reasons(failures: Iterable[ModuleFailure]) -> tuple[SkippedReason, ...]:
+    """Failures by what their reasons have in common, the most frequent first.
+
+    Example:
+        >>> group_reasons([ModuleFailure(name="a", project="p", reason="a.c:1:2: fatal error: 'x.h' file not found")])[
+        ...     0
+        ... ].reason
+        "fatal error: '...' file not found"
+    """
+    groups: defaultdict[str, list[ModuleFailure]] = defaultdict(list)
+    for failure in failures:
+        reason = failure.reason
+        for pattern, replacement in _PARTICULARS:
+            reason = pattern.sub(replacement, reason)
+        groups[reason].append(failure)
+    return tuple(
+        SkippedReason(reason=reason, count=len(group), examples=tuple(group[:_EXAMPLES]))
+        for reason, group in sorted(groups.items(), key=lambda item: -len(item[1]))
+    )
+
+
+def _damages(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFailure]:
+    for module in modules:
+        reason = _damage(module, contents.digests.get(module.name))
+        if reason is not None:
+            yield ModuleFailure(name=module.name, project=module.project, reason=reason)
+
+
+def _damage(module: Module, digest: str | None) -> str | None:
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)
-        digest = digest_file(module.bitcode)
     except OSError as error:
-        return None, f"cannot be read: {error.strerror or error}"
+        return f"cannot be read: {error.strerror or error}"
     if magic not in _MAGICS:
-        return digest, f"expected bitcode, which begins with 42 43 c0 de, found {magic.hex(' ')}"
-    if module.bitcode_sha256 is not None and module.bitcode_sha256 != digest:
-        return digest, f"expected SHA-256 {module.bitcode_sha256}, found {digest}"
-    return digest, None
+        return f"expected bitcode, which begins with 42 43 c0 de, found {magic.hex(' ')}"
+    if digest is not None and module.bitcode_sha256 not in {None, digest}:
+        return f"expected SHA-256 {module.bitcode_sha256}, found {digest}"
+    return None
 
 
-def _project_info(name: str, modules: Iterable[Module], *, failures: int) -> ProjectInfo:
-    listed = list(modules)
+def _has_override(folder: Path) -> bool:
+    """Whether the description has a command line for all modules; :func:`load_corpus` has checked the rest of it."""
+    try:
+        return b'"global_command_override"' in (folder / DESCRIPTION_NAME).read_bytes()
+    except OSError:
+        return False
+
+
+def _project_info(
+    name: str, modules: Sequence[Module], contents: Contents, *, trained_on: set[str], failures: int
+) -> ProjectInfo:
+    known = [content for module in modules if (content := contents.by_name.get(module.name)) is not None]
+    held_out = sum(module.held_out for module in modules)
     return ProjectInfo(
         name=name,
-        languages=tuple(sorted({module.language for module in listed})),
-        held_out=any(module.held_out for module in listed),
-        modules=len(listed),
-        bitcode_bytes=sum(module.bitcode_bytes for module in listed),
-        front_end_seconds=sum(module.front_end_seconds or 0.0 for module in listed),
+        languages=tuple(sorted({module.language for module in modules})),
+        held_out=held_out > 0,
+        modules=len(modules),
+        held_out_modules=held_out,
+        copies=len(modules) - held_out - sum(module.name in trained_on for module in modules),
+        bitcode_bytes=sum(module.bitcode_bytes for module in modules),
+        text_bytes=sum(module.text_bytes or 0 for module in modules),
+        functions=sum(content.functions for content in known),
+        call_sites=sum(content.call_sites for content in known),
+        decidable_call_sites=sum(content.decidable_call_sites for content in known),
+        instructions=sum(content.instructions for content in known),
+        front_end_seconds=sum(module.front_end_seconds or 0.0 for module in modules),
         failures=failures,
     )

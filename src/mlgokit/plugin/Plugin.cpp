@@ -4,6 +4,7 @@
 //   MLGOKIT_POLICY=my.policy clang -Oz -fpass-plugin=mlgokit.so file.cpp
 //   opt -load-pass-plugin=mlgokit.so -mlgokit-policy=my.policy -passes='default<Oz>' file.bc
 #include "Advisor.h"
+#include "Description.h"
 #include "Settings.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -62,6 +63,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {
+            mlgokit::registerDescription(Builder);
             Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
               Manager = &MAM;
               MAM.registerPass([] { return PluginInlineAdvisorAnalysis(advisorFactory); });

@@ -23,16 +23,25 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.extract import extract_projects
 from mlgokit.corpus.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, describe_corpus, known_contents, without_copies
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.module import Corpus, Module, load_corpus
 from mlgokit.corpus.projects import Project, load_projects
+from mlgokit.corpus.split import SplitBy, SplitResult, split_corpus
 from mlgokit.deploy.plugin import ExportedPlugin, export_plugin
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.evaluation.compare import Evaluation, compare_projects
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages.builds import Import as Import, Record as Record, import_build as import_build, record as record
+from mlgokit.stages.builds import (
+    Combine as Combine,
+    Import as Import,
+    Record as Record,
+    combine as combine,
+    import_build as import_build,
+    record as record,
+)
 from mlgokit.train import EffectTraining, RoundResult, collect_default, train_cloning, train_effects
 
 WORKERS = os.cpu_count() or 1
@@ -72,10 +81,38 @@ class Extract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """Count a corpus: modules, projects, languages, duplicates, failures and why."""
+    """Count a corpus: modules, functions, call sites, languages, copies, the split, what was skipped and why."""
 
     corpus: Path = Path("quickstart/corpus")
     """The corpus."""
+    counts: bool = True
+    """Look into the modules with the compiler; without, sizes and equal files only."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Choose the projects that are kept out of training; the choice stays when projects are added."""
+
+    corpus: Annotated[Path, tyro.conf.Positional] = Path("quickstart/corpus")
+    """The corpus."""
+    share: float = 0.2
+    """Share of the projects to hold out, or of the modules of a single project."""
+    seed: int = 1
+    """Another one gives another split."""
+    by: SplitBy = SplitBy.AUTO
+    """What stays together: projects, or only copies of a module; auto splits a single project by module."""
+    held_out: tuple[str, ...] = ()
+    """Names of projects: hold out these and no others."""
+    force: bool = False
+    """Replace a split that was made by name."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +234,42 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
     )
 
 
-def info(config: Info) -> CorpusInfo:
+def info(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
     """Count the corpus."""
-    return corpus_info(load_corpus(config.corpus))
+    corpus = load_corpus(config.corpus)
+    return corpus_info(corpus, _contents(corpus, config, use_compiler=config.counts, report=report))
+
+
+def split(config: Split, *, report: Report = say_nothing) -> SplitResult:
+    """Split the corpus, and write it down."""
+    corpus = load_corpus(config.corpus)
+    result, _ = split_corpus(
+        corpus,
+        _contents(corpus, config, use_compiler=True, report=report),
+        share=config.share,
+        seed=config.seed,
+        by=config.by,
+        held_out=config.held_out,
+        force=config.force,
+    )
+    return result
+
+
+def _contents(corpus: Corpus, config: Info | Split, *, use_compiler: bool, report: Report) -> Contents:
+    """What is in the modules; only their digests if there is no compiler that a plugin can be built for."""
+    toolchain, plugin = None, None
+    if use_compiler:
+        try:
+            toolchain = find_toolchain(config.llvm, need_plugin=True)
+            plugin = build_plugin(toolchain)
+        except ToolError:
+            if config.llvm is not None:
+                raise
+            # Equal files are found all the same, and the table says that nothing was counted.
+            toolchain = None
+    return describe_corpus(
+        corpus.folder, corpus.modules, toolchain=toolchain, plugin=plugin, workers=config.workers, report=report
+    )
 
 
 def trace(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -256,7 +326,7 @@ def train(config: Train, *, report: Report = say_nothing) -> Trained:
     """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder."""
     deadline = time.monotonic() + 60 * config.minutes
     corpus = load_corpus(config.corpus)
-    modules = training_modules(corpus.modules)
+    modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     workshop = _workshop(config, config.output)
     settings = dataclasses.asdict(config.effects if config.algorithm == "effect-regression" else config.cloning)
     settings = {"algorithm": config.algorithm, **settings}
@@ -274,19 +344,13 @@ def train(config: Train, *, report: Report = say_nothing) -> Trained:
     return trained
 
 
-def training_modules(modules: Sequence[Module]) -> list[Module]:
-    """The modules of projects that are not held out, without the copies of what is held out or came before.
+def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
+    """The modules that are not held out, without the copies of what is held out or came before.
 
     Raises:
         CorpusError: nothing is left.
     """
-    seen = {module.bitcode_sha256 for module in modules if module.held_out and module.bitcode_sha256}
-    chosen: list[Module] = []
-    for module in modules:
-        if not module.held_out and module.bitcode_sha256 not in seen:
-            chosen.append(module)
-            if module.bitcode_sha256:
-                seen.add(module.bitcode_sha256)
+    chosen = without_copies(modules, contents)
     if not chosen:
         raise CorpusError(
             f"training: expected at least one of {len(modules)} modules not to be held out, found none; "

@@ -2,19 +2,31 @@
 
 import os
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import tyro
 
 from mlgokit.collect import Report, say_nothing
 from mlgokit.compiler.record import record_build
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.commands_import import CommandFilter, Level, import_commands
+from mlgokit.corpus.combine import combine_corpora
+from mlgokit.corpus.commands_import import CommandFilter, Level, check_project, import_commands
 from mlgokit.corpus.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.corpus.front_end import ExtractionLimits
+from mlgokit.corpus.front_end import ExtractionLimits, Progress
+from mlgokit.corpus.loose import import_bitcode, import_local_thinlto
 from mlgokit.corpus.module import ModuleFailure
+from mlgokit.corpus.object_lists import (
+    objects_in_aquery,
+    objects_in_folder,
+    objects_in_parameters,
+    objects_of_commands,
+)
+from mlgokit.corpus.objects import import_objects
+from mlgokit.corpus.override import LinkOptions, link_options, split_link_command
+from mlgokit.corpus.stream import Imported
 from mlgokit.errors import CorpusError, UsageError
 
 WORKERS = os.cpu_count() or 1
@@ -24,28 +36,66 @@ _EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """Make a corpus of a build that you have: name exactly one source."""
+    """Make a corpus of a build that you have; name exactly one source, the first options here."""
 
     compile_commands: Path | None = None
-    """A compile_commands.json: the front end is run again over its sources, so that any build will do."""
+    """A compile_commands.json of any build: the front end alone is run again over its sources."""
+    objects: Path | None = None
+    """A folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
+    params: Path | None = None
+    """A linker's parameters file, which names such objects."""
+    aquery: Path | None = None
+    """What `bazel aquery --output=jsonproto` prints of a link of such objects."""
+    thinlto: Path | None = None
+    """A folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
+    bitcode: Path | None = None
+    """A folder of .bc files; needs --options."""
     corpus: Path = Path("corpus")
     """Where the corpus goes."""
     project: str | None = None
-    """First component of the modules' names; by default the name of the folder with the build."""
-    level: Level | None = None
-    """Optimization level in place of the build's own; a build at -O0 needs one."""
-    include: str | None = None
-    """Only sources whose path this regular expression is found in."""
-    exclude: str | None = None
-    """No sources whose path this regular expression is found in."""
-    held_out: bool = False
-    """Keep all modules out of training."""
+    """Whose the modules are; by default the name of the folder with the build."""
+    workers: int = WORKERS
+    """Compilers, or readers of files, that run at once."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers, or readers of objects, that run at once."""
+    embedded: bool = False
+    """With --compile-commands: take embedded bitcode out of the objects that were built, and run no front end."""
+    level: Level | None = None
+    """With --compile-commands: optimization level in place of the build's own; a build at -O0 needs one."""
+    include: str | None = None
+    """With --compile-commands: only sources whose path this regular expression is found in."""
+    exclude: str | None = None
+    """With --compile-commands: no sources whose path this regular expression is found in."""
+    held_out: bool = False
+    """With --compile-commands: keep the modules out of training."""
     module_seconds: float = 120.0
-    """Deadline of the front end for one source."""
+    """With --compile-commands: deadline of the front end for one source."""
+    object_base: Path | None = None
+    """With objects: the folder that their paths are relative to."""
+    command_filter: str | None = None
+    """With objects: only modules one of whose recorded options this regular expression is found in."""
+    distributed: bool = False
+    """With objects: they come from a distributed ThinLTO build; take the indices that their options name along."""
+    bitcode_section: str | None = None
+    """With objects: section with the bitcode, for Mach-O as segment,section; by default the format's own."""
+    command_section: str | None = None
+    """With objects: section with the options, likewise."""
+    objcopy: Path | None = None
+    """With objects: an llvm-objcopy for formats that are not read here; needs both names of sections."""
+    link_command: Path | None = None
+    """With --thinlto: a file with the link's command (`ninja -t commands`); gives the modules' options."""
+    options: str | None = None
+    """With --bitcode or --thinlto: the options of clang -cc1 for every module, as one word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combine:
+    """Join the corpora in the folders of a folder."""
+
+    root: Annotated[Path, tyro.conf.Positional]
+    """The folder with the corpora."""
+    corpus: Path | None = None
+    """Where the joined corpus goes; by default its description is written into the folder, and no file is moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +118,56 @@ class Record:
     """Compilers that run at once when the build is imported."""
 
 
+_SOURCES = ("compile_commands", "objects", "params", "aquery", "thinlto", "bitcode")
+_OBJECTS = frozenset({"objects", "params", "aquery", "embedded"})
+_FRONT_END = frozenset({"compile_commands"})
+_ONLY_WITH: Mapping[str, frozenset[str]] = {
+    "embedded": frozenset({"embedded"}),
+    **dict.fromkeys(("level", "include", "exclude", "held_out", "module_seconds", "llvm"), _FRONT_END),
+    "object_base": _OBJECTS - {"objects"},
+    **dict.fromkeys(("command_filter", "distributed", "bitcode_section", "command_section", "objcopy"), _OBJECTS),
+    "link_command": frozenset({"thinlto"}),
+    "options": frozenset({"thinlto", "bitcode"}),
+}
+"""Which settings mean something with which source; ``embedded`` is ``compile_commands`` with that flag."""
+
+
 def import_build(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
     """Make the corpus; says what it has, what failed and why, and what was left out.
 
     Raises:
-        UsageError: not exactly one source is named.
+        UsageError: not exactly one source is named, or a setting has no meaning for it.
     """
-    if config.compile_commands is None:
-        raise UsageError("import: expected one source, found none; name one, as in --compile-commands FILE")
-    return _import_commands(config, config.compile_commands, report)
+    source = _source(config)
+    match source:
+        case "compile_commands":
+            return _import_commands(config, report)
+        case "thinlto":
+            return _import_thinlto(config, report)
+        case "bitcode":
+            options = shlex.split(config.options or "")
+            if options[:1] != ["-cc1"]:
+                raise UsageError(
+                    f"options: expected the options of clang for the bitcode, -cc1 first, found {config.options!r}; "
+                    "give them as one word, as in --options '-cc1 -triple x86_64-pc-linux-gnu -Oz'"
+                )
+            folder = cast("Path", config.bitcode)
+            imported = import_bitcode(
+                folder,
+                corpus_folder=config.corpus,
+                project=check_project(config.project, folder),
+                options=options,
+                workers=config.workers,
+                report=_relabelled(report, "bitcode"),
+            )
+            return _counts(imported)
+        case _:
+            return _import_objects(config, source, report)
+
+
+def combine(config: Combine) -> dict[str, Any]:
+    """Join corpora."""
+    return _counts(combine_corpora(config.root, corpus_folder=config.corpus))
 
 
 def record(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -114,9 +205,48 @@ def record(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
     return {**result, **import_build(imported, report=report)}
 
 
-def _import_commands(config: Import, database: Path, report: Report) -> dict[str, Any]:
+def _source(config: Import) -> str:
+    """The one source that is named; ``embedded`` stands for objects that a database names.
+
+    Raises:
+        UsageError: not exactly one source is named, or a setting has no meaning for it.
+    """
+    named = [name for name in _SOURCES if getattr(config, name) is not None]
+    if len(named) != 1:
+        found = " and ".join(map(_flag, named)) or "none"
+        wanted = ", ".join(map(_flag, _SOURCES))
+        raise UsageError(f"import: expected exactly one source ({wanted}), found {found}; name one")
+    source = "embedded" if config.embedded and named == ["compile_commands"] else named[0]
+    for item in fields(config):
+        allowed = _ONLY_WITH.get(item.name)
+        if item.name == "llvm" and config.link_command is not None:
+            continue
+        if allowed is not None and source not in allowed and getattr(config, item.name) != item.default:
+            flags = " or ".join(sorted(map(_shown, allowed)))
+            raise UsageError(
+                f"import: expected {_flag(item.name)} only with {flags}, found it with {_shown(source)}; leave it out"
+            )
+    return source
+
+
+def _relabelled(report: Report, title: str) -> Progress:
+    def told(done: int, total: int, label: str) -> None:  # noqa: ARG001  (the protocol names it)
+        report(done, total, title)
+
+    return told
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _shown(source: str) -> str:
+    return "--compile-commands --embedded" if source == "embedded" else _flag(source)
+
+
+def _import_commands(config: Import, report: Report) -> dict[str, Any]:
     imported = import_commands(
-        database,
+        cast("Path", config.compile_commands),
         toolchain=find_toolchain(config.llvm),
         corpus_folder=config.corpus,
         project=config.project,
@@ -125,7 +255,7 @@ def _import_commands(config: Import, database: Path, report: Report) -> dict[str
         held_out=config.held_out,
         workers=config.workers,
         limits=ExtractionLimits(module_seconds=config.module_seconds),
-        report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
+        report=_relabelled(report, "front end"),
     )
     corpus = imported.corpus
     return {
@@ -139,6 +269,75 @@ def _import_commands(config: Import, database: Path, report: Report) -> dict[str
     }
 
 
-def _reasons(failures: tuple[ModuleFailure, ...]) -> dict[str, str]:
+def _import_objects(config: Import, source: str, report: Report) -> dict[str, Any]:
+    base = config.object_base
+    if source == "objects":
+        path = cast("Path", config.objects)
+        found, folder = objects_in_folder(path), path
+    elif source == "embedded":
+        path = cast("Path", config.compile_commands)
+        # Objects of one name in several folders stay apart when their names count from the build's folder.
+        folder = path.resolve().parent
+        found = objects_of_commands(read_compile_commands(path), object_base=base or folder)
+    else:
+        path = cast("Path", config.params or config.aquery)
+        folder = base or Path()
+        found = (objects_in_parameters if source == "params" else objects_in_aquery)(path, object_base=folder)
+    imported = import_objects(
+        found,
+        corpus_folder=config.corpus,
+        project=check_project(config.project, folder),
+        cmd_filter=config.command_filter,
+        distributed_thinlto=config.distributed,
+        cmd_section=config.command_section,
+        bitcode_section=config.bitcode_section,
+        llvm_objcopy=config.objcopy,
+        workers=config.workers,
+        report=_relabelled(report, "objects"),
+    )
+    return _counts(imported)
+
+
+def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
+    """A local ThinLTO link; its options come from the link's command, or from the user, now or later."""
+    folder = cast("Path", config.thinlto)
+    if config.options is not None and config.link_command is not None:
+        raise UsageError("import: expected --options or --link-command, found both; leave one out")
+    understood: LinkOptions | None = None
+    override: Sequence[str] = shlex.split(config.options or "")
+    if config.link_command is not None:
+        try:
+            text = config.link_command.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise UsageError(
+                f"{config.link_command}: expected a file with the link's command, found: {error.strerror}; "
+                "make one with `ninja -t commands`"
+            ) from error
+        understood = link_options(split_link_command(text), toolchain=find_toolchain(config.llvm), folder=folder)
+        override = understood.options
+    imported = import_local_thinlto(
+        folder,
+        corpus_folder=config.corpus,
+        project=check_project(config.project, folder),
+        override=override,
+        workers=config.workers,
+        report=_relabelled(report, "ThinLTO modules"),
+    )
+    told = {} if understood is None else {"link_command": understood.to_json()}
+    if not override:
+        told = {"next": "give the options with --options or --link-command: the corpus has none yet"}
+    return {**_counts(imported), **told}
+
+
+def _counts(imported: Imported) -> dict[str, Any]:
+    return {
+        "corpus": str(imported.folder),
+        "modules": imported.modules,
+        "failures": imported.failures,
+        "reasons": _reasons(imported.examples),
+    }
+
+
+def _reasons(failures: Sequence[ModuleFailure]) -> dict[str, str]:
     """The first few failures, each with its reason."""
     return {failure.name: failure.reason for failure in failures[:_EXAMPLES]}

@@ -1,0 +1,177 @@
+"""What a module is, read by the plugin inside the user's own compiler: an identity, and counts for each function.
+
+The compiler ends as soon as the description is written, so that this costs about as much as reading the bitcode.
+"""
+
+import enum
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import HEURISTIC, check_room, command, first_error
+from mlgokit.compiler.toolchain import Toolchain
+
+DESCRIBE_SECONDS = 30.0
+MOST_BYTES = 256 << 20
+"""Of a description; a module with so many functions is not read."""
+
+_FIXED = 3
+"""Name, linkage and identity come before a function's numbers."""
+
+
+class DescribeAt(enum.Enum):
+    """When the plugin looks."""
+
+    START = "start"
+    """Before any pass: what the module is."""
+    END = "end"
+    """After the last pass on IR: what code generation will get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleDescription:
+    """A module, or why it could not be described; F functions with a body, C columns.
+
+    Attributes:
+        reason: the compiler's first error or what was wrong; empty if the description is there.
+        identity: of the whole module; equal modules have equal ones whatever they name things. It begins with the
+            LLVM major, as those of different majors cannot be compared.
+        functions: how many are defined.
+        declarations: functions that are only declared, without LLVM's intrinsics.
+        global_bytes: of variables with an initial value.
+        language: of the debug information (``DW_LANG_C11``), empty without.
+        columns: [C] LLVM's own function properties under its names, then ours: ``instructions``, ``call_sites``,
+            ``decidable_call_sites`` (direct calls to what the module defines), ``arguments``, ``blocks``, ``opcode_*``.
+        names: [F] symbol names.
+        linkages: [F] as in IR: ``internal``, ``linkonce_odr``, ...
+        identities: [F] of each function: equal ones have the same body, and refer to bodies that are the same.
+        values: [F, C] the numbers.
+        wall_seconds: elapsed time.
+    """
+
+    reason: str = ""
+    identity: str = ""
+    functions: int = 0
+    declarations: int = 0
+    global_bytes: int = 0
+    language: str = ""
+    columns: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    linkages: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()
+    values: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    wall_seconds: float = 0.0
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """[F] one column; zeros if there is none, as in a module without functions."""
+        if name not in self.columns:
+            return np.zeros(len(self.names), np.int64)
+        return self.values[:, self.columns.index(name)]
+
+    def total(self, name: str) -> int:
+        """The sum of a column over the functions."""
+        return int(self.column(name).sum())
+
+
+def describe_module(
+    toolchain: Toolchain,
+    plugin: Path,
+    bitcode: Path,
+    *,
+    command_line: Sequence[str] = (),
+    at: DescribeAt = DescribeAt.START,
+    timeout_seconds: float = DESCRIBE_SECONDS,
+) -> ModuleDescription:
+    """Read one module in the compiler; whatever goes wrong there is a result.
+
+    Args:
+        toolchain: whose clang.
+        plugin: built for that clang, see :func:`mlgokit.compiler.plugin_build.build_plugin`.
+        bitcode: the module.
+        command_line: its recorded ``-cc1`` options. At the start only the target triple of them is used.
+        at: before or after the passes.
+        timeout_seconds: deadline of the compiler.
+
+    Raises:
+        StorageError: the disk is full.
+        ToolError: the compiler cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        output = Path(scratch) / "description"
+        options = tuple(command_line) if at is DescribeAt.END else ("-cc1", *_triple(command_line), "-O0")
+        argv = command(toolchain, options, bitcode, Path(scratch) / "module.o", plugin)
+        argv += ["-mllvm", "-enable-detailed-function-properties"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        environment |= {
+            "MLGOKIT_DESCRIBE": str(output),
+            "MLGOKIT_DESCRIBE_AT": at.value,
+            "MLGOKIT_POLICY": HEURISTIC,
+        }
+        done = process.run(argv, timeout_seconds=timeout_seconds, env=environment)
+        if done.timed_out:
+            return ModuleDescription(
+                reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds
+            )
+        if done.returncode < 0:
+            reason = f"the compiler was ended by signal {-done.returncode}"
+            return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
+        if done.returncode != 0:
+            check_room(Path(scratch), done.stderr)
+            return ModuleDescription(reason=first_error(done.stderr), wall_seconds=done.wall_seconds)
+        if not output.exists():
+            reason = "the compiler ran no passes; check the options for one that turns them off"
+            return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
+        if output.stat().st_size > MOST_BYTES:
+            reason = f"expected at most {MOST_BYTES} bytes of description, found {output.stat().st_size}"
+            return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
+        return read_description(output.read_text(encoding="utf-8"), wall_seconds=done.wall_seconds)
+
+
+def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescription:
+    """Parse what the plugin wrote: columns, functions and the module, a line of JSON each."""
+    try:
+        lines = [json.loads(line) for line in text.splitlines()]
+        module = cast("dict[str, Any]", lines.pop())
+        columns = tuple(cast("dict[str, list[str]]", lines.pop(0))["columns"]) if lines else ()
+        rows = cast("list[list[Any]]", lines)
+        if len(rows) != module["functions"]:
+            reason = f"expected {module['functions']} functions in the description, found {len(rows)}"
+            return ModuleDescription(reason=reason, wall_seconds=wall_seconds)
+        values = np.array([row[_FIXED:] for row in rows], np.int64).reshape(len(rows), len(columns))
+        return ModuleDescription(
+            identity=f"{module['llvm']}:{module['identity']}",
+            functions=module["functions"],
+            declarations=module["declarations"],
+            global_bytes=module["global_bytes"],
+            language=module["language"],
+            columns=columns,
+            names=tuple(row[0] for row in rows),
+            linkages=tuple(row[1] for row in rows),
+            identities=tuple(f"{module['llvm']}:{row[2]}" for row in rows),
+            values=values,
+            wall_seconds=wall_seconds,
+        )
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        return ModuleDescription(reason=f"the description cannot be read: {error!r}", wall_seconds=wall_seconds)
+
+
+def _triple(command_line: Sequence[str]) -> list[str]:
+    """Clang would put its default target in place of the module's.
+
+    Example:
+        >>> _triple(("-cc1", "-triple", "aarch64-linux-gnu", "-Oz"))
+        ['-triple', 'aarch64-linux-gnu']
+    """
+    words = list(command_line)
+    if "-triple" not in words[:-1]:
+        return []
+    index = words.index("-triple")
+    return words[index : index + 2]

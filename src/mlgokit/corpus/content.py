@@ -1,0 +1,138 @@
+"""What is inside a module, and a file beside the corpus that remembers it by the digest of the bitcode."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.compiler.describe import ModuleDescription
+from mlgokit.manifest import writing
+
+CONTENTS_NAME = "corpus_contents.jsonl"
+CONTENTS_VERSION = 1
+
+TRIVIAL_INSTRUCTIONS = 32
+"""Before any pass, where ``return a + b;`` has seven; a module or function with fewer says nothing about its origin."""
+
+_SHARED_LINKAGES = frozenset({"linkonce_odr", "linkonce", "weak_odr", "available_externally"})
+_SKETCH_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleContent:
+    """Counts of one module, before any pass.
+
+    Attributes:
+        bitcode_sha256: of which bitcode.
+        identity: the same for modules that differ in names, paths and debug information only.
+        functions: how many it defines.
+        declarations: how many it only declares, intrinsics left out.
+        call_sites: calls, intrinsics left out.
+        decidable_call_sites: of them, direct calls to functions with a body here: what an inliner can decide.
+        instructions: debug intrinsics left out.
+        blocks: basic blocks.
+        global_bytes: of variables with an initial value.
+        language: of the debug information, empty without.
+        own_functions: beginnings of the identities of a quarter of the functions that no header brings along and that
+            are not trivial; the same quarter in every module, so that shares of them estimate shares of all.
+    """
+
+    bitcode_sha256: str
+    identity: str
+    functions: int
+    declarations: int
+    call_sites: int
+    decidable_call_sites: int
+    instructions: int
+    blocks: int
+    global_bytes: int
+    language: str = ""
+    own_functions: tuple[str, ...] = ()
+
+    @property
+    def trivial(self) -> bool:
+        """Whether it has too little in it for its copies to matter."""
+        return self.instructions < TRIVIAL_INSTRUCTIONS
+
+
+def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> ModuleContent:
+    """The counts of a description that has no ``reason``."""
+    own = {
+        identity.partition(":")[2][:_SKETCH_DIGITS]
+        for identity, linkage, size in zip(
+            description.identities, description.linkages, description.column("instructions").tolist(), strict=True
+        )
+        if linkage not in _SHARED_LINKAGES and size >= TRIVIAL_INSTRUCTIONS
+    }
+    return ModuleContent(
+        bitcode_sha256=bitcode_sha256,
+        identity=description.identity,
+        functions=description.functions,
+        declarations=description.declarations,
+        call_sites=description.total("call_sites"),
+        decidable_call_sites=description.total("decidable_call_sites"),
+        instructions=description.total("instructions"),
+        blocks=description.total("blocks"),
+        global_bytes=description.global_bytes,
+        language=description.language,
+        own_functions=tuple(sorted(digits for digits in own if int(digits[-1], 16) % 4 == 0)),
+    )
+
+
+def read_contents(folder: Path, *, major: int | None = None) -> dict[str, ModuleContent]:
+    """What is remembered, by digest of the bitcode.
+
+    A line that is not whole or of another version is passed over: the file saves time and is not believed further.
+
+    Args:
+        folder: the corpus.
+        major: only what this LLVM major found; identities of different majors cannot be compared.
+    """
+    contents: dict[str, ModuleContent] = {}
+    try:
+        with (folder / CONTENTS_NAME).open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                content = _parse(line)
+                if content is not None and (major is None or content.identity.startswith(f"{major}:")):
+                    contents[content.bitcode_sha256] = content
+    except FileNotFoundError:
+        pass
+    return contents
+
+
+def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
+    """Remember more; what was there stays.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    lines = [json.dumps({"format_version": CONTENTS_VERSION, **asdict(content)}) for content in contents]
+    path = folder / CONTENTS_NAME
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        # A kill may have left half a line; an empty one does no harm.
+        file.write("\n" + "\n".join(lines) + "\n")
+
+
+def _parse(line: str) -> ModuleContent | None:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    found = cast("Mapping[str, Any]", value)
+    if found.get("format_version") != CONTENTS_VERSION:
+        return None
+    kept: dict[str, Any] = {}
+    for field in fields(ModuleContent):
+        item = found.get(field.name)
+        if field.name == "own_functions":
+            if not isinstance(item, list) or not all(isinstance(part, str) for part in cast("list[object]", item)):
+                return None
+            kept[field.name] = tuple(cast("list[str]", item))
+        elif type(item) is not field.type:
+            return None
+        else:
+            kept[field.name] = item
+    return ModuleContent(**kept)

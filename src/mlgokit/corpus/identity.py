@@ -1,0 +1,241 @@
+"""Which modules are the same: the contents of a corpus, groups of copies, and copies on both sides of the split."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.describe import describe_module
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
+from mlgokit.corpus.module import Module, ModuleFailure
+from mlgokit.manifest import digest_file
+
+LEAST_SHARED = 0.2
+"""Share of a project's own functions from which on a copy of it is reported."""
+
+_LEAST_FUNCTIONS = 5
+"""Of the quarter that is compared; with fewer in common the estimate is noise."""
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What is known of the modules of a corpus.
+
+    Attributes:
+        digests: SHA-256 of the bitcode by name of the module, for those that could be read.
+        by_name: counts and identity by name of the module, for those that were described.
+        failures: modules that the compiler could not read, or that could not be read at all.
+    """
+
+    digests: Mapping[str, str]
+    by_name: Mapping[str, ModuleContent]
+    failures: tuple[ModuleFailure, ...] = ()
+
+    def keys(self, module: Module) -> frozenset[str]:
+        """By what a module is the same as another: its bitcode, and its identity where it is known."""
+        digest = self.digests.get(module.name, module.bitcode_sha256)
+        content = self.by_name.get(module.name)
+        return frozenset(key for key in (digest, content.identity if content else None) if key)
+
+    def is_trivial(self, module: Module) -> bool:
+        """Whether copies of the module do not matter; ``False`` if its content is not known."""
+        content = self.by_name.get(module.name)
+        return content is not None and content.trivial
+
+
+NOTHING_KNOWN = Contents(digests={}, by_name={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinship:
+    """A held-out project that has much of a training project in it, or the other way round.
+
+    Attributes:
+        held_out: the project kept out of training.
+        training: the other one.
+        shared: estimated share of the functions of the smaller of the two that are in both.
+    """
+
+    held_out: str
+    training: str
+    shared: float
+
+
+def known_contents(folder: Path, modules: Sequence[Module]) -> Contents:
+    """What an earlier :func:`describe_corpus` found, for modules with a recorded digest; reads no bitcode."""
+    remembered = read_contents(folder)
+    return Contents(
+        digests={module.name: module.bitcode_sha256 for module in modules if module.bitcode_sha256},
+        by_name={
+            module.name: content
+            for module in modules
+            if module.bitcode_sha256 and (content := remembered.get(module.bitcode_sha256))
+        },
+    )
+
+
+def describe_corpus(
+    folder: Path,
+    modules: Sequence[Module],
+    *,
+    toolchain: Toolchain | None,
+    plugin: Path | None,
+    workers: int = 1,
+    report: Callable[[int, int, str], None] | None = None,
+) -> Contents:
+    """Digest every module, and describe in the compiler those of which nothing is remembered.
+
+    Args:
+        folder: the corpus; what is found is remembered there.
+        modules: which of its modules.
+        toolchain: whose clang reads them; ``None`` for digests only.
+        plugin: built for that clang.
+        workers: how many compilers run at a time.
+        report: told after every module, once one had to be described.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the compiler cannot be started.
+    """
+    search = _Search(
+        remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
+        toolchain=toolchain,
+        plugin=plugin,
+    )
+    seen: dict[str, _Seen] = {}
+    written = 0
+    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="describe") as pool:
+        try:
+            futures = {pool.submit(_look, search, module): module.name for module in modules}
+            for done, future in enumerate(as_completed(futures), 1):
+                seen[futures[future]] = future.result()
+                if len(search.fresh) - written >= _BATCH or done == len(futures):
+                    batch = search.fresh[written:]
+                    if batch:
+                        append_contents(folder, batch)
+                    written += len(batch)
+                if report is not None and search.fresh:
+                    report(done, len(modules), "describe")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            process.kill_running()
+            raise
+    return Contents(
+        digests={name: one.digest for name, one in seen.items() if one.digest},
+        by_name={name: one.content for name, one in seen.items() if one.content is not None},
+        failures=tuple(
+            ModuleFailure(name=module.name, project=module.project, reason=reason)
+            for module in modules
+            if (reason := seen[module.name].reason)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """What the threads of one call share; one of them describes a digest, and the others wait for it."""
+
+    remembered: dict[str, ModuleContent]
+    toolchain: Toolchain | None
+    plugin: Path | None
+    fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
+    asked: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What became of one module."""
+
+    digest: str = ""
+    content: ModuleContent | None = None
+    reason: str = ""
+
+
+def _look(search: _Search, module: Module) -> _Seen:
+    try:
+        digest = digest_file(module.bitcode)
+    except OSError as error:
+        return _Seen(reason=f"cannot be read: {error.strerror or error}")
+    with search.asked[digest]:
+        content = search.remembered.get(digest)
+        if content is not None or search.toolchain is None or search.plugin is None:
+            return _Seen(digest=digest, content=content)
+        description = describe_module(search.toolchain, search.plugin, module.bitcode, command_line=module.command_line)
+        if description.reason:
+            return _Seen(digest=digest, reason=description.reason)
+        content = content_of(description, bitcode_sha256=digest)
+        search.remembered[digest] = content
+        search.fresh.append(content)
+        return _Seen(digest=digest, content=content)
+
+
+def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:
+    """Names of modules with the same bitcode, or, not ``exact``, the same identity; trivial ones are left out then."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        if exact:
+            digest = contents.digests.get(module.name)
+            if digest is not None:
+                names[digest].append(module.name)
+        elif (content := contents.by_name.get(module.name)) is not None and not content.trivial:
+            names[content.identity].append(module.name)
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)
+
+
+def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
+    """The modules that are not held out, without the copies of what is held out or came before.
+
+    A copy has the same bitcode or the same identity. Of two projects that share a module, the held-out one keeps it.
+    """
+    seen = {key for module in modules if module.held_out for key in contents.keys(module)}
+    chosen: list[Module] = []
+    for module in modules:
+        keys = contents.keys(module)
+        if not module.held_out and seen.isdisjoint(keys):
+            chosen.append(module)
+            seen |= keys
+    return chosen
+
+
+def leaks(modules: Sequence[Module], contents: Contents) -> tuple[str, ...]:
+    """Names of training modules with a held-out copy, trivial ones left out; training passes over them."""
+    seen = {key for module in modules if module.held_out for key in contents.keys(module)}
+    return tuple(
+        module.name
+        for module in modules
+        if not module.held_out and not contents.is_trivial(module) and not seen.isdisjoint(contents.keys(module))
+    )
+
+
+def kinships(modules: Sequence[Module], contents: Contents) -> tuple[Kinship, ...]:
+    """Pairs of a held-out and a training project that share many of their own functions, the closest first.
+
+    Copies of whole modules do no harm, as training passes over them, and do not count here. A vendored library that was
+    changed a little does: only its user can say on which side it belongs.
+    """
+    sides: dict[bool, defaultdict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
+    trained_on = {module.name for module in without_copies(modules, contents)}
+    for module in modules:
+        content = contents.by_name.get(module.name)
+        if content is not None and (module.held_out or module.name in trained_on):
+            sides[module.held_out][module.project].update(content.own_functions)
+    owners: defaultdict[str, list[str]] = defaultdict(list)
+    for project, functions in sides[False].items():
+        for function in functions:
+            owners[function].append(project)
+    found: list[Kinship] = []
+    for project, functions in sides[True].items():
+        common: defaultdict[str, int] = defaultdict(int)
+        for function in functions:
+            for other in owners.get(function, ()):
+                common[other] += 1
+        for other, count in common.items():
+            shared = count / min(len(functions), len(sides[False][other]))
+            if count >= _LEAST_FUNCTIONS and shared >= LEAST_SHARED and other != project:
+                found.append(Kinship(held_out=project, training=other, shared=shared))
+    return tuple(sorted(found, key=lambda kinship: (-kinship.shared, kinship.held_out, kinship.training)))

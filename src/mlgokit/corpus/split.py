@@ -1,0 +1,287 @@
+"""Which modules are kept out of training: by project, without leaks, and the same however the corpus grows.
+
+A project's side depends on its name, the seed and the share alone: adding projects moves none. A corpus of one project
+is split by module, by identity, so that copies stay together. What a user decided, by a list of projects or by name, is
+left alone. Copies of a module on both sides are no business of the split: training passes over its copy
+(:func:`mlgokit.corpus.identity.without_copies`), which moves nothing either.
+"""
+
+import enum
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
+from mlgokit.corpus.module import Corpus, Module, read_sidecar, write_sidecar
+from mlgokit.errors import UsageError
+
+SPLIT_KEY = "split"
+"""In the sidecar's facts: who decided ``held_out``; absent if the maker of the corpus did, or nobody."""
+LISTED = "listed"
+
+_ENOUGH = 4
+"""Held-out projects that one would like to expect."""
+
+
+class SplitBy(enum.Enum):
+    """What stays together."""
+
+    AUTO = "auto"
+    PROJECT = "project"
+    MODULE = "module"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSplit:
+    """One project's modules after the split.
+
+    Attributes:
+        name: the project.
+        by: who decided: ``listed`` by name, ``project`` or ``module`` by a hash, ``given`` with the corpus.
+        training: modules that training looks at.
+        copies: modules that it passes over, as copies of held-out ones or of earlier ones.
+        held_out: modules kept out of training.
+    """
+
+    name: str
+    by: str
+    training: int
+    copies: int
+    held_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResult:
+    """A corpus split.
+
+    Attributes:
+        folder: the corpus.
+        share: that was asked for, of projects or modules.
+        seed: of the hash.
+        projects: in the order in which they first appear.
+        leaks: training modules with a held-out copy; training passes over them.
+        kinships: projects on both sides that share many functions.
+        notes: what the user should know, a sentence each.
+    """
+
+    folder: Path
+    share: float
+    seed: int
+    projects: tuple[ProjectSplit, ...]
+    leaks: tuple[str, ...]
+    kinships: tuple[Kinship, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON objects, lists and numbers."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def position(key: str, *, seed: int) -> float:
+    """Where a name falls between 0 and 1; held out if below the share.
+
+    Example:
+        >>> 0 <= position("re2", seed=1) < 1
+        True
+    """
+    digest = hashlib.sha256(f"{seed}\0{key}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def choose_held_out(
+    keys: Iterable[str], *, share: float, seed: int, kept: Mapping[str, bool] | None = None
+) -> frozenset[str]:
+    """Which keys are held out; what ``kept`` has decided stays as it is.
+
+    If none of several would be held out, the one with the lowest position is, and if all would be, the one with the
+    highest is not. That depends on which there are, so an earlier choice must come back in ``kept``.
+
+    Example:
+        >>> sorted(choose_held_out(["a", "b", "c"], share=0.01, seed=1))
+        ['a']
+    """
+    kept = kept or {}
+    places = {key: position(key, seed=seed) for key in keys}
+    chosen = {key for key, place in places.items() if kept.get(key, place < share)}
+    undecided = {key: place for key, place in places.items() if key not in kept}
+    if len(places) > 1 and undecided:
+        if not chosen:
+            chosen.add(min(undecided, key=undecided.__getitem__))
+        elif len(chosen) == len(places):
+            chosen.discard(max(undecided, key=undecided.__getitem__))
+    return frozenset(chosen)
+
+
+def split_corpus(
+    corpus: Corpus,
+    contents: Contents,
+    *,
+    share: float = 0.2,
+    seed: int = 1,
+    by: SplitBy = SplitBy.AUTO,
+    held_out: Collection[str] = (),
+    force: bool = False,
+) -> tuple[SplitResult, Corpus]:
+    """Decide, and write ``held_out`` into the sidecar.
+
+    Args:
+        corpus: what to split.
+        contents: from :func:`mlgokit.corpus.identity.describe_corpus`.
+        share: of the projects, or of the modules of a single project, to hold out.
+        seed: another one gives another split.
+        by: whole projects, or modules; ``AUTO`` takes modules only if there is one project.
+        held_out: names of projects; they and no others are held out, whoever decided before.
+        force: let the hash replace what a user or the maker of the corpus decided.
+
+    Returns:
+        The result, and the corpus with the new flags.
+
+    Raises:
+        CorpusError: the sidecar is malformed.
+        StorageError: the disk is full or not writable.
+        UsageError: a name is unknown, the share is no share, or a decision would have to be replaced.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"split: share: expected a number between 0 and 1, found {share:g}; give another --share")
+    projects = list(dict.fromkeys(module.project for module in corpus.modules))
+    unknown = sorted(set(held_out) - set(projects))
+    if unknown:
+        raise UsageError(
+            f"split: expected names of projects in {corpus.folder}, found {', '.join(unknown)}; it has "
+            f"{', '.join(sorted(projects))}"
+        )
+    facts, failures = read_sidecar(corpus.folder)
+    if not force and not held_out:
+        _check_replaceable(corpus, facts)
+    notes: list[str] = []
+    if held_out:
+        decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
+    else:
+        decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=force)
+    modules = tuple(replace(module, held_out=decisions[module.name][0]) for module in corpus.modules)
+    for module in modules:
+        fact = facts.setdefault(module.name, {"project": module.project, "language": module.language})
+        fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]
+    write_sidecar(corpus.folder, facts, failures)
+    split = replace(corpus, modules=modules)
+    return split_result(split, contents, facts=facts, share=share, seed=seed, notes=tuple(notes)), split
+
+
+def split_result(
+    corpus: Corpus,
+    contents: Contents,
+    *,
+    facts: Mapping[str, Mapping[str, Any]],
+    share: float,
+    seed: int,
+    notes: tuple[str, ...] = (),
+) -> SplitResult:
+    """Count the sides of a corpus as it is."""
+    trained_on = {module.name for module in without_copies(corpus.modules, contents)}
+    rows: list[ProjectSplit] = []
+    for name, own in by_project(corpus.modules).items():
+        training = sum(module.name in trained_on for module in own)
+        out = sum(module.held_out for module in own)
+        by = str(facts.get(own[0].name, {}).get(SPLIT_KEY) or "given").split(" ", maxsplit=1)[0]
+        rows.append(ProjectSplit(name=name, by=by, training=training, copies=len(own) - training - out, held_out=out))
+    return SplitResult(
+        folder=corpus.folder,
+        share=share,
+        seed=seed,
+        projects=tuple(rows),
+        leaks=leaks(corpus.modules, contents),
+        kinships=kinships(corpus.modules, contents),
+        notes=notes,
+    )
+
+
+def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
+    """The modules of each project, in the order in which projects first appear."""
+    found: dict[str, list[Module]] = {}
+    for module in modules:
+        found.setdefault(module.project, []).append(module)
+    return found
+
+
+def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse to replace a decision that no hash made."""
+    for module in corpus.modules:
+        decided = facts.get(module.name, {}).get(SPLIT_KEY)
+        if decided == LISTED or (decided is None and module.held_out):
+            who = "--held-out" if decided == LISTED else "the list of projects"
+            raise UsageError(
+                f"{corpus.folder}: expected a corpus that nobody has split by name, found {module.project} decided by "
+                f"{who}; keep that split, or replace it with --force"
+            )
+
+
+def _by_hash(
+    modules: Sequence[Module],
+    facts: Mapping[str, Mapping[str, Any]],
+    contents: Contents,
+    *,
+    share: float,
+    seed: int,
+    by: SplitBy,
+    force: bool,
+) -> tuple[dict[str, tuple[bool, str]], list[str]]:
+    """For each module its side and what to note of the decision; and notes for the user."""
+    marks = {way: f"{way.value} seed={seed} share={share:g}" for way in (SplitBy.PROJECT, SplitBy.MODULE)}
+    earlier = {} if force else {name: fact for name, fact in facts.items() if fact.get(SPLIT_KEY) in marks.values()}
+    projects = list(dict.fromkeys(module.project for module in modules))
+    # A project that was alone once keeps its split by module when others join it.
+    inner = {module.project for module in modules if _mark(earlier, module) == marks[SplitBy.MODULE]}
+    if by is SplitBy.MODULE or (by is SplitBy.AUTO and len(projects) == 1 and not _has_project_mark(earlier, marks)):
+        inner = set(projects)
+    elif by is SplitBy.PROJECT:
+        inner = set[str]()
+    kept = {module.project: module.held_out for module in modules if _mark(earlier, module) == marks[SplitBy.PROJECT]}
+    outer = [project for project in projects if project not in inner]
+    chosen = choose_held_out(outer, share=share, seed=seed, kept=kept)
+    groups = {module.name: _group(module, contents) for module in modules if module.project in inner}
+    kept_groups = {
+        groups[module.name]: module.held_out
+        for module in modules
+        if module.name in groups and _mark(earlier, module) == marks[SplitBy.MODULE]
+    }
+    chosen_groups = choose_held_out(dict.fromkeys(groups.values()), share=share, seed=seed, kept=kept_groups)
+    decisions = {
+        module.name: (
+            (groups[module.name] in chosen_groups, marks[SplitBy.MODULE])
+            if module.name in groups
+            else (module.project in chosen, marks[SplitBy.PROJECT])
+        )
+        for module in modules
+    }
+    notes: list[str] = []
+    if not any(side for side, _ in decisions.values()):
+        notes.append("Nothing is held out: there is too little to split, or all of it was decided before; see --force.")
+    if inner:
+        notes.append(
+            f"{', '.join(sorted(inner))}: split by module, so that results say how a policy does on unseen modules of "
+            "the same project, and nothing of other projects."
+        )
+    if 1 < len(outer) < _ENOUGH / share:
+        notes.append(
+            f"Of {len(outer)} projects {len(chosen)} {'is' if len(chosen) == 1 else 'are'} held out: "
+            "a hash meets the share only with many projects; name some with --held-out to choose."
+        )
+    return decisions, notes
+
+
+def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
+    return facts.get(module.name, {}).get(SPLIT_KEY)
+
+
+def _has_project_mark(facts: Mapping[str, Mapping[str, Any]], marks: Mapping[SplitBy, str]) -> bool:
+    return any(fact.get(SPLIT_KEY) == marks[SplitBy.PROJECT] for fact in facts.values())
+
+
+def _group(module: Module, contents: Contents) -> str:
+    """What copies of a module have in common; a trivial one stands for itself."""
+    content = contents.by_name.get(module.name)
+    if content is not None and not content.trivial:
+        return content.identity
+    return contents.digests.get(module.name) or module.bitcode_sha256 or module.name

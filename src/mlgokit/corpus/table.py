@@ -1,0 +1,153 @@
+"""The tables that a terminal shows of a corpus and of its split."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from mlgokit.corpus.identity import Kinship
+from mlgokit.corpus.info import CorpusInfo, ProjectInfo
+from mlgokit.corpus.split import ProjectSplit, SplitResult
+
+MOST_PROJECTS = 60
+"""Rows of a table; what is beyond is summed up in one."""
+_MOST_GROUPS = 5
+_LANGUAGES = {"c": "C", "c++": "C++", "unknown": "unknown language"}
+
+
+def print_corpus(info: CorpusInfo, console: Console) -> None:
+    """Projects with their counts, copies, the split, and what was skipped and why."""
+    table = _table(
+        Text(f"Corpus {info.folder}"),
+        ["project", "", "training"],
+        ["modules", "functions", "decidable\ncalls", "bitcode\nKB"],
+    )
+    for project in info.projects[:MOST_PROJECTS]:
+        languages = ", ".join(_LANGUAGES.get(one, one) for one in project.languages)
+        table.add_row(Text(project.name), languages, *_row(project))
+    rest = info.projects[MOST_PROJECTS:]
+    if rest:
+        table.add_row(f"{len(rest)} more", "", "", f"{sum(project.modules for project in rest):,}", *[""] * 3)
+    table.add_section()
+    totals = (info.modules, info.functions, info.decidable_call_sites)
+    count = f"{len(info.projects)} project{'s' * (len(info.projects) != 1)}"
+    table.add_row(count, "", "", *(f"{n:,}" for n in totals), _kilobytes(info.bitcode_bytes))
+    console.print(table)
+    by_language = ", ".join(f"{count:,} in {_LANGUAGES.get(name, name)}" for name, count in info.languages.items())
+    held_out = sum(project.held_out_modules for project in info.projects)
+    copies = sum(project.copies for project in info.projects)
+    _say(console, f"Modules: {by_language}; {held_out:,} held out, {info.modules - held_out - copies:,} to train on.")
+    if info.described:
+        _say(
+            console,
+            f"Before any pass: {info.instructions:,} instructions, {info.call_sites:,} call sites; "
+            f"{info.decidable_call_sites:,} of them call what their module defines.",
+        )
+    if text_bytes := sum(project.text_bytes for project in info.projects):
+        _say(console, f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes.")
+    if info.described < info.modules:
+        missing = info.modules - info.described
+        _say(console, f"Functions, calls and instructions are not counted for {missing:,} modules.", style="yellow")
+    if info.has_thinlto:
+        _say(console, "The modules are of a ThinLTO build; each has its part of the index.")
+    if info.has_override:
+        _say(console, "One command line serves all modules (global_command_override).")
+    _print_groups(console, "with the same bitcode", info.duplicates)
+    _print_groups(console, "the same but for names, paths and debug information", info.same_content)
+    _print_leaks(console, info.leaks, info.kinships)
+    for skipped in info.skipped:
+        _say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
+        for example in skipped.examples:
+            _say(console, f"  {example.name}: {example.reason}", style="dim")
+
+
+def print_split(result: SplitResult, console: Console) -> None:
+    """Projects with the modules on either side, and what crosses."""
+    table = _table(
+        Text(f"Split of {result.folder}, share {result.share:g}, seed {result.seed}"),
+        ["project", "decided by"],
+        ["training", "copies", "held out"],
+    )
+    for project in result.projects[:MOST_PROJECTS]:
+        counts = (project.training, project.copies, project.held_out)
+        table.add_row(
+            Text(project.name), _DECIDED.get(project.by, project.by), *(f"{n:,}" if n else "" for n in counts)
+        )
+    table.add_section()
+    rows: Sequence[ProjectSplit] = result.projects
+    totals = (sum(r.training for r in rows), sum(r.copies for r in rows), sum(r.held_out for r in rows))
+    table.add_row(f"{len(rows)} projects", "", *(f"{n:,}" for n in totals))
+    console.print(table)
+    for note in result.notes:
+        _say(console, note)
+    _print_leaks(console, result.leaks, result.kinships)
+
+
+_DECIDED = {
+    "given": "who made the corpus",
+    "listed": "name",
+    "project": "hash of the project",
+    "module": "hash of the module",
+}
+
+
+def _row(project: ProjectInfo) -> list[str]:
+    if not project.held_out_modules:
+        side = "yes" if project.modules else ""
+    else:
+        side = "held out" if project.held_out_modules == project.modules else f"{project.held_out_modules} held out"
+    if project.copies:
+        side += f", {project.copies} cop{'y' if project.copies == 1 else 'ies'}"
+    counts = (project.functions, project.decidable_call_sites)
+    return [side, f"{project.modules:,}", *(f"{n:,}" for n in counts), _kilobytes(project.bitcode_bytes)]
+
+
+def _print_groups(console: Console, what: str, groups: Sequence[Sequence[str]]) -> None:
+    if not groups:
+        return
+    extra = sum(len(group) - 1 for group in groups)
+    _say(console, f"Modules {what}: {len(groups):,} groups, {extra:,} copies.")
+    for group in groups[:_MOST_GROUPS]:
+        more = f" and {len(group) - 4} more" if len(group) > 4 else ""
+        _say(console, f"  {', '.join(group[:4])}{more}", style="dim")
+    if len(groups) > _MOST_GROUPS:
+        _say(console, f"  and {len(groups) - _MOST_GROUPS} groups more (--json has all)", style="dim")
+
+
+def _print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kinship]) -> None:
+    if leaks:
+        more = f" and {len(leaks) - 4} more" if len(leaks) > 4 else ""
+        _say(
+            console,
+            f"{len(leaks):,} training modules have a held-out copy and are passed over: {', '.join(leaks[:4])}{more}.",
+        )
+    for kinship in kinships[:_MOST_GROUPS]:
+        _say(
+            console,
+            f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
+            "smaller one's own functions in common; put both on one side with `corpus split --held-out`.",
+            style="yellow",
+        )
+
+
+def _table(title: Text, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    return Table(
+        *(Column(word, overflow="fold") for word in words),
+        *(Column(number, justify="right", no_wrap=True) for number in numbers),
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _kilobytes(count: int) -> str:
+    return f"{count / 1000:,.0f}"
+
+
+def _say(console: Console, sentence: str, *, style: str = "") -> None:
+    console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)
