@@ -94,7 +94,7 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (
             Import(),
-            "one source (--compile-commands, --objects, --params, --aquery, --thinlto, --bitcode), found none; name one",
+            "(--compile-commands, --objects, --params, --aquery, --thinlto, --bitcode), found none; name one",
         ),
         (Import(objects=Path("a"), aquery=Path("b")), "--bitcode), found --objects and --aquery; name one"),
         (

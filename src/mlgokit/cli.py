@@ -183,19 +183,20 @@ def _values(
     """The result of a stage that has no table of its own."""
     match command:
         case stages.Sources():
-            return stages.fetch(command, report=report)
+            result = stages.fetch(command, report=report)
         case stages.Import():
-            return stages.import_build(command, report=report)
+            result = stages.import_build(command, report=report)
         case stages.Combine():
-            return stages.combine(command)
+            result = stages.combine(command)
         case stages.Record():
-            return stages.record(command, report=report)
+            result = stages.record(command, report=report)
         case stages.Trace():
-            return stages.trace(command, report=report)
+            result = stages.trace(command, report=report)
         case stages.Train():
-            return stages.train(command, report=report).to_json()
+            result = stages.train(command, report=report).to_json()
         case stages.Export():
-            return dataclasses.asdict(stages.export(command))
+            result = dataclasses.asdict(stages.export(command))
+    return result
 
 
 def _show(arguments: Arguments, value: object, draw: Callable[[Console], None]) -> None:

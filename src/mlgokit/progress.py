@@ -23,7 +23,7 @@ QUIET_SECONDS = 60.0
 
 @contextmanager
 def shown_progress(console: Console | None = None) -> Generator[Report]:
-    """A report that draws on standard error; a new label begins a new bar; more done than the total is a total not known."""
+    """A report that draws on standard error; a new label begins a new bar; a total below what is done is not known."""
     console = console or Console(file=sys.stderr, emoji=False)
     if not console.is_terminal:
         yield _lines(console)
