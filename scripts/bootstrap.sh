@@ -110,6 +110,12 @@ look() {
         for major in $offers; do
             wished="$wished $(llvm_packages "$major")"
         done
+        for program in bear cmake ninja make; do
+            package=$program
+            if [ "$program" = ninja ]; then package=ninja-build; fi
+            command -v "$program" >/dev/null 2>&1 || lacking="$lacking $program"
+            command -v "$program" >/dev/null 2>&1 || ! offered "$package" || wished="$wished $package"
+        done
         have_browser || lacking="$lacking browser"
         have_browser || ! offered chromium || wished="$wished chromium"
     else

@@ -31,6 +31,7 @@ from mlgokit.corpus.front_end import (
     make_corpus,
 )
 from mlgokit.corpus.module import Corpus, ModuleFailure
+from mlgokit.corpus.safety import check_command_line
 from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.manifest import digest_file
 
@@ -269,7 +270,7 @@ def default_project(folder: Path) -> str:
     """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
 
     Example:
-        >>> default_project(Path("/home/me/zlib/build-release")), default_project(Path("/home/me/My Project"))
+        >>> default_project(Path("/src/zlib/build-release")), default_project(Path("/src/My Project"))
         ('zlib', 'My-Project')
     """
     root = folder.resolve()
@@ -412,6 +413,8 @@ def _checked(stderr: str, unknown: frozenset[str]) -> _DryRun:
     if refused := next((word for word in words if _REFUSED.fullmatch(word)), None):
         return _DryRun(reason=f"expected options that decide the code, found {refused}, which extraction does not do")
     command_line = options_for_ir(words)
+    if (trouble := check_command_line(command_line)) is not None:
+        return _DryRun(reason=trouble)
     if "-O0" in command_line and "-disable-O0-optnone" not in command_line:
         return _DryRun(
             reason="expected an optimization level, found -O0, at which clang marks functions not to be optimized; "
