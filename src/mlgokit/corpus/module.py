@@ -273,6 +273,9 @@ def _load_module(
         command_line = override or decode_command_line((folder / f"{name}.cmd").read_bytes())
     except OSError as error:
         return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
+    except UnicodeError:
+        reason = f"expected a name that a file can have, found {name!r}"
+        return ModuleFailure(name=name, project=project, reason=reason)
     reason = None
     if not size:
         reason = f"expected bitcode in {bitcode.name}, found {'an empty file' if bitcode.is_file() else 'no file'}"
