@@ -11,6 +11,7 @@ Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a
 """
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -260,7 +261,8 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
         >>> decode_command_line(b"-cc1\x00-Oz\x00")
         ('-cc1', '-Oz')
     """
-    return tuple(option for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+    # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
+    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
 
 
 def _load_module(
