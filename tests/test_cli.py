@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus extract": (stages.Extract,),
     "corpus import": (stages.Import,),
     "corpus record": (stages.Record,),
+    "corpus override": (stages.Override,),
+    "corpus verify": (stages.Verify,),
     "corpus info": (stages.Info,),
     "trace": (stages.Trace,),
     "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig),

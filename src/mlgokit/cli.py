@@ -40,6 +40,8 @@ class CorpusCommand:
         | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
         | Annotated[stages.Import, tyro.conf.subcommand("import")]
         | Annotated[stages.Record, tyro.conf.subcommand("record")]
+        | Annotated[stages.Override, tyro.conf.subcommand("override")]
+        | Annotated[stages.Verify, tyro.conf.subcommand("verify")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
     )
 
@@ -52,17 +54,10 @@ class ExportCommand:
     command: Annotated[stages.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
 
 
-StageCommand = (
-    stages.Sources
-    | stages.Extract
-    | stages.Import
-    | stages.Record
-    | stages.Info
-    | stages.Trace
-    | stages.Train
-    | stages.Evaluate
-    | stages.Export
+CorpusStage = (
+    stages.Sources | stages.Extract | stages.Import | stages.Record | stages.Override | stages.Verify | stages.Info
 )
+StageCommand = CorpusStage | stages.Trace | stages.Train | stages.Evaluate | stages.Export
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
@@ -149,6 +144,19 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
+        case stages.Trace():
+            result = stages.trace(command, report=report)
+        case stages.Train():
+            result = stages.train(command, report=report).to_json()
+        case stages.Export():
+            result = dataclasses.asdict(stages.export(command))
+        case _:
+            result = _corpus_result(command, report)
+    return result, lambda out: _print_values(result, out)
+
+
+def _corpus_result(command: CorpusStage, report: Report) -> dict[str, Any]:
+    match command:
         case stages.Sources():
             result = stages.fetch(command, report=report)
         case stages.Extract():
@@ -158,15 +166,13 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
             result = stages.import_build(command, report=report)
         case stages.Record():
             result = stages.record(command, report=report)
+        case stages.Override():
+            result = stages.override(command).to_json()
+        case stages.Verify():
+            result = stages.verify(command, report=report).to_json()
         case stages.Info():
             result = stages.info(command).to_json()
-        case stages.Trace():
-            result = stages.trace(command, report=report)
-        case stages.Train():
-            result = stages.train(command, report=report).to_json()
-        case stages.Export():
-            result = dataclasses.asdict(stages.export(command))
-    return result, lambda out: _print_values(result, out)
+    return result
 
 
 def _show(arguments: Arguments, value: object, draw: Callable[[Console], None]) -> None:
