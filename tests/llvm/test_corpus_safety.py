@@ -1,6 +1,7 @@
 """What a stranger's corpus could make a real clang do, and that it is not done."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import encode_command_line, load_corpus
-from mlgokit.corpus.options import parse_options
+from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options
 from mlgokit.corpus.safety import check_command_line, is_left_out
 
 FILES = ("file", "<path", "directory", "plugin", "<dir", "output")
@@ -112,3 +113,17 @@ def test_the_environment_does_not_reach_the_compiler(
     assert again.sizes is not None
     assert again.sizes.totals == plain.sizes.totals
     assert not (tmp_path / "log").exists()
+
+
+def test_the_table_has_every_option_that_clang_lists(toolchain: Toolchain):
+    shown = process.run([toolchain.clang, "-cc1", "--help"], timeout_seconds=60).stdout.decode()
+    names = set(re.findall(r"^  (--?[A-Za-z][\w+-]*=?)", shown, re.MULTILINE))
+    assert len(names) > 900
+    kinds = option_table().kinds
+    assert {name for name in names if name not in kinds and not any(word.startswith(name) for word in kinds)} == set()
+    llvm = process.run(
+        [toolchain.clang, "-cc1", "-mllvm", "-help-list-hidden", "-"], timeout_seconds=60
+    ).stdout.decode()
+    listed = set(re.findall(r"^  --?([A-Za-z][\w.-]*)", llvm, re.MULTILINE))
+    assert len(listed) > 2000
+    assert {name for name in listed if kinds.get(name) not in LLVM_KINDS} == set()
