@@ -42,6 +42,8 @@ class CorpusCommand:
         | Annotated[stages.Import, tyro.conf.subcommand("import")]
         | Annotated[stages.Combine, tyro.conf.subcommand("combine")]
         | Annotated[stages.Record, tyro.conf.subcommand("record")]
+        | Annotated[stages.Override, tyro.conf.subcommand("override")]
+        | Annotated[stages.Verify, tyro.conf.subcommand("verify")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
         | Annotated[stages.Split, tyro.conf.subcommand("split")]
     )
@@ -55,19 +57,18 @@ class ExportCommand:
     command: Annotated[stages.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
 
 
-StageCommand = (
+CorpusStage = (
     stages.Sources
     | stages.Extract
     | stages.Import
     | stages.Combine
     | stages.Record
+    | stages.Override
+    | stages.Verify
     | stages.Info
     | stages.Split
-    | stages.Trace
-    | stages.Train
-    | stages.Evaluate
-    | stages.Export
 )
+StageCommand = CorpusStage | stages.Trace | stages.Train | stages.Evaluate | stages.Export
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
@@ -154,6 +155,19 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
+        case stages.Trace():
+            result = stages.trace(command, report=report)
+        case stages.Train():
+            result = stages.train(command, report=report).to_json()
+        case stages.Export():
+            result = dataclasses.asdict(stages.export(command))
+        case _:
+            return _corpus_result(command, report)
+    return result, lambda out: _print_values(result, out)
+
+
+def _corpus_result(command: CorpusStage, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
+    match command:
         case stages.Extract():
             stages.extract(command, report=report)
             counting = stages.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
@@ -171,13 +185,7 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
 
 
 def _values(
-    command: stages.Sources
-    | stages.Import
-    | stages.Combine
-    | stages.Record
-    | stages.Trace
-    | stages.Train
-    | stages.Export,
+    command: stages.Sources | stages.Import | stages.Combine | stages.Record | stages.Override | stages.Verify,
     report: Report,
 ) -> dict[str, Any]:
     """The result of a stage that has no table of its own."""
@@ -190,12 +198,10 @@ def _values(
             result = stages.combine(command)
         case stages.Record():
             result = stages.record(command, report=report)
-        case stages.Trace():
-            result = stages.trace(command, report=report)
-        case stages.Train():
-            result = stages.train(command, report=report).to_json()
-        case stages.Export():
-            result = dataclasses.asdict(stages.export(command))
+        case stages.Override():
+            result = stages.override(command).to_json()
+        case stages.Verify():
+            result = stages.verify(command, report=report).to_json()
     return result
 
 

@@ -18,6 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from mlgokit.corpus.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
+from mlgokit.corpus.options import parse_options
+from mlgokit.corpus.override import from_driver
 from mlgokit.corpus.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import atomic_write
@@ -377,7 +379,11 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
         raise CorpusError(
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )
-    return tuple(options) if options[0] == "-cc1" else ("-cc1", *options)
+    if options[0] == "-cc1":
+        return tuple(options)
+    # LLVM's own tools take a driver's options here as well, and its own layout does not say which they are.
+    is_driver = any(option.kind == "unknown" for option in parse_options(options))
+    return from_driver(options) if is_driver else ("-cc1", *options)
 
 
 def check_fields(
