@@ -51,3 +51,23 @@ class CloningConfig:
     """Features the policy shall not see."""
     seed: int = 1
     """Of everything random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeModelConfig:
+    """How a native-size model is fitted."""
+
+    members: int = 4
+    """Networks; their mean is the prediction."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers."""
+    epochs: int = 60
+    """Times that every function is seen."""
+    batch: int = 128
+    """Functions in one step."""
+    learning_rate: float = 2e-3
+    """Of AdamW; falls to zero along a cosine."""
+    weight_decay: float = 3e-3
+    """Of AdamW."""
+    huber: float = 0.2
+    """Relative error from which on it counts linearly."""
