@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(config: Ir2Native, report: Report) -> Result:
     """Describe and compile the modules, fit, and compare."""
+    corpus = load_corpus(config.corpus)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     plugin, versions = build_plugin(toolchain), tool_versions(toolchain)
-    corpus = load_corpus(config.corpus)
     rng = np.random.default_rng(config.seed)
     modules = draw_modules(corpus.modules, config.modules, rng)
     gathered = gather(modules, toolchain, plugin, timeout_seconds=config.timeout_seconds, report=report)
@@ -84,8 +84,8 @@ def measure(config: Ir2Native, report: Report) -> Result:
         rows += [(STAGES[at], *row) for row in found]
     end = gathered[DescribeAt.END]
     note = (
-        f"{len(end.sizes)} functions of {len(modules)} modules; {end.unmatched} functions of objects had no description."
-        " A function is unseen if no training function has the same body. An error is relative to the size; of "
+        f"{len(end.sizes)} functions of {len(modules)} modules; {end.unmatched} functions of objects are in none. "
+        "A function is unseen if no training function has the same body. An error is relative to the size; of "
         "projects: the mean error of the sum of a project's functions."
     )
     return Result(
