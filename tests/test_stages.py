@@ -15,7 +15,9 @@ import pytest
 from mlgokit import stages, train
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.content import ModuleContent, append_contents
 from mlgokit.corpus.fetch import cached_path
+from mlgokit.corpus.identity import known_contents
 from mlgokit.corpus.module import Module, load_corpus, write_corpus
 from mlgokit.corpus.projects import load_projects
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
@@ -329,3 +331,38 @@ def test_nothing_is_held_out(corpus: Path):
 
     with pytest.raises(CorpusError, match=r"expected at least one held-out project to evaluate on, found none; name "):
         stages.evaluate(stages.Evaluate(policy=":default", corpus=corpus))
+
+
+# ---- What is in a corpus, and its split ----
+
+
+def no_compiler(*_: object, **__: object) -> Toolchain:
+    raise ToolError("clang: expected one, found none; install it")
+
+
+def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stages, "find_toolchain", no_compiler)
+
+    info = stages.info(stages.Info(corpus=corpus))
+    assert (info.modules, info.described, info.functions) == (4, 0, 0)
+    assert info.duplicates == (("alpha/a.cc.o", "alpha/b.cc.o", "alpha/c.cc.o", "gamma/d.cc.o"),)
+
+    result = stages.split(stages.Split(corpus=corpus, held_out=("alpha",)))
+    assert [(row.name, row.training, row.copies, row.held_out) for row in result.projects] == [
+        ("alpha", 0, 0, 3),
+        ("gamma", 0, 1, 0),
+    ]
+    assert [one.held_out for one in load_corpus(corpus).modules] == [True, True, True, False]
+    with pytest.raises(ToolError, match="clang: expected one, found none"):
+        stages.info(stages.Info(corpus=corpus, llvm=19))
+
+
+def test_training_passes_over_a_copy_under_another_name(corpus: Path):
+    modules = [module("alpha/a.cc.o", sha256="1"), module("gamma/b.cc.o", sha256="2", held_out=True), module("d/e.o")]
+    facts: Any = {"functions": 1, "declarations": 0, "call_sites": 1, "decidable_call_sites": 1, "instructions": 99}
+    contents = [
+        ModuleContent(bitcode_sha256=digest, identity="19:same", blocks=1, global_bytes=0, **facts) for digest in "12"
+    ]
+    append_contents(corpus, contents)
+
+    assert [one.name for one in training_modules(modules, known_contents(corpus, modules))] == ["d/e.o"]

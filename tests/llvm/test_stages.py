@@ -352,7 +352,7 @@ def test_sources_and_corpus_are_told_as_json(
     assert failure["name"] == "alpha/broken.cc.o"
     assert "'no/such/header.h' file not found" in failure["reason"]
     assert mlgokit("corpus", "info", "--corpus", tmp_path / "corpus", "--json").json == extracted.json
-    assert "modules: 5\n" in mlgokit("corpus", "info", "--corpus", tmp_path / "corpus").out
+    assert "Modules: 5 in C++; " in mlgokit("corpus", "info", "--corpus", tmp_path / "corpus").out
 
 
 def test_the_heuristic_is_traced_and_echoed(tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit):
@@ -531,7 +531,9 @@ def test_an_interrupt_loses_nothing(
     assert ended.code == 0, ended.err
     everything = files(output, pattern)
     assert finished.items() <= everything.items()
-    assert gate.compilations() == len(everything) - len(finished) + (stage == "extract")
+    # An extraction asks for the options once, and counts what is in the modules at its end.
+    extra = 1 + len(everything) if stage == "extract" else 0
+    assert gate.compilations() == len(everything) - len(finished) + extra
     if stage == "train":
         store = ("--store", output / "store", "--output", tmp_path / "undisturbed")
         assert mlgokit("train", "--corpus", newest_corpus, *store, *training("effects", rounds=1)).code == 0
