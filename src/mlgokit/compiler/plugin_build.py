@@ -55,9 +55,9 @@ def link_policy(toolchain: Toolchain, policy: Path, output: Path, *, cache_folde
         shutil.copyfile(policy, folder / "policy.bin")
         # The assembler includes the bytes; hidden symbols keep two such plugins apart in one process.
         (folder / "policy.s").write_text(
-            ".section .rodata\n.balign 16\n.globl mlgokit_policy_begin\n.hidden mlgokit_policy_begin\n"
-            'mlgokit_policy_begin:\n.incbin "policy.bin"\n.globl mlgokit_policy_end\n.hidden mlgokit_policy_end\n'
-            'mlgokit_policy_end:\n.section .note.GNU-stack,"",@progbits\n'
+            ".section .rodata\n.balign 16\n.globl mlgokit_inline_size_begin\n.hidden mlgokit_inline_size_begin\n"
+            'mlgokit_inline_size_begin:\n.incbin "policy.bin"\n.globl mlgokit_inline_size_end\n.hidden mlgokit_inline_size_end\n'
+            'mlgokit_inline_size_end:\n.section .note.GNU-stack,"",@progbits\n'
         )
         objects = sorted(built.glob("*.o"))
         _compile(toolchain, ["-c", "policy.s", "-o", "policy.o"], folder)

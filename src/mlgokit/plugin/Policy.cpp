@@ -108,6 +108,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "expected format version " + Twine(FormatVersion) + ", found another; use the mlgokit "
                                "that wrote it or export it again");
   Policy P;
+  P.Origin = Origin.str();
   P.Problem = Description->getString("problem").value_or("").str();
   const json::Array *Names = Description->getArray("features");
   if (!Names || Names->empty())

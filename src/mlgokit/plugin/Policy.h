@@ -32,6 +32,7 @@ public:
 
   const std::vector<std::string> &features() const { return Features; }
   const std::string &problem() const { return Problem; }
+  const std::string &origin() const { return Origin; }
 
   /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
   double preference(llvm::ArrayRef<int64_t> Values);
@@ -39,7 +40,7 @@ public:
 private:
   void normalise(llvm::ArrayRef<int64_t> Values);
 
-  std::string Problem;
+  std::string Problem, Origin;
   std::vector<std::string> Features;
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
