@@ -1,4 +1,4 @@
-"""The plugin's eviction and priority advisors in real compilers: plain objects when they echo, legal decisions, logs."""
+"""The plugin in real register allocators: plain objects when it echoes, legal decisions, logs, clear failures."""
 
 import os
 from pathlib import Path

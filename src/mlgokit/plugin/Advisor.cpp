@@ -67,8 +67,7 @@ public:
                         std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
                         [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)), Draw(S.Seed) {
-  }
+        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)) {}
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Observer.forget();
@@ -87,14 +86,14 @@ protected:
     double Preference = 0;
     if (R == Rule::Policy) {
       for (size_t I = 0; I < Sources.size(); ++I)
-        Row[I] = Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
-                                                   : Extra[Sources[I] - Runner.Values.size()];
+        Row[I] = double(Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
+                                                          : Extra[Sources[I] - Runner.Values.size()]);
       Preference = P->preference(Row);
     } else {
       const bool Inline = R == Rule::Always || (R == Rule::Default && Default);
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;
     }
-    const double Choice = Draw.next(), Flip = Draw.next();
+    const auto [Choice, Flip] = drawAt(S.Seed, Asked++);
     const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
     const bool Drawn = S.Temperature > 0 ? Choice < Chance : Preference > 0;
     const bool Inline = Drawn != (Flip < S.FlipProbability);
@@ -149,10 +148,10 @@ private:
   std::optional<Policy> P;
   const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
   std::unique_ptr<Logger> Log;
-  Uniform Draw;
+  uint64_t Asked = 0;
   CallSiteObserver Observer;
   FeatureValues Extra{};
-  std::vector<int64_t> Row = std::vector<int64_t>(Sources.size());
+  std::vector<double> Row = std::vector<double>(Sources.size());
 };
 
 std::vector<TensorSpec> logColumns() {

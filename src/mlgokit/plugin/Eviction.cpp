@@ -17,10 +17,8 @@
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
-#include "llvm/Support/MD5.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -49,8 +47,9 @@ struct Question {
   const AllocationOrder &Order;
   const uint8_t CostLimit;
   const SmallVirtRegSet &Fixed;
-  bool Asked = false;      // whether LLVM's advisor got as far as asking the model
-  size_t Column = 0;       // the answer
+  bool Asked = false;       // whether LLVM's advisor got as far as asking the model
+  size_t Column = 0;        // the answer
+  bool Echo = false;        // whether the heuristic's own answer was chosen
   MCRegister DefaultAnswer; // only if somebody needed it
 
   MCRegister askHeuristic() const { return Heuristic.tryFindEvictionCandidate(Range, Order, CostLimit, Fixed); }
@@ -62,18 +61,19 @@ public:
   static Expected<std::unique_ptr<Model>> create(LLVMContext &Ctx, const std::vector<TensorSpec> &Inputs,
                                                  const Settings &S, Rule R, std::optional<Policy> P);
 
-  bool echoes() const { return R == Rule::Default; }
+  bool followsHeuristic() const { return R == Rule::Default; }
   void enter(StringRef Name) {
     if (Function == Name)
       return;
     Function = Name.str();
-    Draw = Uniform(S.Seed + MD5Hash(Name));
+    Draws.enter(Name);
   }
   Question *Now = nullptr;
 
 private:
   Model(LLVMContext &Ctx, const std::vector<TensorSpec> &Inputs, const Settings &S, Rule R)
-      : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, Inputs.size()), Inputs(Inputs), S(S), R(R), Draw(S.Seed) {
+      : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, Inputs.size()), Inputs(Inputs), S(S), R(R),
+        Draws(nameOf(Problem::RegallocEviction), S.Seed) {
     size_t Bytes = 0;
     for (const TensorSpec &Spec : Inputs)
       Bytes += alignTo(Spec.getTotalTensorBufferSize(), alignof(int64_t));
@@ -92,7 +92,9 @@ private:
     return &Answer;
   }
   size_t firstLegal() const { return size_t(std::find(Mask, Mask + Columns - 1, 1) - Mask); }
+  Error connectPolicy();
   void decide(Question &Q);
+  double logitOf(size_t Column);
   void record(int64_t Default, int64_t Decision, float LogProbability);
 
   const std::vector<TensorSpec> Inputs;
@@ -102,9 +104,11 @@ private:
   std::unique_ptr<Logger> Log;
   const int64_t *Mask = nullptr;
   size_t Columns = 0;
+  std::vector<size_t> Sources; // where each of the policy's features is among the inputs
+  std::vector<double> Row, Logits;
   std::vector<int64_t> Values; // aligned room for the tensors
   std::string Function;
-  Uniform Draw;
+  FunctionDraws Draws;
   int64_t Answer = 0;
 };
 
@@ -120,6 +124,11 @@ Expected<std::unique_ptr<Model>> Model::create(LLVMContext &Ctx, const std::vect
     return createStringError(inconvertibleErrorCode(),
                              "expected the feature 'mask' (int64_t) from LLVM's eviction advisor, found none; this "
                              "compiler is not one that the plugin knows");
+  M->Logits.resize(M->Columns);
+  M->P = std::move(P);
+  if (M->P)
+    if (Error E = M->connectPolicy())
+      return std::move(E);
   std::vector<TensorSpec> Names = Inputs;
   for (const char *Name : {"index_to_evict_default", "index_to_evict"})
     Names.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
@@ -131,34 +140,73 @@ Expected<std::unique_ptr<Model>> Model::create(LLVMContext &Ctx, const std::vect
   return M;
 }
 
+Error Model::connectPolicy() {
+  StringMap<size_t> Known;
+  for (const TensorSpec &Spec : Inputs)
+    Known.try_emplace(Spec.name(), Known.size());
+  Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
+  if (!Found)
+    return Found.takeError();
+  Sources = std::move(*Found);
+  Row.resize(Sources.size());
+  if (P->mask() != "mask")
+    return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the mask 'mask', found '" +
+                                                           P->mask() + "'; train it for this compiler");
+  for (size_t I : Sources) {
+    const TensorSpec &Spec = Inputs[I];
+    const bool Typed = Spec.isElementType<float>() || Spec.isElementType<int64_t>();
+    if (!Typed || (Spec.getElementCount() != 1 && Spec.getElementCount() != Columns))
+      return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the feature '" +
+                                                             Spec.name() + "' to have 1 or " +
+                                                             std::to_string(Columns) +
+                                                             " elements of type int64_t or float, found another; "
+                                                             "train a policy without it");
+  }
+  return Error::success();
+}
+
 void Model::decide(Question &Q) {
   Q.Asked = true;
   size_t Default = Columns - 1; // the range that asks
   if (R == Rule::Default || Log)
     if ((Q.DefaultAnswer = Q.askHeuristic()))
       Default = Q.Order.positionOf(Q.DefaultAnswer).value_or(Default);
-  const double Choice = Draw.next();
-  Draw.next();
-  float LogProbability = 0;
+  const Draw D = Draws.next();
+  std::fill(Logits.begin(), Logits.end(), 0);
+  mlgokit::Column Chosen;
   switch (R) {
   case Rule::Default:
-    Q.Column = Default;
+    Logits[Default] = 1;
+    Chosen = Mask[Default] ? chooseColumn(Logits, {Mask, Columns}, {0, S.FlipProbability}, D)
+                           : mlgokit::Column{Default, 0};
+    Q.Echo = Chosen.Index == Default;
     break;
   case Rule::First:
+    Chosen = chooseColumn(Logits, {Mask, Columns}, {0, S.FlipProbability}, D);
+    break;
+  case Rule::Random:
+    Chosen = chooseColumn(Logits, {Mask, Columns}, {1, 0}, D);
+    break;
   case Rule::Policy:
-    Q.Column = firstLegal();
-    break;
-  case Rule::Random: {
-    const size_t Legal = size_t(std::count(Mask, Mask + Columns, 1));
-    Q.Column = firstLegal();
-    for (size_t Left = size_t(Choice * double(Legal)); Left > 0;)
-      Left -= Mask[++Q.Column] != 0;
-    LogProbability = float(-std::log(double(Legal)));
+    for (size_t C = 0; C < Columns; ++C)
+      if (Mask[C])
+        Logits[C] = logitOf(C);
+    Chosen = chooseColumn(Logits, {Mask, Columns}, {S.Temperature, S.FlipProbability}, D);
     break;
   }
-  }
+  Q.Column = Chosen.Index;
   if (Log)
-    record(int64_t(Default), int64_t(Q.Column), LogProbability);
+    record(int64_t(Default), int64_t(Q.Column), float(Chosen.LogProbability));
+}
+
+double Model::logitOf(size_t Column) {
+  for (size_t I = 0; I < Sources.size(); ++I) {
+    const TensorSpec &Spec = Inputs[Sources[I]];
+    const size_t At = Spec.getElementCount() == 1 ? 0 : Column;
+    Row[I] = Spec.isElementType<float>() ? double(getTensor<float>(Sources[I])[At])
+                                         : double(getTensor<int64_t>(Sources[I])[At]);
+  }
+  return P->columnLogit(Row);
 }
 
 void Model::record(int64_t Default, int64_t Decision, float LogProbability) {
@@ -190,8 +238,10 @@ private:
     const MCRegister Found = Ml->tryFindEvictionCandidate(Range, Order, CostLimit, Fixed);
     M.Now = nullptr;
     // LLVM's advisor may give up before it asks; and of what it offers, the heuristic may take something else.
-    if (M.echoes())
-      return Q.Asked ? Q.DefaultAnswer : Q.askHeuristic();
+    if (!Q.Asked && M.followsHeuristic())
+      return Q.askHeuristic();
+    if (Q.Echo)
+      return Q.DefaultAnswer;
     if (Found && (!Q.Asked || Order.at(Q.Column) != Found))
       report_fatal_error("mlgokit: expected LLVM's eviction advisor to take the register that the policy chose, found "
                          "another; this compiler is not one that the plugin knows");

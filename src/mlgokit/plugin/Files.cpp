@@ -21,6 +21,19 @@ std::string numbered(const std::string &Path) {
   return Before ? Path + "." + std::to_string(Before) : Path;
 }
 
+bool fits(Problem P, OutputKind Output) {
+  switch (Output) {
+  case OutputKind::EffectBytes:
+  case OutputKind::Logits:
+    return P == Problem::InlineSize;
+  case OutputKind::ColumnLogit:
+    return P == Problem::RegallocEviction;
+  case OutputKind::Priority:
+    return P == Problem::RegallocPriority;
+  }
+  return false;
+}
+
 } // namespace
 
 Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
@@ -44,6 +57,9 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
     return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() + ": expected the problem " +
                                                            nameOf(Of).str() + ", found '" + Parsed->problem() +
                                                            "'; give the policy to its own advisor");
+  if (Parsed && !fits(Of, Parsed->output()))
+    return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() + ": its output is not one for " +
+                                                           nameOf(Of).str() + "; train it again");
   return Parsed;
 }
 

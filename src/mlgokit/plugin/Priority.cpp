@@ -16,9 +16,8 @@
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
-#include "llvm/Support/MD5.h"
 
-#include <cmath>
+#include <algorithm>
 #include <optional>
 
 using namespace llvm;
@@ -36,13 +35,10 @@ const std::vector<TensorSpec> &features() {
   return Specs;
 }
 
-constexpr double Bound = 4294967296.0;      // of an unsigned
-constexpr float Largest = 0x1.fffffep31F;   // the greatest float below it
-
 /// Holds what LLVM's advisor says of a live range, and decides for one module.
 class Model final : public MLModelRunner {
 public:
-  explicit Model(LLVMContext &Ctx) : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, features().size()), Draw(0) {
+  explicit Model(LLVMContext &Ctx) : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, features().size()) {
     setUpBufferForTensor(0, features()[0], &Size);
     setUpBufferForTensor(1, features()[1], &Stage);
     setUpBufferForTensor(2, features()[2], &Weight);
@@ -58,6 +54,10 @@ public:
                                           .Case(":random", Rule::Random)
                                           .Default(std::nullopt);
     R = Named.value_or(Rule::Policy);
+    if (S.FlipProbability > 0)
+      return createStringError(inconvertibleErrorCode(),
+                               "expected no flip probability with a policy for " + nameOf(Problem::RegallocPriority).str() +
+                                   ", found one; a number has no opposite, give a temperature");
     if (!Named) {
       Expected<Policy> Loaded = loadPolicy(Problem::RegallocPriority, S);
       if (!Loaded)
@@ -71,6 +71,7 @@ public:
         return Found.takeError();
       Sources = std::move(*Found);
     }
+    Draws.emplace(nameOf(Problem::RegallocPriority), S.Seed);
     if (Error E = refuseOptions({"regalloc-enable-priority-advisor", "regalloc-priority-interactive-channel-base"},
                                 policySettingOf(Problem::RegallocPriority)))
       return E;
@@ -89,7 +90,7 @@ public:
     if (Function == Name)
       return;
     Function = Name.str();
-    Draw = Uniform(S.Seed + MD5Hash(Name));
+    Draws->enter(Name);
   }
 
   /// Whether the heuristic alone is wanted, and nobody reads how it came to its values.
@@ -109,32 +110,32 @@ private:
   std::vector<size_t> Sources;
   std::unique_ptr<Logger> Log;
   std::string Function;
-  Uniform Draw;
+  std::optional<FunctionDraws> Draws;
 };
 
 unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
   std::optional<unsigned> Default;
   if (R == Rule::Default || Log)
     Default = AskHeuristic();
-  const double Choice = Draw.next(), Second = Draw.next();
-  (void)Second;
-  double Value = 0;
-  float LogProbability = 0;
+  const Draw D = Draws->next();
+  mlgokit::Priority Decided;
   switch (R) {
   case Rule::Default:
-    Value = double(*Default);
+    // The nearest float below 2**32, as the log has one; the allocator gets the exact value.
+    Decided = {float(std::min(double(*Default), 4294967040.0)), 0};
     break;
   case Rule::Random:
-    Value = Choice * Bound;
-    LogProbability = float(-std::log(Bound));
+    Decided = anyPriority(D);
     break;
-  case Rule::Policy:
+  case Rule::Policy: {
+    const double Raw[] = {double(Size), double(Stage), double(Weight)};
+    double Row[std::size(Raw)];
+    for (size_t I = 0; I < Sources.size(); ++I)
+      Row[I] = Raw[Sources[I]];
+    Decided = drawPriority(P->unit(ArrayRef<double>(Row, Sources.size())), {S.Temperature, 0}, D);
     break;
   }
-  // What is no number says nothing, and the heuristic's value is the one that does no harm.
-  if (std::isnan(Value))
-    Value = double(Default ? *Default : *(Default = AskHeuristic()));
-  const float Priority = Value <= 0 ? 0.0F : Value >= double(Largest) ? Largest : float(Value);
+  }
   if (Log) {
     if (Log->currentContext() != Function)
       Log->switchContext(Function);
@@ -146,11 +147,11 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
     Write(Stage);
     Write(Weight);
     Write(Exact);
-    Write(Priority);
-    Write(LogProbability);
+    Write(Decided.Value);
+    Write(float(Decided.LogProbability));
     Log->endObservation();
   }
-  return R == Rule::Default ? *Default : unsigned(Priority);
+  return R == Rule::Default ? *Default : unsigned(Decided.Value);
 }
 
 /// Lets LLVM's ML advisor fill the buffers, then asks the model.
