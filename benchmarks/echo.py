@@ -20,6 +20,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.problems import INLINE_SIZE
 
 NO_GROWTH_STOP = ("-mllvm", "-ml-advisor-size-increase-threshold=1000000")
 
@@ -97,7 +98,7 @@ def measure(config: EchoCheck, report: Report) -> Result:
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     found = tool_versions(toolchain)
     corpus = load_corpus(config.corpus)
-    use = PluginUse(plugin=build_plugin(toolchain), policy=HEURISTIC)
+    use = PluginUse(plugin=build_plugin(toolchain), policies={INLINE_SIZE.name: HEURISTIC})
     drawn = draw_modules(corpus.modules, config.modules, np.random.default_rng(config.seed))
 
     def build(module: Module, use: PluginUse | None, options: tuple[str, ...] = ()) -> Built:

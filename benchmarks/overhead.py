@@ -19,6 +19,7 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.deploy.plugin import export_plugin
 from mlgokit.errors import CorpusError
+from mlgokit.problems import INLINE_SIZE
 
 BAR = 1.10
 DRAWS = 2000
@@ -88,11 +89,11 @@ def measure(config: Overhead, report: Report) -> Result:
     failures: list[tuple[Cell, ...]] = []
     with tempfile.TemporaryDirectory(prefix="mlgokit-overhead-") as scratch:
         exported = Path(scratch) / "policy.so"
-        export_plugin(toolchain, config.policy, exported)
+        export_plugin(toolchain, [config.policy], exported)
         uses = {
             "plain": None,
             "policy": PluginUse(plugin=exported),
-            "echo": PluginUse(plugin=generic, policy=HEURISTIC),
+            "echo": PluginUse(plugin=generic, policies={INLINE_SIZE.name: HEURISTIC}),
         }
 
         def compile_once(module: Module, build: str) -> Once | str:

@@ -133,12 +133,13 @@ def observe(toolchain: Toolchain, plugin: Path, modules: Sequence[Module], repor
     """
     parts: dict[str, list[Values]] = {}
     reason = "they call nothing"
-    use = PluginUse(plugin=plugin, policy=HEURISTIC, log=True)
+    use = PluginUse(plugin=plugin, policies={INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,))
     for index, module in enumerate(modules):
         report(index, len(modules), "observe")
         done = compile_module(toolchain, module.command_line, module.bitcode, use=use)
         reason = done.reason or reason
-        for name, column in (done.log.columns if done.log is not None else {}).items():
+        log = done.logs.get(INLINE_SIZE.name)
+        for name, column in ({} if log is None else log.columns).items():
             parts.setdefault(name, []).append(column[:, 0])
     report(len(modules), len(modules), "observe")
     columns = {name: np.concatenate(column) for name, column in parts.items()}

@@ -376,7 +376,7 @@ def _compile(bench: Bench, module: Module, contender: Contender, folder: Path, i
     if contender.policy:
         use = PluginUse(
             plugin=bench.plugin,
-            policy=contender.policy,
+            policies={INLINE_SIZE.name: contender.policy},
             # Modules of one build are not to be turned round at the same places.
             seed=1_000_003 * contender.seed + index,
             flip_probability=contender.flip_probability,

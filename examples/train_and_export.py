@@ -35,7 +35,7 @@ def main() -> None:
             f"round {result.round}: {result.compilations} compilations, {result.flips} flipped decisions, "
             f"{result.components} labels, correlation {result.correlation:.2f}"
         )
-    exported = export_plugin(toolchain, policy, arguments.output / "policy.so")
+    exported = export_plugin(toolchain, [policy], arguments.output / "policy.so")
     print(f"{exported.size_bytes} bytes; use it with: clang++ -Oz {exported.flag}")
 
 

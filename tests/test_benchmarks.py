@@ -14,7 +14,15 @@ from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo", "corpus_extraction", "ir2native")
+NAMES = (
+    "corpus_extraction",
+    "echo",
+    "ir2native",
+    "overhead",
+    "overhead_regalloc",
+    "policy_speed",
+    "score_tracks_link",
+)
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 

@@ -68,7 +68,11 @@ def log_of(decisions: list[tuple[str, str, bool, float]]) -> Log:
 
 def success(functions: dict[str, int], decisions: list[tuple[str, str, bool, float]]) -> CompileResult:
     return CompileResult(
-        status=CompileStatus.OK, sizes=sizes_of(functions), log=log_of(decisions), user_seconds=0.5, wall_seconds=1.0
+        status=CompileStatus.OK,
+        sizes=sizes_of(functions),
+        logs={"inline-size": log_of(decisions)},
+        user_seconds=0.5,
+        wall_seconds=1.0,
     )
 
 
@@ -118,15 +122,15 @@ class Compiler:
         _bitcode: Path,
         *,
         use: PluginUse,
-        keep_log: Path | None,
+        keep_logs: dict[str, Path] | None,
         timeout_seconds: float,
         thinlto_index: Path | None = None,
     ) -> CompileResult:
         del thinlto_index
         self.uses.append(use)
         self.deadlines.append(timeout_seconds)
-        if keep_log is not None:
-            keep_log.write_bytes(b"log")
+        for path in (keep_logs or {}).values():
+            path.write_bytes(b"log")
         return self.result
 
 
@@ -184,7 +188,14 @@ def test_the_plugin_is_asked_for_what_the_exploration_says(workshop: Workshop, m
     run_module(workshop, module, exploration, ":default", keep="none")
 
     assert compiler.uses == [
-        PluginUse(plugin=workshop.plugin, policy=":default", log=True, seed=5, temperature=0.5, flip_probability=0.25)
+        PluginUse(
+            plugin=workshop.plugin,
+            policies={"inline-size": ":default"},
+            logs=("inline-size",),
+            seed=5,
+            temperature=0.5,
+            flip_probability=0.25,
+        )
     ]
 
 

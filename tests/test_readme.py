@@ -13,6 +13,7 @@ import pytest
 from mlgokit import cli
 from mlgokit.compiler.compile import PluginUse
 from mlgokit.corpus.projects import load_projects
+from mlgokit.problems import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,7 +100,11 @@ def test_the_plugins_settings_are_documented() -> None:
     text = (ROOT / "docs/formats.md").read_text()
     assert settings
     assert [pair for pair in settings if f"| `-{pair[0]}=` | `{pair[1]}` |" not in text] == []
-    assert set(PluginUse(plugin=Path("p")).environment(None)) <= {variable for _, variable in settings}
+    assert set(
+        PluginUse(plugin=Path("p"), policies=dict.fromkeys(PROBLEMS, ":default"), logs=tuple(PROBLEMS)).environment(
+            Path("f")
+        )
+    ) <= {variable for _, variable in settings}
 
 
 def test_the_ladder_in_the_architecture_is_the_one_that_is_checked() -> None:

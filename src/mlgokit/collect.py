@@ -27,6 +27,7 @@ from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 from mlgokit.manifest import digest_file
 from mlgokit.policy.exploration import Exploration
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.store import ModuleRun, recall, remember
 
 Report = Callable[[int, int, str], None]
@@ -162,8 +163,8 @@ def run_module(
         return known
     use = PluginUse(
         plugin=workshop.plugin,
-        policy=policy,
-        log=True,
+        policies={INLINE_SIZE.name: policy},
+        logs=(INLINE_SIZE.name,),
         seed=exploration.seed,
         temperature=exploration.temperature,
         flip_probability=exploration.flip_probability,
@@ -173,7 +174,7 @@ def run_module(
         module.command_line,
         module.bitcode,
         use=use,
-        keep_log=keep_log,
+        keep_logs=None if keep_log is None else {INLINE_SIZE.name: keep_log},
         timeout_seconds=workshop.timeout_seconds,
         thinlto_index=module.thinlto_index,
     )
@@ -188,7 +189,8 @@ def run_module(
 
 def _reduce(result: CompileResult, keep: str) -> ModuleRun:
     """What learning needs of a compilation."""
-    columns: Mapping[str, Any] = result.log.columns if result.log is not None else {}
+    log = result.logs.get(INLINE_SIZE.name)
+    columns: Mapping[str, Any] = {} if log is None else log.columns
     count = len(columns["inlining_decision"]) if columns else 0
 
     def column(name: str) -> Any:

@@ -158,7 +158,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         "evaluate", lambda: stages.evaluate(evaluate, report=report), lambda value: value.compilations
     )
     plugin = folder / "policy.so"
-    clock.time("export the plugin", lambda: export_plugin(toolchain, trained.policy, plugin))
+    clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
     program: ProgramComparison | None = None
     if with_program:
         program = clock.time(

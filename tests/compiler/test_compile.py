@@ -68,7 +68,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
         *,
         use: PluginUse | None = None,
         keep_object: Path | None = None,
-        keep_log: Path | None = None,
+        keep_logs: dict[str, Path] | None = None,
         timeout_seconds: float = 60,
     ) -> CompileResult:
         clang = tmp_path / "clang"
@@ -81,7 +81,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
             tmp_path / "module.bc",
             use=use,
             keep_object=keep_object,
-            keep_log=keep_log,
+            keep_logs=keep_logs,
             timeout_seconds=timeout_seconds,
         )
 
@@ -104,7 +104,7 @@ def given_settings(tmp_path: Path) -> dict[str, str]:
 def test_a_success_is_measured(compile_with: Compile):
     result = compile_with(SUCCEED)
 
-    assert (result.status, result.reason, result.log) == (CompileStatus.OK, "", None)
+    assert (result.status, result.reason, result.logs) == (CompileStatus.OK, "", {})
     assert result.sizes is not None
     assert result.sizes.llvm_size_text == CODE_BYTES
     assert result.wall_seconds > 0
@@ -144,13 +144,14 @@ def test_settings_of_the_caller_do_not_leak(compile_with: Compile, tmp_path: Pat
 def test_the_plugin_is_told_what_it_shall_do(compile_with: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MLGOKIT_SEED", "99")
     monkeypatch.setenv("MLGOKIT_ANY_LEVEL", "1")
-    use = PluginUse(plugin=tmp_path / "p.so", policy=HEURISTIC, seed=5, temperature=0.1, flip_probability=1e-05)
+    use = PluginUse(
+        plugin=tmp_path / "p.so", policies={"inline-size": HEURISTIC}, seed=5, temperature=0.1, flip_probability=1e-05
+    )
 
     compile_with(f"/usr/bin/env > environment; {SUCCEED}", use=use)
 
     assert given_settings(tmp_path) == {
         "MLGOKIT_POLICY": ":default",
-        "MLGOKIT_LOG": "",
         "MLGOKIT_SEED": "5",
         "MLGOKIT_TEMPERATURE": "0.1",
         "MLGOKIT_FLIP_PROBABILITY": "1e-05",
@@ -158,9 +159,7 @@ def test_the_plugin_is_told_what_it_shall_do(compile_with: Compile, tmp_path: Pa
 
 
 def test_without_settings_the_plugin_decides_greedily_with_its_own_policy():
-    assert PluginUse(plugin=Path("p.so")).environment(None) == {
-        "MLGOKIT_POLICY": "",
-        "MLGOKIT_LOG": "",
+    assert PluginUse(plugin=Path("p.so")).environment(Path("f")) == {
         "MLGOKIT_SEED": "0",
         "MLGOKIT_TEMPERATURE": "0.0",
         "MLGOKIT_FLIP_PROBABILITY": "0.0",
@@ -170,33 +169,36 @@ def test_without_settings_the_plugin_decides_greedily_with_its_own_policy():
 def test_the_log_is_read_and_kept_where_it_is_wanted(compile_with: Compile, tmp_path: Path):
     result = compile_with(
         f'{SUCCEED}; cp whole.log "$MLGOKIT_LOG"',
-        use=PluginUse(plugin=tmp_path / "p.so", log=True),
-        keep_log=tmp_path / "folder" / "kept.log",
+        use=PluginUse(plugin=tmp_path / "p.so", logs=("inline-size",)),
+        keep_logs={"inline-size": tmp_path / "folder" / "kept.log"},
     )
 
     assert result.status is CompileStatus.OK
-    assert result.log is not None
-    assert result.log.columns["a"].tolist() == [[7], [9]]
+    assert result.logs["inline-size"].columns["a"].tolist() == [[7], [9]]
     assert (tmp_path / "folder" / "kept.log").read_bytes() == LOG
 
 
 def test_a_module_without_decisions_has_no_log(compile_with: Compile, tmp_path: Path):
-    result = compile_with(SUCCEED, use=PluginUse(plugin=tmp_path / "p.so", log=True), keep_log=tmp_path / "kept.log")
+    result = compile_with(
+        SUCCEED,
+        use=PluginUse(plugin=tmp_path / "p.so", logs=("inline-size",)),
+        keep_logs={"inline-size": tmp_path / "kept.log"},
+    )
 
-    assert (result.status, result.log) == (CompileStatus.OK, None)
+    assert (result.status, result.logs) == (CompileStatus.OK, {})
     assert not (tmp_path / "kept.log").exists()
 
 
 def test_a_log_that_cannot_be_read_leaves_the_sizes(compile_with: Compile, tmp_path: Path):
     result = compile_with(
         f'{SUCCEED}; head -c 40 whole.log > "$MLGOKIT_LOG"',
-        use=PluginUse(plugin=tmp_path / "p.so", log=True),
-        keep_log=tmp_path / "kept.log",
+        use=PluginUse(plugin=tmp_path / "p.so", logs=("inline-size",)),
+        keep_logs={"inline-size": tmp_path / "kept.log"},
     )
 
     assert result.status is CompileStatus.BAD_TRACE
-    assert "module.log: byte " in result.reason
-    assert result.log is None
+    assert "inline-size.log: byte " in result.reason
+    assert result.logs == {}
     assert result.sizes is not None
     assert not (tmp_path / "kept.log").exists()
 
@@ -214,7 +216,7 @@ def test_an_error_is_a_result_with_its_first_line(compile_with: Compile, script:
     result = compile_with(script)
 
     assert (result.status, result.reason) == (CompileStatus.FAILED, reason)
-    assert (result.sizes, result.log) == (None, None)
+    assert (result.sizes, result.logs) == (None, {})
 
 
 @pytest.mark.parametrize("end", ["kill -SEGV $$", "kill -ABRT $$", "exit 139"])
@@ -250,7 +252,7 @@ def test_the_deadline_ends_the_compiler_and_its_children(compile_with: Compile):
     result = compile_with("sleep 600 & sleep 600", timeout_seconds=1)
 
     assert (result.status, result.reason) == (CompileStatus.TIMED_OUT, "after 1 s")
-    assert (result.sizes, result.log) == (None, None)
+    assert (result.sizes, result.logs) == (None, {})
     assert result.wall_seconds >= 1
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mlgokit.compiler import plugin_build, process
-from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, link_policy
+from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, link_policies
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import StorageError, ToolError
 
@@ -195,19 +195,21 @@ def test_builders_at_the_same_time_end_with_one_folder(place: Place, monkeypatch
 
 def test_a_policy_is_put_into_a_plugin(place: Place, tmp_path: Path):
     # The link shows what it was given: the policy's bytes must lie where the assembler looks for them.
-    place.script(f'case "$*" in *policy.o*plugin.so) cat policy.bin policy.s > "$output"; exit;; esac; {SUCCEED}')
+    place.script(
+        f'case "$*" in *policies.o*plugin.so) cat inline-size.bin policies.s > "$output"; exit;; esac; {SUCCEED}'
+    )
     policy, output = tmp_path / "a.policy", tmp_path / "new" / "out.so"
     policy.write_bytes(b"\xff policy\n")
 
-    assert link_policy(place.toolchain, policy, output, cache_folder=place.cache) == output
+    assert link_policies(place.toolchain, {"inline-size": policy}, output, cache_folder=place.cache) == output
     linked = output.read_bytes()
     assert linked.startswith(b"\xff policy\n")
-    assert b'mlgokit_policy_begin:\n.incbin "policy.bin"\n' in linked
+    assert b'mlgokit_inline_size_begin:\n.incbin "inline-size.bin"\n' in linked
     assert stat.S_IMODE(output.stat().st_mode) == 0o755
     *_, assemble, link = place.calls()
-    assert assemble == "-c policy.s -o policy.o"
+    assert assemble == "-c policies.s -o policies.o"
     (built,) = place.cache.iterdir()
-    assert link == f"-shared {' '.join(f'{built}/{unit}.o' for unit in UNITS)} policy.o -o plugin.so"
+    assert link == f"-shared {' '.join(f'{built}/{unit}.o' for unit in UNITS)} policies.o -o plugin.so"
 
 
 def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):
@@ -216,7 +218,9 @@ def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):
     before, content = len(place.calls()), plugin.read_bytes()
 
     for name in ("one.so", "two.so"):
-        link_policy(place.toolchain, tmp_path / "a.policy", tmp_path / name, cache_folder=place.cache)
+        link_policies(
+            place.toolchain, {"regalloc-eviction": tmp_path / "a.policy"}, tmp_path / name, cache_folder=place.cache
+        )
 
     assert len(place.calls()) == before + 4
     assert plugin.read_bytes() == content
@@ -224,10 +228,12 @@ def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):
 
 def test_a_policy_that_cannot_be_linked_leaves_no_output(place: Place, tmp_path: Path):
     (tmp_path / "a.policy").write_bytes(b"a")
-    place.script(f'case "$*" in *policy.s*) echo "as: error: no" >&2; exit 1;; esac; {SUCCEED}')
+    place.script(f'case "$*" in *policies.s*) echo "as: error: no" >&2; exit 1;; esac; {SUCCEED}')
 
-    with pytest.raises(ToolError, match=r"policy\.s -o policy\.o to succeed, found exit code 1 \(as: error: no\)"):
-        link_policy(place.toolchain, tmp_path / "a.policy", tmp_path / "out.so", cache_folder=place.cache)
+    with pytest.raises(ToolError, match=r"policies\.s -o policies\.o to succeed, found exit code 1 \(as: error: no\)"):
+        link_policies(
+            place.toolchain, {"regalloc-eviction": tmp_path / "a.policy"}, tmp_path / "out.so", cache_folder=place.cache
+        )
     assert not (tmp_path / "out.so").exists()
 
 

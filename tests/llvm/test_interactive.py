@@ -72,7 +72,7 @@ def test_echoing_the_default_is_plain_clang(toolchain: Toolchain, source: Path):
 def test_the_compiler_sends_the_features_that_the_problem_lists(toolchain: Toolchain, source: Path):
     result, _ = advised(toolchain, source, Constant(0), include_default=False)
     assert result.log is not None
-    assert tuple(result.log.columns) == (*INLINE_SIZE.features, INLINE_SIZE.decision)
+    assert tuple(result.log.columns) == (*INLINE_SIZE.feature_names, INLINE_SIZE.decision)
     assert result.log.columns["callee_basic_block_count"].min() >= 1
 
 

@@ -228,7 +228,7 @@ def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench) -> None:
     policy = llvm_policy(bench, output=OutputKind.LOGITS)
     save_policy(policy, bench.folder / "p.policy")
     assert bench.compile("named", policy=str(bench.folder / "p.policy")).returncode == 0
-    exported = export_plugin(bench.toolchain, bench.folder / "p.policy", bench.folder / "policy.so")
+    exported = export_plugin(bench.toolchain, [bench.folder / "p.policy"], bench.folder / "policy.so")
     (bench.folder / "p.policy").unlink()
     done = bench.compile("inside", exported.flag, use_plugin=False)
     assert done.returncode == 0, done.stderr
@@ -240,7 +240,7 @@ def test_two_exported_plugins_keep_their_own_policies(bench: Bench) -> None:
     for kind in OutputKind:
         save_policy(llvm_policy(bench, output=kind), bench.folder / f"{kind.value}.policy")
         plugin = bench.folder / f"{kind.value}.so"
-        flags.append(export_plugin(bench.toolchain, bench.folder / f"{kind.value}.policy", plugin).flag)
+        flags.append(export_plugin(bench.toolchain, [bench.folder / f"{kind.value}.policy"], plugin).flag)
     for flag in flags:
         assert bench.compile("alone", flag, use_plugin=False).returncode == 0
     assert bench.compile("both", *flags, use_plugin=False).returncode == 0

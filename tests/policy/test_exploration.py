@@ -4,8 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
-from mlgokit.policy.exploration import Exploration, UniformStream, decide
+from mlgokit.errors import UsageError
+from mlgokit.policy.exploration import (
+    LARGEST_PRIORITY,
+    Exploration,
+    UniformStream,
+    choose_column,
+    context_seed,
+    decide,
+    draw_priority,
+    draws,
+    priority_of,
+)
 
 
 def test_the_stream_is_splitmix64() -> None:
@@ -31,3 +43,79 @@ def test_greedy_follows_the_preference() -> None:
     assert decide(1.0, Exploration(), stream) == (True, 0.0)
     assert decide(-1.0, Exploration(), stream) == (False, 0.0)
     assert decide(0.0, Exploration(), stream)[0] is False
+
+
+def test_observations_draw_the_numbers_of_one_stream() -> None:
+    stream = UniformStream(2**64 - 3)
+    expected = [(stream.next(), stream.next()) for _ in range(20)]
+    assert [draws(2**64 - 3, index) for index in range(20)] == expected
+
+
+def test_functions_and_problems_explore_independently() -> None:
+    seeds = {
+        context_seed(seed, problem, context)
+        for seed in (0, 1)
+        for problem in ("regalloc-eviction", "regalloc-priority")
+        for context in ("f", "g", "")
+    }
+    assert len(seeds) == 2 * (2 * 2 + 1)
+    assert context_seed(5, "inline-size", "") == 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize("flip_probability", [0.0, 0.3])
+def test_columns_come_as_often_as_their_probability_says(temperature: float, flip_probability: float) -> None:
+    exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
+    logits, mask = [3.0, 1.0, 99.0, 2.5, -1.0], [1, 1, 0, 1, 1]
+    found = [choose_column(logits, mask, exploration, *draws(3, index)) for index in range(6000)]
+    columns = np.array([column for column, _ in found])
+    told = {column: math.exp(logarithm) for column, logarithm in found}
+    assert 2 not in told
+    assert sum(told.values()) == pytest.approx(1)
+    for column, chance in told.items():
+        assert np.mean(columns == column) == pytest.approx(chance, abs=0.03)
+
+
+@given(
+    logits=st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=9),
+    allowed=st.integers(0, 511),
+    temperature=st.sampled_from([0.0, 1e-300, 0.5, 1e300]),
+    flip_probability=st.sampled_from([0.0, 1e-300, 0.5, 1.0]),
+    choice=st.floats(0, 1, exclude_max=True),
+    flip=st.floats(0, 1, exclude_max=True),
+)
+def test_a_masked_column_is_never_chosen(
+    logits: list[float], allowed: int, temperature: float, flip_probability: float, choice: float, flip: float
+) -> None:
+    mask = [allowed >> place & 1 for place in range(len(logits))]
+    exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
+    column, logarithm = choose_column(logits, mask, exploration, choice, flip)
+    assert column == len(mask) - 1 if not any(mask) else mask[column] == 1
+    assert logarithm <= 1e-12
+
+
+def test_the_first_of_equal_columns_is_the_greedy_one() -> None:
+    assert choose_column([1.0, 7.0, 7.0], [1, 1, 1], Exploration(), 0.99, 0.0)[0] == 1
+
+
+@given(unit=st.floats(allow_nan=True, allow_infinity=True), other=st.floats(allow_nan=False))
+def test_priorities_are_whole_bounded_and_in_order(unit: float, other: float) -> None:
+    priority = priority_of(unit)
+    assert 0 <= priority <= LARGEST_PRIORITY < 2**31
+    assert priority == int(priority) == float(np.float32(priority))
+    if unit <= other:
+        assert priority <= priority_of(other)
+
+
+def test_priorities_are_drawn_around_the_unit_number() -> None:
+    exploration = Exploration(temperature=0.5)
+    found = [draw_priority(3.0, exploration, *draws(8, index)) for index in range(5000)]
+    units = np.array([priority for priority, _ in found]) / 2**26 - 16
+    assert (units.mean(), units.std()) == (pytest.approx(3, abs=0.03), pytest.approx(0.5, abs=0.03))
+    expected = -0.5 * ((units - 3) / 0.5) ** 2 - math.log(0.5 * math.sqrt(2 * math.pi))
+    np.testing.assert_allclose([logarithm for _, logarithm in found], expected, atol=1e-4)
+
+
+def test_a_priority_is_not_turned_round() -> None:
+    with pytest.raises(UsageError, match=r"expected a flip probability of 0, found 0\.1; a number has no opposite"):
+        draw_priority(0.0, Exploration(flip_probability=0.1), 0.5, 0.5)

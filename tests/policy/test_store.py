@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,22 @@ from mlgokit.errors import PolicyError
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
+PROBLEM_OF = {
+    OutputKind.EFFECT_BYTES: "inline-size",
+    OutputKind.LOGITS: "inline-size",
+    OutputKind.COLUMN_LOGIT: "regalloc-eviction",
+    OutputKind.PRIORITY: "regalloc-priority",
+}
+
 
 def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = OutputKind.EFFECT_BYTES) -> Policy:
     rng = np.random.default_rng(1)
     count = len(features)
-    if output is OutputKind.EFFECT_BYTES:
-        normaliser = SignedLog(mean=np.ones(count, np.float32), scale=np.full(count, 0.5, np.float32), clip=4.0)
-    else:
+    if output is OutputKind.LOGITS:
         normaliser = Quantile(boundaries=np.sort(rng.normal(size=(count, 7)).astype(np.float32) * 9, axis=1))
-    widths = [normaliser.width, 5, 1 if output is OutputKind.EFFECT_BYTES else 2]
+    else:
+        normaliser = SignedLog(mean=np.ones(count, np.float32), scale=np.full(count, 0.5, np.float32), clip=4.0)
+    widths = [normaliser.width, 5, output.width]
     layers = tuple(
         Layer(
             rng.normal(size=(3, inputs, outputs)).astype(np.float32),
@@ -29,8 +37,8 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
         for inputs, outputs in itertools.pairwise(widths)
     )
     return Policy(
-        problem="inline-size", features=features, normaliser=normaliser, layers=layers, output=output,
-        bytes_per_unit=5.0, caution=0.5,
+        problem=PROBLEM_OF[output], features=features, normaliser=normaliser, layers=layers, output=output,
+        bytes_per_unit=5.0, caution=0.5, mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
     )  # fmt: skip
 
 
@@ -38,10 +46,22 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
 def test_round_trip(tmp_path: Path, output: OutputKind) -> None:
     policy = make_policy(output=output)
     save_policy(policy, tmp_path / "p.policy")
-    again = load_policy(tmp_path / "p.policy", problem="inline-size")
+    again = load_policy(tmp_path / "p.policy", problem=PROBLEM_OF[output])
     values = np.random.default_rng(2).integers(-5000, 5000, (50, 2))
-    np.testing.assert_array_equal(policy.preferences(values), again.preferences(values))
+    np.testing.assert_array_equal(policy.answers(values), again.answers(values))
     assert policy_bytes(again) == policy_bytes(policy)
+
+
+def test_a_file_from_before_the_other_kinds_of_advice_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.policy"
+    save_policy(make_policy(), path)
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    keys = json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["mlgokit.policy"])
+    assert set(keys) == {
+        "format_version", "problem", "features", "normaliser", "clip", "members", "layers", "output", "bytes_per_unit",
+        "caution",
+    }  # fmt: skip
+    assert load_policy(path).mask == ""
 
 
 def test_another_problem_is_refused(tmp_path: Path) -> None:
@@ -78,6 +98,11 @@ def rewritten(data: bytes, **changes: object) -> bytes:
         ({"members": 4}, "its tensors do not fit its description"),
         ({"normaliser": "magic"}, "expected signed-log or quantile, found 'magic'"),
         ({"layers": 0}, "expected at least one feature and one layer"),
+        ({"members": 0}, "1 to 1024 members; found 2, 2 and 0"),
+        ({"clip": 0}, "clip: expected a number above 0, found 0"),
+        ({"bytes_per_unit": -1}, "bytes_per_unit: expected a number above 0, found -1"),
+        ({"problem": "regalloc-priority"}, "expected one of the kind real for regalloc-priority, found 'effect-bytes'"),
+        ({"output": "magic"}, "'magic' is not a valid OutputKind"),
     ],
 )
 def test_a_wrong_description_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -90,3 +115,19 @@ def test_a_wrong_description_is_named(tmp_path: Path, changes: dict[str, object]
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no\.policy: expected a readable file, found: No such file"):
         load_policy(tmp_path / "no.policy")
+
+
+@pytest.mark.parametrize("mask", [None, "", 3])
+def test_a_choice_names_its_mask(tmp_path: Path, mask: object) -> None:
+    path = tmp_path / "p.policy"
+    path.write_bytes(rewritten(policy_bytes(make_policy(output=OutputKind.COLUMN_LOGIT)), mask=mask))
+    with pytest.raises(PolicyError, match="mask: expected the name of a feature, found"):
+        load_policy(path)
+
+
+def test_boundaries_ascend(tmp_path: Path) -> None:
+    policy = make_policy(output=OutputKind.LOGITS)
+    path = tmp_path / "p.policy"
+    save_policy(replace(policy, normaliser=Quantile(boundaries=np.array([[1, 2], [2, 1]], np.float32))), path)
+    with pytest.raises(PolicyError, match="expected ascending rows"):
+        load_policy(path)

@@ -1,5 +1,15 @@
-from mlgokit.problems import INLINE_SIZE, PROBLEMS
-from mlgokit.spec import AdviceKind
+import pytest
+
+from mlgokit.problems import (
+    INLINE_SIZE,
+    PROBLEMS,
+    REGALLOC_EVICTION,
+    REGALLOC_PRIORITY,
+    Problem,
+    column_count,
+    header_defect,
+)
+from mlgokit.spec import DTYPES, AdviceKind, TensorSpec
 
 
 def test_every_problem_is_listed_under_its_name():
@@ -30,10 +40,50 @@ def test_old_compilers_send_the_default_decision_in_the_place_of_a_feature():
 
 def test_features_are_told_apart_from_decisions():
     for problem in PROBLEMS.values():
-        assert len(set(problem.features)) == len(problem.features)
-        assert not {problem.decision, problem.default_decision} & set(problem.features)
+        assert len(set(problem.feature_names)) == len(problem.features)
+        assert not {problem.decision, problem.default_decision} & set(problem.feature_names)
 
 
 def test_inlining_for_size():
     assert INLINE_SIZE.advice_kind is AdviceKind.BINARY
     assert len(INLINE_SIZE.features) == 38
+
+
+def test_features_have_types_and_a_choice_has_a_mask():
+    for problem in PROBLEMS.values():
+        assert {feature.type for feature in problem.features} <= set(DTYPES)
+        assert (problem.mask is not None) == (problem.advice_kind is AdviceKind.MASKED_CHOICE)
+        assert any(feature.per_column for feature in problem.features) == (problem.mask in problem.feature_names)
+        assert problem.scores
+
+
+def declared(problem: Problem, columns: int = 33) -> list[TensorSpec]:
+    return [
+        TensorSpec(name=feature.name, type=feature.type, shape=(1, columns) if feature.per_column else (1,))
+        for feature in problem.features
+    ]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 33, 64])
+def test_the_header_says_how_many_columns_there_are(columns: int):
+    features = declared(REGALLOC_EVICTION, columns)
+    assert column_count(REGALLOC_EVICTION, features) == columns
+    extra = TensorSpec(name="new", type="float", shape=(7, 7))
+    assert header_defect(REGALLOC_EVICTION, [extra, *features], needed=REGALLOC_EVICTION.feature_names) is None
+
+
+def test_one_sentence_for_what_does_not_fit():
+    features = declared(REGALLOC_EVICTION, 33)
+    assert header_defect(REGALLOC_EVICTION, features[1:3]) == (
+        "regalloc-eviction: expected a feature 'mask' from the compiler, found is_free, nr_urgent; ask for what it has"
+    )
+    odd = TensorSpec(name="odd", type="float", shape=(32,))
+    assert header_defect(REGALLOC_EVICTION, [*features, odd], needed=["odd"]) == (
+        "regalloc-eviction: feature 'odd': expected 1 or 33 elements, found 32; ask for what it has"
+    )
+    advice = TensorSpec(name="index_to_evict", type="int64_t", shape=(1,))
+    assert header_defect(REGALLOC_EVICTION, features, advice=advice) is None
+    assert header_defect(REGALLOC_PRIORITY, declared(REGALLOC_PRIORITY), advice=advice) == (
+        "regalloc-priority: expected the compiler to wait for 'priority' of one floating-point number, found "
+        "'index_to_evict' of type int64_t and shape [1]; give the channel to its own problem"
+    )

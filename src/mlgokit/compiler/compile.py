@@ -8,7 +8,8 @@ import re
 import shutil
 import signal
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
@@ -21,6 +22,12 @@ from mlgokit.traces.log import Log, read_log
 HEURISTIC = ":default"
 NEVER = ":never"
 ALWAYS = ":always"
+_SETTINGS = {
+    "inline-size": ("MLGOKIT_POLICY", "MLGOKIT_LOG"),
+    "regalloc-eviction": ("MLGOKIT_EVICTION_POLICY", "MLGOKIT_EVICTION_LOG"),
+    "regalloc-priority": ("MLGOKIT_PRIORITY_POLICY", "MLGOKIT_PRIORITY_LOG"),
+}
+"""The plugin's variables by problem: where its policy is, and where its log shall be."""
 COMPILE_SECONDS = 60.0
 LEAST_ROOM = 1 << 16
 """Bytes; a disk with less is taken for full."""
@@ -51,29 +58,34 @@ class PluginUse:
 
     Attributes:
         plugin: the shared library.
-        policy: a policy file, or ``:default``, ``:never``, ``:always``; empty for the policy inside the plugin.
-        log: whether the training log is wanted.
+        policies: by problem, a policy file or a rule such as ``:default``; problems that are left out use the policy
+            inside the plugin, and LLVM's heuristic if it has none.
+        logs: the problems whose training logs are wanted.
         seed: of exploration.
-        temperature: of sampled decisions; 0 acts greedily.
+        temperature: of drawn decisions; 0 acts greedily.
         flip_probability: of turning a decision round.
     """
 
     plugin: Path
-    policy: str = ""
-    log: bool = False
+    policies: Mapping[str, str] = field(default_factory=dict[str, str])
+    logs: tuple[str, ...] = ()
     seed: int = 0
     temperature: float = 0.0
     flip_probability: float = 0.0
 
-    def environment(self, log_path: Path | None) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/Settings.cpp``."""
-        return {
-            "MLGOKIT_POLICY": self.policy,
-            "MLGOKIT_LOG": str(log_path or ""),
-            "MLGOKIT_SEED": str(self.seed),
-            "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
-            "MLGOKIT_FLIP_PROBABILITY": repr(float(self.flip_probability)),
-        }
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
+        given = {_SETTINGS[problem][0]: policy for problem, policy in self.policies.items()}
+        wanted = {_SETTINGS[problem][1]: str(folder / f"{problem}.log") for problem in self.logs}
+        return (
+            given
+            | wanted
+            | {
+                "MLGOKIT_SEED": str(self.seed),
+                "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
+                "MLGOKIT_FLIP_PROBABILITY": repr(float(self.flip_probability)),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +96,7 @@ class CompileResult:
         status: how it ended; the value is the sentence to show.
         reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
         sizes: the object's sizes, when it could be read.
-        log: the training log, when one was asked for.
+        logs: by problem, the training logs that were asked for; none for a problem that had no decision.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
         killed: signal 9 ended the compiler, which is never its own doing.
@@ -93,7 +105,7 @@ class CompileResult:
     status: CompileStatus
     reason: str = ""
     sizes: ObjectSizes | None = None
-    log: Log | None = None
+    logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
     user_seconds: float = 0.0
     wall_seconds: float = 0.0
     killed: bool = False
@@ -152,7 +164,7 @@ def compile_module(
     *,
     use: PluginUse | None = None,
     keep_object: Path | None = None,
-    keep_log: Path | None = None,
+    keep_logs: Mapping[str, Path] | None = None,
     timeout_seconds: float = COMPILE_SECONDS,
     thinlto_index: Path | None = None,
 ) -> CompileResult:
@@ -164,7 +176,7 @@ def compile_module(
         bitcode: the module's IR.
         use: what the plugin shall do; ``None`` compiles without it.
         keep_object: where to keep the object file; by default it is only measured.
-        keep_log: where to keep the training log; by default it is only read.
+        keep_logs: by problem, where to keep a training log; by default it is only read.
         timeout_seconds: deadline of the compiler.
         thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
 
@@ -175,11 +187,10 @@ def compile_module(
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         output = keep_object or folder / "module.o"
-        log_path = folder / "module.log" if use and use.log else None
         environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
         environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
         if use:
-            environment |= use.environment(log_path)
+            environment |= use.environment(folder)
         done = process.run(
             command(toolchain, command_line, bitcode, output, use.plugin if use else None, thinlto_index=thinlto_index),
             timeout_seconds=timeout_seconds,
@@ -199,12 +210,15 @@ def compile_module(
             sizes = measure_object(output)
         except (InputError, OSError) as error:
             return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
-        log = None
-        if log_path is not None and log_path.exists():
+        logs: dict[str, Log] = {}
+        for problem in use.logs if use else ():
+            path = folder / f"{problem}.log"
+            if not path.exists():
+                continue
             try:
-                log = read_log(log_path)
+                logs[problem] = read_log(path)
             except TraceError as error:
                 return ended(status=CompileStatus.BAD_TRACE, reason=str(error), sizes=sizes)
-            if keep_log is not None:
-                atomic_write(keep_log, log_path.read_bytes())
-        return ended(status=CompileStatus.OK, sizes=sizes, log=log)
+            if keep_logs is not None and problem in keep_logs:
+                atomic_write(keep_logs[problem], path.read_bytes())
+        return ended(status=CompileStatus.OK, sizes=sizes, logs=logs)

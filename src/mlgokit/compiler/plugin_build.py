@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -43,8 +44,10 @@ def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> P
     return _build(toolchain, cache_folder or default_build_folder()) / "mlgokit.so"
 
 
-def link_policy(toolchain: Toolchain, policy: Path, output: Path, *, cache_folder: Path | None = None) -> Path:
-    """Write to ``output`` a plugin that has the policy file ``policy`` inside.
+def link_policies(
+    toolchain: Toolchain, policies: Mapping[str, Path], output: Path, *, cache_folder: Path | None = None
+) -> Path:
+    """Write to ``output`` a plugin that has policy files inside, by the name of their problem.
 
     Raises:
         ToolError: as :func:`build_plugin`, or the linker failed.
@@ -52,16 +55,19 @@ def link_policy(toolchain: Toolchain, policy: Path, output: Path, *, cache_folde
     built = _build(toolchain, cache_folder or default_build_folder())
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as scratch:
         folder = Path(scratch)
-        shutil.copyfile(policy, folder / "policy.bin")
         # The assembler includes the bytes; hidden symbols keep two such plugins apart in one process.
-        (folder / "policy.s").write_text(
-            ".section .rodata\n.balign 16\n.globl mlgokit_policy_begin\n.hidden mlgokit_policy_begin\n"
-            'mlgokit_policy_begin:\n.incbin "policy.bin"\n.globl mlgokit_policy_end\n.hidden mlgokit_policy_end\n'
-            'mlgokit_policy_end:\n.section .note.GNU-stack,"",@progbits\n'
-        )
+        text = [".section .rodata"]
+        for problem, policy in policies.items():
+            shutil.copyfile(policy, folder / f"{problem}.bin")
+            symbol = f"mlgokit_{problem.replace('-', '_')}"
+            for name in (f"{symbol}_begin", f"{symbol}_end"):
+                text += [f".globl {name}", f".hidden {name}"]
+            text += [".balign 16", f"{symbol}_begin:", f'.incbin "{problem}.bin"', f"{symbol}_end:"]
+        text += ['.section .note.GNU-stack,"",@progbits', ""]
+        (folder / "policies.s").write_text("\n".join(text))
         objects = sorted(built.glob("*.o"))
-        _compile(toolchain, ["-c", "policy.s", "-o", "policy.o"], folder)
-        _compile(toolchain, ["-shared", *map(str, objects), "policy.o", "-o", "plugin.so"], folder)
+        _compile(toolchain, ["-c", "policies.s", "-o", "policies.o"], folder)
+        _compile(toolchain, ["-shared", *map(str, objects), "policies.o", "-o", "plugin.so"], folder)
         atomic_write(output, (folder / "plugin.so").read_bytes())
     with writing(output):
         output.chmod(0o755)

@@ -1,19 +1,33 @@
-"""Normalisers: raw feature values (int64) -> network inputs (float32), the same to the last bit as in the plugin.
+"""Normalisers: raw feature values -> network inputs (float32), the same to the last bit as in the plugin.
 
+Values are integers or floats; both are taken as doubles (:func:`plain`).
 ``SignedLog`` is ours: sign(v) * log(1 + |v|), standardised and clipped. ``Quantile`` is the reference's: the rank of
 the value among quantile boundaries and its square (google/ml-compiler-opt, ``feature_ops``).
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import UsageError
 
-Values = npt.NDArray[np.int64]
+Values = npt.NDArray[np.integer[Any] | np.floating[Any]]
 Inputs = npt.NDArray[np.float32]
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def plain(values: Values) -> npt.NDArray[np.float64]:
+    """``values`` as doubles that every normaliser can take: NaN and -0 are 0, the rest is bounded to finite floats.
+
+    Example:
+        >>> plain(np.array([np.nan, -0.0, np.inf, -np.inf, 7], np.float32)).tolist()
+        [0.0, 0.0, 3.4028234663852886e+38, -3.4028234663852886e+38, 7.0]
+    """
+    wide = values.astype(np.float64)
+    return np.where(np.isnan(wide), 0.0, np.clip(wide, -LARGEST, LARGEST)) + 0.0
 
 
 def signed_log(values: Values) -> npt.NDArray[np.float64]:
@@ -25,8 +39,8 @@ def signed_log(values: Values) -> npt.NDArray[np.float64]:
         >>> signed_log(np.array([0, -1, 7])).tolist()
         [0.0, -0.6931471805599453, 2.0794415416798357]
     """
-    unique, inverse = np.unique(values, return_inverse=True)
-    table = np.array([math.copysign(math.log1p(abs(float(value))), value) for value in unique.tolist()])
+    unique, inverse = np.unique(plain(values), return_inverse=True)
+    table = np.array([math.copysign(math.log1p(abs(value)), value) for value in unique.tolist()])
     return (table[inverse] if unique.size else np.zeros(0)).reshape(values.shape)
 
 
@@ -74,8 +88,9 @@ class Quantile:
         """Normalise ``values`` [T, F] to [T, 2 F]."""
         count = self.boundaries.shape[1]
         ranks = np.empty(values.shape, np.float64)
+        floats = plain(values).astype(np.float32)
         for column, row in enumerate(self.boundaries):
-            ranks[:, column] = np.searchsorted(row, values[:, column].astype(np.float32), side="right") / count
+            ranks[:, column] = np.searchsorted(row, floats[:, column], side="right") / count
         return np.stack([ranks, ranks * ranks], axis=-1).reshape(len(values), -1).astype(np.float32)
 
 
@@ -112,5 +127,5 @@ def fit_quantile(values: Values, *, count: int = 1000) -> Quantile:
     """
     if not len(values):
         raise UsageError("normaliser: expected at least one observation to fit, found none; collect a trace first")
-    quantiles = np.quantile(values.astype(np.float64), np.linspace(0, 1, count), axis=0)
+    quantiles = np.quantile(plain(values), np.linspace(0, 1, count), axis=0)
     return Quantile(boundaries=np.ascontiguousarray(quantiles.T.astype(np.float32)))

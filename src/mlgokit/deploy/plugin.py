@@ -1,18 +1,19 @@
-"""Export: a policy becomes one shared library that an unmodified clang loads with ``-fpass-plugin``."""
+"""Export: policies become one shared library that an unmodified clang loads with ``-fpass-plugin``."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
-from mlgokit.compiler.plugin_build import link_policy
+from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import ToolError
+from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import PROBLEMS
 
-# One call that the heuristic decides, so that the policy inside the plugin is really asked.
+# One call that the heuristic decides and two live functions, so that the policies inside the plugin are really asked.
 _CHECKED = "static int twice(int x) { return 2 * x; }\nint four(int x) { return twice(x) + twice(x + 1); }\n"
 
 
@@ -31,15 +32,36 @@ class ExportedPlugin:
     flag: str
 
 
-def export_plugin(toolchain: Toolchain, policy: Path, output: Path) -> ExportedPlugin:
-    """Link ``policy`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
+def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) -> ExportedPlugin:
+    """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
+
+    Args:
+        toolchain: whose clang shall load it.
+        policies: policy files, at most one for each problem.
+        output: the plugin.
 
     Raises:
-        PolicyError: the policy file is not usable.
+        PolicyError: a policy file is not usable.
+        UsageError: there is no policy, or two are for the same problem.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
-    load_policy(policy, problem=INLINE_SIZE.name)
-    link_policy(toolchain, policy, output)
+    by_problem: dict[str, Path] = {}
+    for path in policies:
+        problem = load_policy(path).problem
+        if problem not in PROBLEMS:
+            raise PolicyError(
+                f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {problem!r}; "
+                "name a policy for one of them"
+            )
+        if problem in by_problem:
+            raise UsageError(
+                f"policies: expected at most one for each problem, found {by_problem[problem]} and "
+                f"{path} for {problem}; leave one out"
+            )
+        by_problem[problem] = path
+    if not by_problem:
+        raise UsageError("policies: expected at least one policy file, found none; name one that `mlgokit train` wrote")
+    link_policies(toolchain, by_problem, output)
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         source = Path(scratch) / "check.c"
         source.write_text(_CHECKED)

@@ -17,6 +17,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.problems import INLINE_SIZE
 
 LINK_SECONDS = 120.0
 
@@ -175,7 +176,7 @@ def compare_projects(
             for name in names
         )
     return Evaluation(
-        policy=use.policy or str(use.plugin),
+        policy=use.policies.get(INLINE_SIZE.name) or str(use.plugin),
         projects=projects,
         summary=summarise(projects, rng=rng),
         compilations=len(tasks),

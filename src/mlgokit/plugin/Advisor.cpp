@@ -1,6 +1,8 @@
 #include "Advisor.h"
 
+#include "Exploration.h"
 #include "Features.h"
+#include "Files.h"
 #include "Policy.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -14,11 +16,7 @@
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
-#include "llvm/Analysis/Utils/TrainingLogger.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
 #include <optional>
@@ -28,24 +26,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-/// Uniform numbers in [0, 1), two per decision: SplitMix64 (Steele, Lea, Flood 2014) of the seed and a counter, so that
-/// mlgokit/policy/exploration.py draws the same ones.
-class Uniform {
-public:
-  explicit Uniform(uint64_t Seed) : State(Seed) {}
-  double next() {
-    State += 0x9E3779B97F4A7C15;
-    uint64_t Z = State;
-    Z = (Z ^ (Z >> 30)) * 0xBF58476D1CE4E5B9;
-    Z = (Z ^ (Z >> 27)) * 0x94D049BB133111EB;
-    Z ^= Z >> 31;
-    return double(Z >> 11) * 0x1.0p-53;
-  }
-
-private:
-  uint64_t State;
-};
 
 enum class Rule { Policy, Default, Never, Always };
 
@@ -87,8 +67,7 @@ public:
                         std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
                         [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)), Draw(S.Seed) {
-  }
+        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)) {}
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Observer.forget();
@@ -107,14 +86,14 @@ protected:
     double Preference = 0;
     if (R == Rule::Policy) {
       for (size_t I = 0; I < Sources.size(); ++I)
-        Row[I] = Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
-                                                   : Extra[Sources[I] - Runner.Values.size()];
+        Row[I] = double(Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
+                                                          : Extra[Sources[I] - Runner.Values.size()]);
       Preference = P->preference(Row);
     } else {
       const bool Inline = R == Rule::Always || (R == Rule::Default && Default);
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;
     }
-    const double Choice = Draw.next(), Flip = Draw.next();
+    const auto [Choice, Flip] = drawAt(S.Seed, Asked++);
     const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
     const bool Drawn = S.Temperature > 0 ? Choice < Chance : Preference > 0;
     const bool Inline = Drawn != (Flip < S.FlipProbability);
@@ -169,10 +148,10 @@ private:
   std::optional<Policy> P;
   const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
   std::unique_ptr<Logger> Log;
-  Uniform Draw;
+  uint64_t Asked = 0;
   CallSiteObserver Observer;
   FeatureValues Extra{};
-  std::vector<int64_t> Row = std::vector<int64_t>(Sources.size());
+  std::vector<double> Row = std::vector<double>(Sources.size());
 };
 
 std::vector<TensorSpec> logColumns() {
@@ -192,7 +171,7 @@ std::vector<TensorSpec> logColumns() {
 Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                        FunctionAnalysisManager &FAM, const InlineParams &Params,
                                                        const Settings &S) {
-  const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.Policy)
+  const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
                                         .Case(":default", Rule::Default)
                                         .Case(":never", Rule::Never)
                                         .Case(":always", Rule::Always)
@@ -200,56 +179,27 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   std::optional<Policy> P;
   std::vector<size_t> Sources;
   if (!Named) {
-    std::unique_ptr<MemoryBuffer> File;
-    StringRef Bytes = embeddedPolicy(), Origin = "inside the plugin";
-    if (!S.Policy.empty()) {
-      auto Read = MemoryBuffer::getFile(S.Policy, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-      if (!Read)
-        return createStringError(Read.getError(), "policy " + S.Policy + ": expected a readable file, found: " +
-                                                      Read.getError().message());
-      File = std::move(*Read);
-      Bytes = File->getBuffer();
-      Origin = S.Policy;
-    }
-    if (Bytes.empty())
-      return createStringError(inconvertibleErrorCode(),
-                               "this plugin has no policy inside; name one with MLGOKIT_POLICY or -mlgokit-policy");
-    Expected<Policy> Parsed = Policy::parse(Bytes, Origin);
-    if (!Parsed)
-      return Parsed.takeError();
-    P.emplace(std::move(*Parsed));
-    if (P->problem() != "inline-size")
-      return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() +
-                                                                ": expected the problem inline-size, found '" +
-                                                                P->problem() + "'; give the policy to its own advisor");
+    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S);
+    if (!Loaded)
+      return Loaded.takeError();
+    P.emplace(std::move(*Loaded));
     StringMap<size_t> Known;
     for (const TensorSpec &Spec : llvmFeatures())
       Known.try_emplace(Spec.name(), Known.size());
     for (const char *Name : FeatureNames)
       Known.try_emplace(Name, Known.size());
-    for (const std::string &Name : P->features()) {
-      auto Found = Known.find(Name);
-      if (Found == Known.end())
-        return createStringError(inconvertibleErrorCode(),
-                                 "policy " + Origin.str() + ": needs the feature '" + Name + "', which LLVM " +
-                                     LLVM_VERSION_STRING +
-                                     " and this plugin do not supply; train a policy for this compiler");
-      Sources.push_back(Found->second);
-    }
+    Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
+    if (!Found)
+      return Found.takeError();
+    Sources = std::move(*Found);
   }
-
-  std::unique_ptr<Logger> Log;
-  if (!S.Log.empty()) {
-    std::error_code Code;
-    auto Stream = std::make_unique<raw_fd_ostream>(S.Log, Code);
-    if (Code)
-      return createStringError(Code, "training log " + S.Log + ": cannot be written: " + Code.message());
-    Log = std::make_unique<Logger>(std::move(Stream), logColumns(), TensorSpec::createSpec<int64_t>(RewardName, {1}),
-                                   /*IncludeReward=*/false);
-    Log->switchContext("");
-  }
+  Expected<std::unique_ptr<Logger>> Log = openLog(Problem::InlineSize, S, logColumns());
+  if (!Log)
+    return Log.takeError();
+  if (*Log)
+    (*Log)->switchContext("");
   return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),
-                                   std::move(Sources), std::move(Log));
+                                   std::move(Sources), std::move(*Log));
 }
 
 } // namespace mlgokit

@@ -1,10 +1,12 @@
-// The pass plugin: registers an inline advisor that asks a policy, in an unmodified clang, opt or lld.
+// The pass plugin: advisors that ask a policy, in an unmodified clang, opt, llc or lld.
 //
 //   clang -Oz -fpass-plugin=policy.so file.cpp
-//   MLGOKIT_POLICY=my.policy clang -Oz -fpass-plugin=mlgokit.so file.cpp
+//   MLGOKIT_POLICY=my.policy MLGOKIT_EVICTION_POLICY=other.policy clang -Oz -fpass-plugin=mlgokit.so file.cpp
 //   opt -load-pass-plugin=mlgokit.so -mlgokit-policy=my.policy -passes='default<Oz>' file.bc
+//   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
 #include "Advisor.h"
 #include "Description.h"
+#include "RegAlloc.h"
 #include "Settings.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -27,8 +29,10 @@ namespace {
 /// Registration and pipeline run on one thread, also in parallel ThinLTO.
 thread_local ModuleAnalysisManager *Manager = nullptr;
 
-/// Registered with LLVM's command line when the plugin is loaded, so before `opt` and `clang -load` parse it.
-const bool Registered = (mlgokit::registerOptions(), true);
+/// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody makes
+/// a register allocator.
+const bool Registered = (mlgokit::registerOptions(), mlgokit::registerEvictionAdvisor(),
+                         mlgokit::registerPriorityAdvisor(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });
@@ -48,6 +52,9 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
+  const bool AnotherProblem = any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
+  if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize))
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
   if (!Settings->AnyLevel && !isForSize(M))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   Expected<std::unique_ptr<InlineAdvisor>> Advisor = mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings);

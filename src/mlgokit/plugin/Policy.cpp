@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 using namespace llvm;
 
@@ -108,6 +109,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "expected format version " + Twine(FormatVersion) + ", found another; use the mlgokit "
                                "that wrote it or export it again");
   Policy P;
+  P.Origin = Origin.str();
   P.Problem = Description->getString("problem").value_or("").str();
   const json::Array *Names = Description->getArray("features");
   if (!Names || Names->empty())
@@ -161,8 +163,17 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   } else if (Output == "logits") {
     P.Output = OutputKind::Logits;
     LastWidth = 2;
+  } else if (Output == "column-logit") {
+    P.Output = OutputKind::ColumnLogit;
+    P.Mask = Description->getString("mask").value_or("").str();
+    P.Caution = Description->getNumber("caution").value_or(0);
+    if (P.Mask.empty())
+      return failure(Origin, "expected the name of a feature as 'mask'");
+  } else if (Output == "priority") {
+    P.Output = OutputKind::Priority;
   } else {
-    return failure(Origin, "expected 'effect-bytes' or 'logits' as output, found '" + Output + "'");
+    return failure(Origin, "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" +
+                               Output + "'");
   }
 
   P.Members = size_t(Description->getInteger("members").value_or(0));
@@ -194,10 +205,10 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   P.Next.resize(Widest);
 
   if (P.Normaliser == NormaliserKind::SignedLog) {
-    std::vector<int64_t> Row(F);
+    std::vector<double> Row(F);
     std::vector<std::vector<double>> Table(F, std::vector<double>(2 * SmallValue));
     for (int64_t V = -SmallValue; V < SmallValue; ++V) {
-      std::fill(Row.begin(), Row.end(), V);
+      std::fill(Row.begin(), Row.end(), double(V));
       P.normalise(Row);
       for (size_t I = 0; I < F; ++I)
         Table[I][size_t(V + SmallValue)] = P.Input[I];
@@ -207,30 +218,29 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   return P;
 }
 
-void Policy::normalise(ArrayRef<int64_t> Values) {
-  if (Normaliser == NormaliserKind::SignedLog) {
-    for (size_t I = 0; I < Values.size(); ++I) {
-      const int64_t V = Values[I];
-      if (!SmallValues.empty() && V >= -SmallValue && V < SmallValue) {
-        Input[I] = float(SmallValues[I][size_t(V + SmallValue)]);
-        continue;
-      }
-      const double Magnitude = std::log1p(std::fabs(double(V)));
-      const double Signed = V < 0 ? -Magnitude : Magnitude;
-      Input[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
-    }
-    return;
-  }
+void Policy::normalise(ArrayRef<double> Values) {
+  constexpr double Most = std::numeric_limits<float>::max();
   for (size_t I = 0; I < Values.size(); ++I) {
-    const float *Row = Boundaries.data() + I * QuantileCount;
-    const float V = float(Values[I]);
-    const double Rank = double(std::upper_bound(Row, Row + QuantileCount, V) - Row) / double(QuantileCount);
-    Input[2 * I] = float(Rank);
-    Input[2 * I + 1] = float(Rank * Rank);
+    // The sum turns -0 into 0.
+    const double V = std::isnan(Values[I]) ? 0 : std::clamp(Values[I], -Most, Most) + 0.0;
+    if (Normaliser == NormaliserKind::Quantile) {
+      const float *Row = Boundaries.data() + I * QuantileCount;
+      const double Rank = double(std::upper_bound(Row, Row + QuantileCount, float(V)) - Row) / double(QuantileCount);
+      Input[2 * I] = float(Rank);
+      Input[2 * I + 1] = float(Rank * Rank);
+      continue;
+    }
+    if (!SmallValues.empty() && V >= -SmallValue && V < SmallValue && V == double(int64_t(V))) {
+      Input[I] = float(SmallValues[I][size_t(int64_t(V) + SmallValue)]);
+      continue;
+    }
+    const double Magnitude = std::log1p(std::fabs(V));
+    const double Signed = V < 0 ? -Magnitude : Magnitude;
+    Input[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
   }
 }
 
-double Policy::preference(ArrayRef<int64_t> Values) {
+std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
   normalise(Values);
   double Sum = 0, SumOfSquares = 0;
   for (size_t K = 0; K < Members; ++K) {
@@ -257,10 +267,26 @@ double Policy::preference(ArrayRef<int64_t> Values) {
     SumOfSquares += Answer * Answer;
   }
   const double Average = Sum / double(Members);
-  if (Output == OutputKind::Logits)
-    return Average;
-  const double Variance = std::max(0.0, SumOfSquares / double(Members) - Average * Average);
-  return -(Average + Caution * std::sqrt(Variance)) / BytesPerUnit;
+  const double Variance = SumOfSquares / double(Members) - Average * Average;
+  return {Average, std::sqrt(Variance > 0 ? Variance : 0)};
+}
+
+double Policy::preference(ArrayRef<double> Values) {
+  const auto [Average, Deviation] = summary(Values);
+  const double Found = Output == OutputKind::Logits ? Average : -(Average + Caution * Deviation) / BytesPerUnit;
+  return std::isnan(Found) ? 0 : Found;
+}
+
+double Policy::columnLogit(ArrayRef<double> Values) {
+  constexpr double Bound = 1e30;
+  const auto [Average, Deviation] = summary(Values);
+  const double Found = Average - Caution * Deviation;
+  return std::isnan(Found) ? -Bound : std::clamp(Found, -Bound, Bound);
+}
+
+double Policy::unit(ArrayRef<double> Values) {
+  const double Found = summary(Values).first;
+  return std::isnan(Found) ? 0 : Found;
 }
 
 } // namespace mlgokit

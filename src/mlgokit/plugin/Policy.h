@@ -11,12 +11,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mlgokit {
 
 enum class NormaliserKind { SignedLog, Quantile };
-enum class OutputKind { EffectBytes, Logits };
+enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority };
 
 struct Layer {
   size_t Inputs = 0;
@@ -32,20 +33,31 @@ public:
 
   const std::vector<std::string> &features() const { return Features; }
   const std::string &problem() const { return Problem; }
+  const std::string &origin() const { return Origin; }
+
+  OutputKind output() const { return Output; }
+  /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.
+  const std::string &mask() const { return Mask; }
 
   /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
-  double preference(llvm::ArrayRef<int64_t> Values);
+  double preference(llvm::ArrayRef<double> Values);
+  /// The unnormalised log-probability of one column, always finite.
+  double columnLogit(llvm::ArrayRef<double> Values);
+  /// The unit number of a live range, never NaN; greater is allocated earlier.
+  double unit(llvm::ArrayRef<double> Values);
 
 private:
-  void normalise(llvm::ArrayRef<int64_t> Values);
+  void normalise(llvm::ArrayRef<double> Values);
+  /// Average and standard deviation of the members' answers.
+  std::pair<double, double> summary(llvm::ArrayRef<double> Values);
 
-  std::string Problem;
+  std::string Problem, Origin, Mask;
   std::vector<std::string> Features;
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
   double Clip = 0;
   double BytesPerUnit = 1; // of the logit, for OutputKind::EffectBytes
-  double Caution = 0;      // standard deviations of the members added to an effect before it is believed
+  double Caution = 0;      // standard deviations of the members by which an answer is worse before it is believed
   std::vector<double> Mean, Scale;              // [F] of SignedLog
   std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
   std::vector<float> Boundaries;                // [F, Q] of Quantile

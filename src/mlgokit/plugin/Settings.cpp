@@ -7,10 +7,15 @@
 #include <cstdlib>
 
 // Defined in the object that `mlgokit export plugin` links in; hidden, so that two plugins cannot see each other's.
-extern "C" {
-__attribute__((weak, visibility("hidden"))) extern const char mlgokit_policy_begin[];
-__attribute__((weak, visibility("hidden"))) extern const char mlgokit_policy_end[];
-}
+#define MLGOKIT_EMBEDDED(NAME)                                                                                         \
+  extern "C" {                                                                                                         \
+  __attribute__((weak, visibility("hidden"))) extern const char mlgokit_##NAME##_begin[];                              \
+  __attribute__((weak, visibility("hidden"))) extern const char mlgokit_##NAME##_end[];                                \
+  }
+MLGOKIT_EMBEDDED(inline_size)
+MLGOKIT_EMBEDDED(regalloc_eviction)
+MLGOKIT_EMBEDDED(regalloc_priority)
+#undef MLGOKIT_EMBEDDED
 
 using namespace llvm;
 
@@ -24,14 +29,20 @@ struct Name {
   const char *Description;
 };
 
+// The first six are the policy and the log of each problem, in the order of the enumeration.
 constexpr Name Names[] = {
-    {"mlgokit-policy", "MLGOKIT_POLICY", "policy file, or :default, :never, :always"},
-    {"mlgokit-log", "MLGOKIT_LOG", "file to write the training log to"},
+    {"mlgokit-policy", "MLGOKIT_POLICY", "inlining policy: file, or :default, :never, :always"},
+    {"mlgokit-log", "MLGOKIT_LOG", "file to write the training log of inlining to"},
+    {"mlgokit-eviction-policy", "MLGOKIT_EVICTION_POLICY", "eviction policy: file, or :default, :random, :first"},
+    {"mlgokit-eviction-log", "MLGOKIT_EVICTION_LOG", "file to write the training log of eviction to"},
+    {"mlgokit-priority-policy", "MLGOKIT_PRIORITY_POLICY", "priority policy: file, or :default, :random"},
+    {"mlgokit-priority-log", "MLGOKIT_PRIORITY_LOG", "file to write the training log of priority to"},
     {"mlgokit-seed", "MLGOKIT_SEED", "seed of the exploration"},
-    {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of sampled decisions; 0 acts greedily"},
+    {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
-    {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also decide in modules that are not compiled for size"},
+    {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
 };
+constexpr size_t SeedAt = 2 * ProblemCount;
 
 /// Options outlive the plugin's own statics, as LLVM's registry keeps pointing at them.
 cl::opt<std::string> *Options[std::size(Names)];
@@ -57,6 +68,18 @@ Expected<double> numberOf(size_t I) {
 
 } // namespace
 
+StringRef nameOf(Problem P) {
+  constexpr const char *ProblemNames[ProblemCount] = {"inline-size", "regalloc-eviction", "regalloc-priority"};
+  return ProblemNames[size_t(P)];
+}
+
+std::string policySettingOf(Problem P) {
+  const Name &N = Names[2 * size_t(P)];
+  return std::string(N.Variable) + " or -" + N.Option;
+}
+
+bool Settings::hasPolicy(Problem P) const { return !of(P).Policy.empty() || !embeddedPolicy(P).empty(); }
+
 void registerOptions() {
   for (size_t I = 0; I < std::size(Names); ++I)
     if (!cl::getRegisteredOptions().count(Names[I].Option))
@@ -65,13 +88,13 @@ void registerOptions() {
 
 Expected<Settings> readSettings() {
   Settings S;
-  S.Policy = valueOf(0);
-  S.Log = valueOf(1);
-  const std::string Seed = valueOf(2);
+  for (size_t P = 0; P < ProblemCount; ++P)
+    S.Problems[P] = {valueOf(2 * P), valueOf(2 * P + 1)};
+  const std::string Seed = valueOf(SeedAt);
   if (!Seed.empty() && StringRef(Seed).getAsInteger(10, S.Seed))
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-seed or MLGOKIT_SEED: expected an unsigned integer, found '" + Seed + "'");
-  for (auto [I, Target] : {std::pair<size_t, double *>(3, &S.Temperature), {4, &S.FlipProbability}}) {
+  for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature), {SeedAt + 2, &S.FlipProbability}}) {
     Expected<double> Value = numberOf(I);
     if (!Value)
       return Value.takeError();
@@ -80,14 +103,18 @@ Expected<Settings> readSettings() {
   if (S.FlipProbability > 1)
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
-  S.AnyLevel = valueOf(5) == "1";
+  S.AnyLevel = valueOf(SeedAt + 3) == "1";
   return S;
 }
 
-StringRef embeddedPolicy() {
-  if (!mlgokit_policy_begin)
-    return {};
-  return {mlgokit_policy_begin, size_t(mlgokit_policy_end - mlgokit_policy_begin)};
+StringRef embeddedPolicy(Problem P) {
+  const std::pair<const char *, const char *> Embedded[ProblemCount] = {
+      {mlgokit_inline_size_begin, mlgokit_inline_size_end},
+      {mlgokit_regalloc_eviction_begin, mlgokit_regalloc_eviction_end},
+      {mlgokit_regalloc_priority_begin, mlgokit_regalloc_priority_end},
+  };
+  const auto [Begin, End] = Embedded[size_t(P)];
+  return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();
 }
 
 } // namespace mlgokit

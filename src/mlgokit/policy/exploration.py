@@ -1,9 +1,25 @@
-"""Exploration: the decision that a preference leads to, with the plugin's own random numbers."""
+"""Exploration: the decision that a policy's number leads to, with the plugin's own random numbers.
 
+docs/formats.md, "Exploration", has the arithmetic; the plugin computes the same, operation by operation.
+"""
+
+import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from mlgokit.errors import UsageError
+
 _MASK = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15
+UNIT_BOUND = 16.0
+"""Unit numbers beyond this have the same priority as the bound itself."""
+_PRIORITIES_PER_UNIT = 2.0**26
+LARGEST_PRIORITY = 2147483520.0
+"""The largest 32-bit float below 2**31."""
+_SQRT_TWO_PI = 2.5066282746310002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,8 +28,9 @@ class Exploration:
 
     Attributes:
         seed: of the random numbers; each module and repetition should have its own.
-        temperature: of the logistic from which a decision is drawn; 0 follows the preference.
-        flip_probability: probability that a decision is turned round after that.
+        temperature: of the distribution from which a decision is drawn, in the policy's units: logistic for yes or no,
+            softmax over columns, Gaussian around a unit number; 0 follows the policy.
+        flip_probability: probability that a decision is turned round after that: the opposite, or another column.
     """
 
     seed: int = 0
@@ -21,8 +38,17 @@ class Exploration:
     flip_probability: float = 0.0
 
 
+def mixed(state: int) -> float:
+    """The number in [0, 1) that SplitMix64 (Steele, Lea and Flood, 2014) makes of a state."""
+    z = state
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    z ^= z >> 31
+    return (z >> 11) * 2.0**-53
+
+
 class UniformStream:
-    """SplitMix64 (Steele, Lea and Flood, 2014), as in the plugin's ``Advisor.cpp``: numbers in [0, 1).
+    """SplitMix64, as in the plugin's ``Advisor.cpp``: numbers in [0, 1).
 
     Example:
         >>> UniformStream(0).next()
@@ -37,22 +63,49 @@ class UniformStream:
 
     def next(self) -> float:
         """The next number."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        mixed = self._state
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-        mixed ^= mixed >> 31
-        return (mixed >> 11) * 2.0**-53
+        self._state = (self._state + _STEP) & _MASK
+        return mixed(self._state)
+
+
+def context_seed(seed: int, problem: str, context: str) -> int:
+    """Where the stream of one function begins: functions and problems of one compilation explore independently.
+
+    The seed, exclusive-or the low 64 bits of the MD5 of ``<problem>/<context>``; the seed itself for the empty context.
+
+    Example:
+        >>> hex(context_seed(1, "regalloc-eviction", "main"))
+        '0xdd390a6dfed78555'
+    """
+    if not context:
+        return seed & _MASK
+    digest = hashlib.md5(f"{problem}/{context}".encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
+    return (seed & _MASK) ^ int.from_bytes(digest[:8], "little")
+
+
+def draws(first: int, index: int) -> tuple[float, float]:
+    """``choice`` and ``flip`` of the observation with this number, of a stream that begins at ``first``.
+
+    Example:
+        >>> stream = UniformStream(7)
+        >>> [stream.next() for _ in range(4)][2:] == list(draws(7, 1))
+        True
+    """
+    return mixed((first + (2 * index + 1) * _STEP) & _MASK), mixed((first + (2 * index + 2) * _STEP) & _MASK)
 
 
 def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:
-    """The decision and the natural logarithm of its probability.
+    """The decision and the natural logarithm of its probability, with the next two numbers of ``stream``.
 
     Example:
         >>> decide(2.0, Exploration(), UniformStream(0))
         (True, 0.0)
     """
     choice, flip = stream.next(), stream.next()
+    return decide_binary(preference, exploration, choice, flip)
+
+
+def decide_binary(preference: float, exploration: Exploration, choice: float, flip: float) -> tuple[bool, float]:
+    """Yes or no, and the natural logarithm of its probability."""
     if exploration.temperature > 0:
         scaled = preference / exploration.temperature
         chance = 1 / (1 + math.exp(-scaled)) if scaled > -700 else 0.0
@@ -62,5 +115,80 @@ def decide(preference: float, exploration: Exploration, stream: UniformStream) -
         drawn = preference > 0
     decision = drawn != (flip < exploration.flip_probability)
     both = chance * (1 - exploration.flip_probability) + (1 - chance) * exploration.flip_probability
-    probability = both if decision else 1 - both
-    return decision, math.log(probability) if probability > 0 else -math.inf
+    return decision, _logarithm(both if decision else 1 - both)
+
+
+def choose_column(
+    logits: Sequence[float], mask: Sequence[float], exploration: Exploration, choice: float, flip: float
+) -> tuple[int, float]:
+    """A column whose mask is not 0, and the natural logarithm of its probability.
+
+    If every column is masked out, the last one: in LLVM the live range itself, so that nothing is evicted.
+
+    Example:
+        >>> choose_column([5.0, 1.0, 9.0, 9.0], [1, 1, 0, 1], Exploration(), 0.5, 0.5)
+        (3, 0.0)
+    """
+    legal = [column for column, allowed in enumerate(mask) if allowed != 0]
+    if not legal:
+        return len(mask) - 1, 0.0
+    largest = max(logits[column] for column in legal)
+    if exploration.temperature > 0:
+        shares = [math.exp((logits[column] - largest) / exploration.temperature) for column in legal]
+    else:
+        first = next(place for place, column in enumerate(legal) if logits[column] == largest)
+        shares = [float(place == first) for place in range(len(legal))]
+    total = 0.0
+    for share in shares:
+        total += share
+    place, reached = len(legal) - 1, 0.0
+    for number, share in enumerate(shares):
+        reached += share
+        if choice * total < reached:
+            place = number
+            break
+    others, probability = len(legal) - 1, exploration.flip_probability
+    if others and flip < probability:
+        other = min(int(flip / probability * others), others - 1)
+        place = other + (other >= place)
+    chance = shares[place] / total
+    if others:
+        chance = chance * (1 - probability) + (1 - chance) * probability / others
+    return legal[place], _logarithm(chance)
+
+
+def priority_of(unit: float) -> float:
+    """The priority of a unit number: monotone, a whole number that a 32-bit float holds, from 0 to below 2**31.
+
+    Example:
+        >>> [priority_of(unit) for unit in (-99.0, -15.5, 0.0, 99.0, float("nan"))]
+        [0.0, 33554432.0, 1073741824.0, 2147483520.0, 1073741824.0]
+    """
+    bounded = 0.0 if math.isnan(unit) else min(max(unit, -UNIT_BOUND), UNIT_BOUND)
+    return float(np.float32(min(float(math.floor((bounded + UNIT_BOUND) * _PRIORITIES_PER_UNIT)), LARGEST_PRIORITY)))
+
+
+def draw_priority(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
+    """A priority, and the natural logarithm of the density of the unit number that it was made of (0 if not drawn).
+
+    Raises:
+        UsageError: the exploration flips decisions, and a number has no opposite.
+
+    Example:
+        >>> draw_priority(0.25, Exploration(), 0.5, 0.5)
+        (1090519040.0, 0.0)
+    """
+    if exploration.flip_probability > 0:
+        raise UsageError(
+            f"exploration of priorities: expected a flip probability of 0, found {exploration.flip_probability}; "
+            "a number has no opposite, give a temperature"
+        )
+    if exploration.temperature <= 0:
+        return priority_of(unit), 0.0
+    normal = math.sqrt(-2.0 * math.log(1.0 - choice)) * math.cos(2 * math.pi * flip)
+    density = -0.5 * normal * normal - math.log(exploration.temperature * _SQRT_TWO_PI)
+    return priority_of(unit + exploration.temperature * normal), density
+
+
+def _logarithm(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf

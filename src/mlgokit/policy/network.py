@@ -1,7 +1,8 @@
 """A policy: feature names, normaliser and an ensemble of small networks, evaluated in numpy.
 
-The plugin evaluates the same files in C++. Both multiply and add in the same order and precision, so a preference is
-the same number here and there; ``tests/llvm`` holds them to it.
+The plugin evaluates the same files in C++. Both multiply and add in the same order and precision, so a preference,
+a column's logit or a unit number is the same here and there; ``tests/llvm`` holds them to it. docs/formats.md,
+"The arithmetic", has the order.
 """
 
 import enum
@@ -11,6 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.dataset.normaliser import Normaliser, Values
+from mlgokit.errors import UsageError
+from mlgokit.spec import AdviceKind
+
+Doubles = npt.NDArray[np.float64]
+LOGIT_BOUND = 1e30
+"""No column's logit leaves [-LOGIT_BOUND, LOGIT_BOUND]; a network that overflows still gives numbers to compare."""
 
 
 class OutputKind(enum.Enum):
@@ -20,6 +27,26 @@ class OutputKind(enum.Enum):
     """One number: the change of the score in bytes when the call site is inlined rather than not."""
     LOGITS = "logits"
     """Two numbers: the unnormalised log-probabilities of not inlining and of inlining."""
+    COLUMN_LOGIT = "column-logit"
+    """One number for each column, of networks that see one column at a time: its unnormalised log-probability."""
+    PRIORITY = "priority"
+    """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
+
+    @property
+    def advice_kind(self) -> AdviceKind:
+        """What a policy with this output answers."""
+        match self:
+            case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
+                return AdviceKind.BINARY
+            case OutputKind.COLUMN_LOGIT:
+                return AdviceKind.MASKED_CHOICE
+            case OutputKind.PRIORITY:
+                return AdviceKind.REAL
+
+    @property
+    def width(self) -> int:
+        """Outputs of the last layer."""
+        return 2 if self is OutputKind.LOGITS else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +64,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Decides call sites from their features.
+    """Decides from features: call sites, columns or live ranges, as its output says.
 
     Attributes:
         problem: name of the problem it was trained for.
@@ -46,7 +73,9 @@ class Policy:
         layers: dense layers with ReLU between them.
         output: meaning of the last layer.
         bytes_per_unit: bytes that make one unit of preference (effect-bytes only).
-        caution: standard deviations of the members that are added to an effect before it is believed.
+        caution: standard deviations of the members by which an answer is made worse before it is believed (effect-bytes
+            and column-logit only).
+        mask: the feature that says which columns may be chosen (column-logit only).
     """
 
     problem: str
@@ -56,33 +85,80 @@ class Policy:
     output: OutputKind
     bytes_per_unit: float = 1.0
     caution: float = 0.0
+    mask: str = ""
 
     @property
     def members(self) -> int:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
 
-    def answers(self, values: Values) -> npt.NDArray[np.float64]:
-        """Each member's answer [K, T] for raw ``values`` [T, F]: effects in bytes, or differences of logits."""
+    def answers(self, values: Values) -> Doubles:
+        """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
         hidden = np.broadcast_to(self.normaliser.apply(values), (self.members, len(values), self.normaliser.width))
-        for index, layer in enumerate(self.layers):
-            total = np.broadcast_to(layer.bias[:, None, :], (*hidden.shape[:2], layer.bias.shape[1])).copy()
-            # One input after the other: the plugin's order of additions, which a matrix product would not keep.
-            for column in range(layer.weight.shape[1]):
-                total += hidden[:, :, column, None] * layer.weight[:, None, column, :]
-            hidden = np.maximum(total, 0) if index + 1 < len(self.layers) else total
-        wide = hidden.astype(np.float64)
-        return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for index, layer in enumerate(self.layers):
+                total = np.broadcast_to(layer.bias[:, None, :], (*hidden.shape[:2], layer.bias.shape[1])).copy()
+                # One input after the other: the plugin's order of additions, which a matrix product would not keep.
+                for column in range(layer.weight.shape[1]):
+                    total += hidden[:, :, column, None] * layer.weight[:, None, column, :]
+                hidden = np.where(total > 0, total, np.float32(0)) if index + 1 < len(self.layers) else total
+            wide = hidden.astype(np.float64)
+            return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
 
-    def preferences(self, values: Values) -> npt.NDArray[np.float64]:
-        """Preference for inlining [T] for raw ``values`` [T, F]; positive means inline."""
+    def preferences(self, values: Values) -> Doubles:
+        """Preference for inlining [T] for raw ``values`` [T, F]; positive means inline.
+
+        Raises:
+            UsageError: the policy does not decide yes or no.
+        """
+        self._expect(AdviceKind.BINARY)
+        average, deviation = self._summary(values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = (
+                average
+                if self.output is OutputKind.LOGITS
+                else -(average + self.caution * deviation) / self.bytes_per_unit
+            )
+        return np.where(np.isnan(found), 0.0, found)
+
+    def column_logits(self, values: Values) -> Doubles:
+        """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.
+
+        Raises:
+            UsageError: the policy does not choose a column.
+        """
+        self._expect(AdviceKind.MASKED_CHOICE)
+        average, deviation = self._summary(values.reshape(-1, values.shape[-1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = average - self.caution * deviation
+        found = np.where(np.isnan(found), -LOGIT_BOUND, np.clip(found, -LOGIT_BOUND, LOGIT_BOUND))
+        return found.reshape(values.shape[:-1])
+
+    def units(self, values: Values) -> Doubles:
+        """Unit numbers [T] for raw ``values`` [T, F]; greater is allocated earlier, and none is NaN.
+
+        Raises:
+            UsageError: the policy does not give priorities.
+        """
+        self._expect(AdviceKind.REAL)
+        average, _ = self._summary(values)
+        return np.where(np.isnan(average), 0.0, average)
+
+    def _summary(self, values: Values) -> tuple[Doubles, Doubles]:
+        """Average and standard deviation [N] of the members' answers."""
         total = np.zeros(len(values))
         squares = np.zeros(len(values))
-        for answer in self.answers(values):
-            total += answer
-            squares += answer * answer
-        average = total / self.members
-        if self.output is OutputKind.LOGITS:
-            return average
-        variance = np.maximum(0.0, squares / self.members - average * average)
-        return -(average + self.caution * np.sqrt(variance)) / self.bytes_per_unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            for answer in self.answers(values):
+                total += answer
+                squares += answer * answer
+            average = total / self.members
+            variance = squares / self.members - average * average
+        return average, np.sqrt(np.where(variance > 0, variance, 0.0))
+
+    def _expect(self, kind: AdviceKind) -> None:
+        if self.output.advice_kind is not kind:
+            raise UsageError(
+                f"policy for {self.problem}: expected one of the kind {kind.value}, "
+                f"found {self.output.advice_kind.value} (output {self.output.value}); evaluate it as what it is"
+            )

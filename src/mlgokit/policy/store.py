@@ -1,6 +1,7 @@
 """Policy files: safetensors for the numbers, one JSON description in the metadata, no code. See docs/formats.md."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from mlgokit.dataset.normaliser import Quantile, SignedLog
 from mlgokit.errors import PolicyError
 from mlgokit.manifest import atomic_write
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.problems import PROBLEMS
 
 FORMAT_VERSION = 1
 _KEY = "mlgokit.policy"
@@ -34,8 +36,13 @@ def policy_bytes(policy: Policy) -> bytes:
     else:
         description |= {"normaliser": "quantile"}
         tensors |= {"normaliser.boundaries": policy.normaliser.boundaries}
-    if policy.output is OutputKind.EFFECT_BYTES:
-        description |= {"bytes_per_unit": policy.bytes_per_unit, "caution": policy.caution}
+    match policy.output:
+        case OutputKind.EFFECT_BYTES:
+            description |= {"bytes_per_unit": policy.bytes_per_unit, "caution": policy.caution}
+        case OutputKind.COLUMN_LOGIT:
+            description |= {"mask": policy.mask, "caution": policy.caution}
+        case OutputKind.LOGITS | OutputKind.PRIORITY:
+            pass
     for index, layer in enumerate(policy.layers):
         tensors |= {f"layer{index}.weight": layer.weight, f"layer{index}.bias": layer.bias}
     contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
@@ -101,44 +108,66 @@ def _json_object(text: str) -> dict[str, Any]:
 def _expect(tensors: dict[str, np.ndarray[Any, Any]], name: str, shape: tuple[int | None, ...]) -> Any:
     tensor = tensors[name]
     fits = tensor.ndim == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, tensor.shape, strict=True)
+        have > 0 and want in (None, have) for want, have in zip(shape, tensor.shape, strict=True)
     )
     if tensor.dtype != np.float32 or not fits or not np.isfinite(tensor).all():
         raise ValueError(f"{name}: expected finite float32 {shape}, found {tensor.dtype} {tensor.shape}")
     return tensor
 
 
+def _number(description: dict[str, Any], key: str, *, above: float) -> float:
+    value = float(description[key])
+    if not (math.isfinite(value) and value > above):
+        raise ValueError(f"{key}: expected a number above {above:g}, found {value:g}")
+    return value
+
+
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:
     features = tuple(str(name) for name in description["features"])
     count = len(features)
+    members, depth = int(description["members"]), int(description["layers"])
+    if not features or not 1 <= depth <= 64 or not 1 <= members <= 1024:
+        raise ValueError(
+            f"expected at least one feature and one layer, at most 64 layers, and 1 to 1024 members; "
+            f"found {count}, {depth} and {members}"
+        )
     match description["normaliser"]:
         case "signed-log":
             normaliser = SignedLog(
                 mean=_expect(tensors, "normaliser.mean", (count,)),
                 scale=_expect(tensors, "normaliser.scale", (count,)),
-                clip=float(description["clip"]),
+                clip=_number(description, "clip", above=0),
             )
         case "quantile":
             normaliser = Quantile(boundaries=_expect(tensors, "normaliser.boundaries", (count, None)))
+            if (np.diff(normaliser.boundaries, axis=1) < 0).any():
+                raise ValueError("normaliser.boundaries: expected ascending rows")
         case other:
             raise ValueError(f"normaliser: expected signed-log or quantile, found {other!r}")
-    output = OutputKind(description["output"])
-    members, depth, width = int(description["members"]), int(description["layers"]), normaliser.width
-    last = 2 if output is OutputKind.LOGITS else 1
+    output, problem = OutputKind(description["output"]), str(description["problem"])
+    if problem in PROBLEMS and PROBLEMS[problem].advice_kind is not output.advice_kind:
+        raise ValueError(
+            f"output: expected one of the kind {PROBLEMS[problem].advice_kind.value} for {problem}, "
+            f"found {output.value!r}"
+        )
+    width = normaliser.width
     layers: list[Layer] = []
     for index in range(depth):
-        outputs = last if index + 1 == depth else None
+        outputs = output.width if index + 1 == depth else None
         weight = _expect(tensors, f"layer{index}.weight", (members, width, outputs))
         width = weight.shape[2]
         layers.append(Layer(weight, _expect(tensors, f"layer{index}.bias", (members, width))))
-    if not layers or not features:
-        raise ValueError("expected at least one feature and one layer")
+    effect, column = output is OutputKind.EFFECT_BYTES, output is OutputKind.COLUMN_LOGIT
+    mask = description["mask"] if column else ""
+    if not isinstance(mask, str) or column != bool(mask):
+        raise ValueError(f"mask: expected the name of a feature, found {mask!r}")
     return Policy(
-        problem=str(description["problem"]),
+        problem=problem,
         features=features,
         normaliser=normaliser,
         layers=tuple(layers),
         output=output,
-        bytes_per_unit=float(description.get("bytes_per_unit", 1.0)),
-        caution=float(description.get("caution", 0.0)),
+        bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect else 1.0,
+        caution=_number(description, "caution", above=-math.inf) if effect or column else 0.0,
+        mask=mask,
     )

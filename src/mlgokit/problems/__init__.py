@@ -1,9 +1,24 @@
 """What is decided: one declarative file per problem, and the table of all of them."""
 
+from mlgokit.problems.header import column_count, header_defect
 from mlgokit.problems.inline_size import INLINE_SIZE
-from mlgokit.problems.problem import Channel, Problem
+from mlgokit.problems.problem import Channel, Feature, Problem
+from mlgokit.problems.regalloc_eviction import REGALLOC_EVICTION
+from mlgokit.problems.regalloc_priority import REGALLOC_PRIORITY
 
-PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in (INLINE_SIZE,)}
+PROBLEMS: dict[str, Problem] = {
+    problem.name: problem for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY)
+}
 """All problems by the name that a user types."""
 
-__all__ = ["INLINE_SIZE", "PROBLEMS", "Channel", "Problem"]
+__all__ = [
+    "INLINE_SIZE",
+    "PROBLEMS",
+    "REGALLOC_EVICTION",
+    "REGALLOC_PRIORITY",
+    "Channel",
+    "Feature",
+    "Problem",
+    "column_count",
+    "header_defect",
+]

@@ -20,6 +20,21 @@ class Channel:
     overwritten: tuple[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One named value of an observation.
+
+    Attributes:
+        name: LLVM's name.
+        type: LLVM's name of the element type, a key of :data:`mlgokit.spec.DTYPES`.
+        per_column: whether there is one element for each column that may be chosen, or one in all.
+    """
+
+    name: str
+    type: str = "int64_t"
+    per_column: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One kind of decision that LLVM asks an advisor for.
@@ -29,29 +44,39 @@ class Problem:
         summary: one line for help texts.
         advice_kind: what an answer may be.
         decision: LLVM's name of the answer; the column of a log that holds the decision taken.
-        default_decision: the column with the heuristic's decision, if LLVM can give it.
+        default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
+            the plugin's log has it always.
         context: what one context of a log is.
+        mask: the feature that is not 0 in the columns that may be chosen; only a masked choice has one.
         channel_options: as in :class:`Channel`, without the default decision.
         default_option: the option that makes the compiler send the default decision too.
         default_overwrites: majors before this number send the default decision in the place of this feature.
-        features: names that LLVM 19 and 22 send, in their order, without the default decision. A reader goes by the
-            header of the log: another compiler may send more, fewer or others.
+        features: what LLVM 19 and 22 send, in their order, without the default decision. A reader goes by the header
+            of the log: another compiler may send more, fewer or others, and the number of columns is the target's.
+        scores: names of the scores that a policy may be trained on, the usual one first.
     """
 
     name: str
     summary: str
     advice_kind: AdviceKind
     decision: str
-    default_decision: str | None
+    default_decision: str
     context: Literal["module", "function"]
     channel_options: tuple[str, ...]
     default_option: str | None
     default_overwrites: tuple[int, str] | None
-    features: tuple[str, ...]
+    features: tuple[Feature, ...]
+    scores: tuple[str, ...]
+    mask: str | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of :attr:`features`."""
+        return tuple(feature.name for feature in self.features)
 
     def channel_for(self, major: int, *, include_default: bool) -> Channel:
         """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature."""
-        if not include_default or self.default_option is None or self.default_decision is None:
+        if not include_default or self.default_option is None:
             return Channel(options=self.channel_options)
         overwritten = None
         if self.default_overwrites is not None and major < self.default_overwrites[0]:

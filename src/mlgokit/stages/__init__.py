@@ -197,10 +197,10 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Link a policy into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
+    """Link policies into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
 
-    policy: Annotated[Path, tyro.conf.Positional]
-    """The policy file."""
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Policy files, at most one for each problem."""
     output: Path = Path("policy.so")
     """The plugin."""
     llvm: int | None = None
@@ -400,7 +400,7 @@ def evaluate(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     elif config.policy not in {HEURISTIC, ":never", ":always"}:
         raise UsageError(f"policy {config.policy}: expected a file or :default, :never, :always; correct the name")
     toolchain = find_toolchain(config.llvm, need_plugin=True)
-    use = PluginUse(plugin=build_plugin(toolchain), policy=config.policy)
+    use = PluginUse(plugin=build_plugin(toolchain), policies={INLINE_SIZE.name: config.policy})
     evaluation = compare_projects(
         modules,
         toolchain=toolchain,
@@ -416,8 +416,8 @@ def evaluate(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
 
 
 def export(config: Export) -> ExportedPlugin:
-    """Link the policy into a plugin."""
-    return export_plugin(find_toolchain(config.llvm, need_plugin=True), config.policy, config.output)
+    """Link the policies into a plugin."""
+    return export_plugin(find_toolchain(config.llvm, need_plugin=True), config.policies, config.output)
 
 
 def _workshop(config: Trace | Train, output: Path) -> Workshop:

@@ -1,13 +1,9 @@
-"""Who decides: the ``Advisor`` protocol, and the advisors that need no policy.
-
-An advisor that does more than another wraps it: ``Recording(Exploring(Echo(), rng, probability=0.1))``.
-"""
+"""The ``Advisor`` protocol, and the advisors that serve every problem."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import UsageError
@@ -44,7 +40,11 @@ class Advisor(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Does what the compiler's heuristic would do, which is the feature named ``feature``."""
+    """Does what the compiler's heuristic would do, which is the feature named ``feature``.
+
+    Of a problem, that is its ``default_decision``. Over the interactive channel only inlining has it; what the
+    heuristic did in register allocation is in the plugin's log, and :class:`ReplayContexts` repeats it.
+    """
 
     feature: str = "inlining_default"
 
@@ -58,7 +58,7 @@ class Echo:
         if value is None:
             raise UsageError(
                 f"advisor Echo: expected a feature {self.feature!r}, found {', '.join(observation.values)}; "
-                "make the compiler send its default decision"
+                "make the compiler send its default decision, or replay a log that has it"
             )
         return value.item()
 
@@ -104,39 +104,36 @@ class Replay:
 
 @final
 @dataclass(frozen=True, slots=True)
-class RandomChoice:
-    """Decides 1 with a probability, else 0; one draw from ``rng`` per decision."""
+class ReplayContexts:
+    """Gives the decisions recorded for each context, by the observation's number there.
 
-    rng: np.random.Generator
-    probability: float = 0.5
+    Nothing depends on the order of the contexts, nor on one being entered twice or without an observation. A static
+    function's name may occur in several modules: a recording is of one.
 
-    def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
-        """The drawn decision."""
-        return int(self.rng.random() < self.probability)
+    Attributes:
+        decisions: by context, such as :func:`mlgokit.advisors.recorded_decisions` gives them.
+        afterwards: asked where there is no recorded decision.
+    """
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Exploring:
-    """Does the opposite of another advisor's 0 or 1 with a probability; one draw from ``rng`` per decision."""
-
-    advisor: Advisor
-    rng: np.random.Generator
-    probability: float
+    decisions: Mapping[str, Sequence[Advice]]
+    afterwards: Advisor | None = None
 
     def advise(self, observation: Observation) -> Advice:
-        """The decision, possibly flipped.
+        """The decision that was recorded for this observation.
 
         Raises:
-            UsageError: the advisor's decision is not 0 or 1.
+            UsageError: there is none, and nobody is there to ask.
         """
-        advice = self.advisor.advise(observation)
-        if advice not in (0, 1):
+        decisions = self.decisions.get(observation.context, ())
+        if observation.index < len(decisions):
+            return decisions[observation.index]
+        if self.afterwards is None:
             raise UsageError(
-                f"advisor Exploring: expected 0 or 1 from {type(self.advisor).__name__}, found {advice!r}; "
-                "wrap an advisor of a binary problem"
+                f"advisor ReplayContexts: observation {observation.index} of context {observation.context!r}: expected "
+                f"at most {len(decisions)} decisions, found one more; "
+                "replay with the compiler, module and options of the recording"
             )
-        return 1 - advice if self.rng.random() < self.probability else advice
+        return self.afterwards.advise(observation)
 
 
 @final

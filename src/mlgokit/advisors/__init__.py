@@ -1,0 +1,39 @@
+"""Who decides: the ``Advisor`` protocol, and the advisors that need no policy.
+
+An advisor that does more than another wraps it: ``Recording(Exploring(Echo(), rng, probability=0.1))``.
+"""
+
+from mlgokit.advisors.advisor import Advice, Advisor, Constant, Echo, Observation, Recording, Replay, ReplayContexts
+from mlgokit.advisors.legal import (
+    Exploring,
+    FirstLegal,
+    Legal,
+    RandomChoice,
+    RandomLegal,
+    advice_defect,
+    check_advice,
+    legal_columns,
+)
+from mlgokit.advisors.recorded import default_decisions, dense_ranks, recorded_decisions
+
+__all__ = [
+    "Advice",
+    "Advisor",
+    "Constant",
+    "Echo",
+    "Exploring",
+    "FirstLegal",
+    "Legal",
+    "Observation",
+    "RandomChoice",
+    "RandomLegal",
+    "Recording",
+    "Replay",
+    "ReplayContexts",
+    "advice_defect",
+    "check_advice",
+    "default_decisions",
+    "dense_ranks",
+    "legal_columns",
+    "recorded_decisions",
+]

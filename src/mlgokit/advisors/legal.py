@@ -1,0 +1,197 @@
+"""What may be answered: checks, repairs, and advisors that choose among the legal answers.
+
+An answer that LLVM does not expect is undefined behaviour in a release build: a masked-out column becomes a register
+that is not free (``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp`` only asserts), and a priority is converted to an
+unsigned integer whatever it is (``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp``).
+"""
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from mlgokit.advisors.advisor import Advice, Advisor, Observation
+from mlgokit.errors import UsageError
+from mlgokit.problems import INLINE_SIZE, Problem
+from mlgokit.spec import AdviceKind
+
+LARGEST_LEGAL_PRIORITY = 4294967040.0
+"""The largest 32-bit float below 2**32."""
+
+
+def legal_columns(problem: Problem, observation: Observation) -> list[int]:
+    """The columns that may be chosen, ascending; never none.
+
+    If the compiler masks every column out, the last one is legal: it stands for the live range that asks, so that
+    nothing is evicted.
+
+    Raises:
+        UsageError: the observation has no mask.
+    """
+    mask = observation.values.get(problem.mask or "")
+    if mask is None:
+        raise UsageError(
+            f"{problem.name}: expected a feature {problem.mask!r} that says what may be chosen, found "
+            f"{', '.join(observation.values)}; give the observation to an advisor for its own problem"
+        )
+    columns: list[int] = np.flatnonzero(mask.ravel()).tolist()
+    return columns or [mask.size - 1]
+
+
+def advice_defect(problem: Problem, observation: Observation, advice: Advice) -> str | None:
+    """Why ``advice`` must not be sent, in a few words; ``None`` if it may."""
+    match problem.advice_kind:
+        case AdviceKind.BINARY:
+            return None if advice in (0, 1) else f"expected 0 or 1, found {advice!r}"
+        case AdviceKind.MASKED_CHOICE:
+            columns = legal_columns(problem, observation)
+            return None if advice in columns else f"expected one of the columns {columns}, found {advice!r}"
+        case AdviceKind.REAL:
+            sent = math.nan
+            with contextlib.suppress(OverflowError, TypeError, ValueError), np.errstate(over="ignore"):
+                sent = float(np.float32(advice))
+            if 0 <= sent <= LARGEST_LEGAL_PRIORITY:
+                return None
+            return f"expected a number from 0 to {LARGEST_LEGAL_PRIORITY:.0f}, found {advice!r}"
+
+
+def check_advice(problem: Problem, observation: Observation, advice: Advice) -> None:
+    """Let only legal answers pass; the host of the interactive channel calls this before it writes.
+
+    Raises:
+        UsageError: the answer is not legal.
+    """
+    defect = advice_defect(problem, observation, advice)
+    if defect is not None:
+        raise UsageError(
+            f"advice {problem.decision!r}: observation {observation.index} of context {observation.context!r}: "
+            f"{defect}; use an advisor that is made for this problem, or wrap it in Legal"
+        )
+
+
+@final
+@dataclass(slots=True)
+class Legal:
+    """Repairs another advisor's answers, where the host would refuse them.
+
+    A column that may not be chosen becomes the first that may. A priority that is NaN or negative becomes 0, one that
+    is too large the largest. Yes or no: NaN becomes 0, any other number than 0 becomes 1.
+
+    Attributes:
+        advisor: whose answers are repaired.
+        problem: says what is legal.
+        repairs: how many answers were not legal so far.
+    """
+
+    advisor: Advisor
+    problem: Problem
+    repairs: int = 0
+
+    def advise(self, observation: Observation) -> Advice:
+        """The other advisor's answer, or the nearest legal thing."""
+        advice = self.advisor.advise(observation)
+        if advice_defect(self.problem, observation, advice) is None:
+            return advice
+        self.repairs += 1
+        match self.problem.advice_kind:
+            case AdviceKind.BINARY:
+                return int(not math.isnan(advice) and advice != 0)
+            case AdviceKind.MASKED_CHOICE:
+                return legal_columns(self.problem, observation)[0]
+            case AdviceKind.REAL:
+                return LARGEST_LEGAL_PRIORITY if advice > 0 else 0.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FirstLegal:
+    """The smallest legal answer: 0, or the first column that may be chosen."""
+
+    problem: Problem
+
+    def advise(self, observation: Observation) -> Advice:
+        """The answer."""
+        match self.problem.advice_kind:
+            case AdviceKind.BINARY:
+                return 0
+            case AdviceKind.MASKED_CHOICE:
+                return legal_columns(self.problem, observation)[0]
+            case AdviceKind.REAL:
+                return 0.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RandomLegal:
+    """Any legal answer, each as likely; one draw from ``rng`` per decision.
+
+    Attributes:
+        problem: says what is legal.
+        rng: where the answers come from.
+        largest_priority: priorities are whole numbers from 0 to this, exclusive.
+    """
+
+    problem: Problem
+    rng: np.random.Generator
+    largest_priority: int = 2**24
+
+    def advise(self, observation: Observation) -> Advice:
+        """The drawn answer."""
+        match self.problem.advice_kind:
+            case AdviceKind.BINARY:
+                return int(self.rng.integers(2))
+            case AdviceKind.MASKED_CHOICE:
+                columns = legal_columns(self.problem, observation)
+                return columns[int(self.rng.integers(len(columns)))]
+            case AdviceKind.REAL:
+                return float(self.rng.integers(self.largest_priority))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RandomChoice:
+    """Decides 1 with a probability, else 0; one draw from ``rng`` per decision."""
+
+    rng: np.random.Generator
+    probability: float = 0.5
+
+    def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
+        """The drawn decision."""
+        return int(self.rng.random() < self.probability)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Exploring:
+    """Decides otherwise than another advisor with a probability: the opposite of its 0 or 1, or another legal column.
+
+    One draw from ``rng`` per decision, and one more for the other column.
+    """
+
+    advisor: Advisor
+    rng: np.random.Generator
+    probability: float
+    problem: Problem = INLINE_SIZE
+
+    def advise(self, observation: Observation) -> Advice:
+        """The decision, possibly another.
+
+        Raises:
+            UsageError: the advisor's decision has no opposite.
+        """
+        advice = self.advisor.advise(observation)
+        kind = self.problem.advice_kind
+        if kind is AdviceKind.REAL or (kind is AdviceKind.BINARY and advice not in (0, 1)):
+            expected = "0 or 1" if kind is AdviceKind.BINARY else "a decision that has an opposite"
+            raise UsageError(
+                f"advisor Exploring: expected {expected} from {type(self.advisor).__name__}, found {advice!r}; "
+                "wrap an advisor of a binary problem or of a choice"
+            )
+        if self.rng.random() >= self.probability:
+            return advice
+        if kind is AdviceKind.BINARY:
+            return 1 - advice
+        others = [column for column in legal_columns(self.problem, observation) if column != advice]
+        return others[int(self.rng.integers(len(others)))] if others else advice

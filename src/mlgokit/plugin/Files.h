@@ -1,0 +1,28 @@
+// What an advisor reads and writes: its policy, its training log.
+#ifndef MLGOKIT_FILES_H
+#define MLGOKIT_FILES_H
+
+#include "Policy.h"
+#include "Settings.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Analysis/Utils/TrainingLogger.h"
+
+#include <memory>
+
+namespace mlgokit {
+
+/// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
+llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
+
+/// Where each of the policy's features is among \p Known.
+llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);
+
+/// Opens the training log for \p P, or gives null if nobody wants one. The second log of a process (ThinLTO has one for
+/// each module) gets ".1" after its name, the third ".2", and so on.
+llvm::Expected<std::unique_ptr<llvm::Logger>> openLog(Problem P, const Settings &S,
+                                                      const std::vector<llvm::TensorSpec> &Columns);
+
+} // namespace mlgokit
+
+#endif

@@ -1,0 +1,86 @@
+"""A policy as an advisor: what the plugin decides in the compiler, decided in this process."""
+
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.advisors import Advice, Observation
+from mlgokit.dataset.normaliser import Values
+from mlgokit.errors import PolicyError
+from mlgokit.policy.exploration import (
+    Exploration,
+    choose_column,
+    context_seed,
+    decide_binary,
+    draw_priority,
+    draws,
+)
+from mlgokit.policy.network import Policy
+from mlgokit.problems import PROBLEMS, header_defect
+from mlgokit.spec import AdviceKind
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PolicyAdvisor:
+    """Decides as the plugin does with the same policy file and exploration, observation by observation.
+
+    The random numbers belong to the observation (its context and number), so the order of questions does not matter.
+    """
+
+    policy: Policy
+    exploration: Exploration = field(default_factory=Exploration)
+
+    def advise(self, observation: Observation) -> Advice:
+        """The decision; see :meth:`decide`."""
+        return self.decide(observation)[0]
+
+    def decide(self, observation: Observation) -> tuple[Advice, float]:
+        """The decision, and the natural logarithm of its probability (of its density for a priority).
+
+        Raises:
+            PolicyError: the compiler does not send what the policy needs.
+            UsageError: decisions of this kind are not explored so.
+        """
+        policy, exploration = self.policy, self.exploration
+        first = context_seed(exploration.seed, policy.problem, observation.context)
+        choice, flip = draws(first, observation.index)
+        match policy.output.advice_kind:
+            case AdviceKind.BINARY:
+                preference = float(policy.preferences(self._rows(observation, 1))[0])
+                decision, logarithm = decide_binary(preference, exploration, choice, flip)
+                return int(decision), logarithm
+            case AdviceKind.MASKED_CHOICE:
+                if policy.mask not in observation.values:
+                    raise self._misfit(observation)
+                mask = observation.values[policy.mask].ravel()
+                return choose_column(self._logits(observation, mask), mask.tolist(), exploration, choice, flip)
+            case AdviceKind.REAL:
+                return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
+
+    def _logits(self, observation: Observation, mask: Values) -> list[float]:
+        """Logits of all columns; nobody reads those of masked-out ones, so they are not computed."""
+        legal = mask != 0
+        logits = np.zeros(len(mask))
+        if legal.any():
+            logits[legal] = self.policy.column_logits(self._rows(observation, len(mask))[None, legal])[0]
+        return logits.tolist()
+
+    def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
+        """The policy's inputs [C, F], raw; a feature of one element is the same in every column."""
+        rows = np.empty((columns, len(self.policy.features)))
+        for place, name in enumerate(self.policy.features):
+            value = observation.values.get(name)
+            if value is None or value.size not in (1, columns):
+                raise self._misfit(observation)
+            rows[:, place] = value.ravel()
+        return rows
+
+    def _misfit(self, observation: Observation) -> PolicyError:
+        name = self.policy.problem
+        defect = f"{name}: expected one of {', '.join(PROBLEMS)}; train it for a problem that there is"
+        if name in PROBLEMS:
+            defect = header_defect(PROBLEMS[name], observation.header.features, needed=self.policy.features)
+        return PolicyError(f"policy for {defect}")

@@ -1,0 +1,25 @@
+"""Priority in the greedy register allocator: which live range gets its register next.
+
+Sources: ``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp`` (features; the answer is truncated to an unsigned integer)
+and ``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (the queue, and the heuristic's number).
+"""
+
+from mlgokit.problems.problem import Feature, Problem
+from mlgokit.spec import AdviceKind
+
+REGALLOC_PRIORITY = Problem(
+    name="regalloc-priority",
+    summary="which live range gets a register next, so that spilled code costs less",
+    advice_kind=AdviceKind.REAL,
+    decision="priority",
+    default_decision="priority_default",
+    context="function",
+    channel_options=(
+        "-regalloc-enable-priority-advisor=release",
+        "-regalloc-priority-interactive-channel-base={base}",
+    ),
+    default_option=None,
+    default_overwrites=None,
+    features=(Feature("li_size"), Feature("stage"), Feature("weight", "float")),
+    scores=("regalloc-cost",),
+)

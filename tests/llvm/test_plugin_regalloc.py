@@ -1,0 +1,379 @@
+"""The plugin in real register allocators: plain objects when it echoes, legal decisions, logs, clear failures."""
+
+import itertools
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.advisors import Advisor, ReplayContexts, default_decisions
+from mlgokit.compiler import process
+from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
+from mlgokit.deploy.plugin import export_plugin
+from mlgokit.policy.advisor import PolicyAdvisor
+from mlgokit.policy.exploration import Exploration
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.traces import Log, read_log
+
+pytestmark = pytest.mark.llvm
+
+# More values alive than registers, of two classes, so that the allocator has to evict.
+SOURCE = """
+extern "C" {
+double mix(const double *a, const double *b, int n) {
+  double r0=0,r1=1,r2=2,r3=3,r4=4,r5=5,r6=6,r7=7,r8=8,r9=9,ra=1,rb=2,rc=3,rd=4,re=5,rf=6,rg=1,rh=2;
+  for (int i = 0; i < n; i++) {
+    double x = a[i], y = b[i];
+    r0+=x*r1; r1+=y*r2; r2+=x*r3; r3+=y*r4; r4+=x*r5; r5+=y*r6; r6+=x*r7; r7+=y*r8; r8+=x*r9; r9+=y*ra;
+    ra+=x*rb; rb+=y*rc; rc+=x*rd; rd+=y*re; re+=x*rf; rf+=y*rg; rg+=x*rh; rh+=y*r0;
+  }
+  return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
+}
+static inline unsigned twist(unsigned x, unsigned y) { return (x << 7 | x >> 25) ^ y; }
+unsigned hash(const unsigned *p, int n) {
+  unsigned a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11,l=12,m=13,o=14,q=15;
+  for (int t = 0; t < n; t++) {
+    unsigned v = p[t];
+    a=a*31+(b^v); b=twist(b,c); c+=d*v; d^=e+a; e=e*7+f; f+=g^v; g=g*13+h; h=twist(h,i+v); i+=j*3; j^=k+v;
+    k+=l*5; l^=m+v; m=twist(m,o); o^=q+v; q+=a*17;
+  }
+  return a^b^c^d^e^f^g^h^i^j^k^l^m^o^q;
+}
+static int square(int x) { return x * x; }
+int poly(const int *p, int n) { int s = 0; for (int i = 0; i < n; ++i) s += square(p[i]) - square(i); return s; }
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
+
+
+class Bench:
+    """Compiles SOURCE with one toolchain in one folder, with a temporary folder of its own."""
+
+    def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path) -> None:
+        self.toolchain, self.plugin, self.folder = toolchain, plugin, folder
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
+        (folder / "source.cpp").write_text(SOURCE)
+
+    def run(self, *words: str | Path, **settings: str) -> process.Completed:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        environment |= {f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}
+        environment["TMPDIR"] = str(self.scratch)
+        return process.run([str(word) for word in words], timeout_seconds=60, cwd=self.folder, env=environment)
+
+    def compile(self, name: str, *options: str, level: str = "-O2", **settings: str) -> bytes:
+        words = [f"-fpass-plugin={self.plugin}"] if settings else []
+        done = self.run(
+            self.toolchain.clangxx, level, *words, *options, "-c", "source.cpp", "-o", f"{name}.o", **settings
+        )
+        assert done.returncode == 0, done.stderr
+        return (self.folder / f"{name}.o").read_bytes()
+
+    def log(self, name: str) -> Log:
+        return read_log(self.folder / name)
+
+    def refused(self, **settings: str) -> str:
+        """Compile in vain, and give what the compiler says."""
+        words = (self.toolchain.clangxx, "-O2", f"-fpass-plugin={self.plugin}", "-c", "source.cpp", "-o", "no.o")
+        done = self.run(*words, **settings)
+        assert done.returncode == 1, done.stderr
+        assert not (self.folder / "no.o").exists()
+        return done.stderr
+
+    def ask(self, advisors: Mapping[str, Advisor]) -> tuple[InteractiveResult, bytes]:
+        """Compile under advisors in this process, without the plugin."""
+        result = drive_channels(
+            [self.toolchain.clangxx, "-O2", "-c", self.folder / "source.cpp", "-o", self.folder / "asked.o"],
+            channels={
+                name: channel_use(PROBLEMS[name], major=self.toolchain.major, advisor=advisor)
+                for name, advisor in advisors.items()
+            },
+            timeout_seconds=120,
+            answer_timeout_seconds=60,
+        )
+        assert (result.status, result.detail) == (InteractiveStatus.OK, "")
+        return result, (self.folder / "asked.o").read_bytes()
+
+
+@pytest.fixture
+def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
+    return Bench(toolchain, plugin, tmp_path)
+
+
+def legal(log: Log, decision: str) -> bool:
+    """Whether every decision is a column that LLVM's mask allows."""
+    mask = log.columns["mask"].reshape(log.observation_count, -1)
+    return bool(mask[np.arange(log.observation_count), log.columns[decision][:, 0]].all())
+
+
+def test_the_default_rules_give_the_plain_object(bench: Bench) -> None:
+    plain = bench.compile("plain")
+
+    assert bench.compile("eviction", eviction_policy=":default") == plain
+    assert bench.compile("logged", eviction_policy=":default", eviction_log="eviction.log") == plain
+    assert bench.compile("priority", priority_policy=":default", priority_log="priority.log") == plain
+    assert (
+        bench.compile(
+            "all", level="-Oz", policy=":default", log="inline.log", eviction_policy=":default",
+            eviction_log="e.log", priority_policy=":default", priority_log="p.log",
+        )
+        == bench.compile("small", level="-Oz")
+    )  # fmt: skip
+
+    eviction, priority = bench.log("eviction.log"), bench.log("priority.log")
+    assert eviction.observation_count > 20
+    assert legal(eviction, "index_to_evict")
+    np.testing.assert_array_equal(eviction.columns["index_to_evict"], eviction.columns["index_to_evict_default"])
+    assert {span.name for span in eviction.contexts} <= {"mix", "hash", "poly"}
+    assert {span.name for span in priority.contexts} == {"mix", "hash", "poly"}
+    assert priority.observation_count > eviction.observation_count
+    exact = priority.columns["priority_default"]
+    assert 0 <= exact.min() <= 2**31 <= exact.max() < 2**32
+    assert list(priority.columns) == ["li_size", "stage", "weight", "priority_default", "priority", "log_probability"]
+    assert bench.log("inline.log").observation_count > 0
+    assert not list(bench.scratch.iterdir())
+
+
+@pytest.mark.parametrize("rule", [":random", ":first"])
+def test_other_rules_decide_legally_and_change_the_object(bench: Bench, rule: str) -> None:
+    changed = bench.compile("changed", eviction_policy=rule, eviction_log="log", seed="3")
+
+    log = bench.log("log")
+    assert changed != bench.compile("plain")
+    assert legal(log, "index_to_evict")
+    assert np.all(np.isfinite(log.columns["log_probability"]))
+    assert bench.compile("again", eviction_policy=rule, seed="3") == changed
+    assert not list(bench.scratch.iterdir())
+
+
+SHORT = {"regalloc-eviction": "eviction", "regalloc-priority": "priority"}
+
+
+def some_policy(problem: Problem, log: Log, *, quantile: bool = False) -> Policy:
+    """A random policy over all of LLVM's features, normalised to what the log shows."""
+    rng = np.random.default_rng(4)
+    columns = [log.columns[name].reshape(log.observation_count, -1) for name in problem.feature_names]
+    width = max(column.shape[1] for column in columns)
+    values = np.stack([np.broadcast_to(column, (len(column), width)).ravel() for column in columns], axis=1)
+    normaliser = fit_quantile(values) if quantile else fit_signed_log(values)
+    layers = tuple(
+        Layer(
+            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
+            rng.normal(size=(2, outputs)).astype(np.float32) * 0.1,
+        )
+        for inputs, outputs in itertools.pairwise((normaliser.width, 12, 1))
+    )
+    output = OutputKind.COLUMN_LOGIT if problem is REGALLOC_EVICTION else OutputKind.PRIORITY
+    return Policy(
+        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=layers, output=output,
+        caution=0.4 if problem is REGALLOC_EVICTION else 0.0, mask=problem.mask or "",
+    )  # fmt: skip
+
+
+def logs_of_the_heuristic(bench: Bench) -> dict[str, Log]:
+    rules = {f"{short}_policy": ":default" for short in SHORT.values()}
+    bench.compile("default", **rules, eviction_log="e.log", priority_log="p.log")
+    return {"regalloc-eviction": bench.log("e.log"), "regalloc-priority": bench.log("p.log")}
+
+
+def test_the_logged_default_decisions_reproduce_the_plain_object_over_the_pipes(bench: Bench) -> None:
+    plain = bench.compile("plain")
+    for name, log in logs_of_the_heuristic(bench).items():
+        replay = ReplayContexts(default_decisions(log, PROBLEMS[name]))
+        result, replayed = bench.ask({name: replay})
+        assert replayed == plain
+        assert result.log is not None
+        for feature in PROBLEMS[name].feature_names:
+            np.testing.assert_array_equal(log.columns[feature], result.log.columns[feature], err_msg=feature)
+
+
+@pytest.mark.parametrize("quantile", [False, True], ids=["signed-log", "quantile"])
+def test_plugin_and_pipes_agree_on_every_decision(bench: Bench, quantile: bool) -> None:
+    logs = logs_of_the_heuristic(bench)
+    for problem in (REGALLOC_EVICTION, REGALLOC_PRIORITY):
+        policy = some_policy(problem, logs[problem.name], quantile=quantile)
+        save_policy(policy, bench.folder / "some.policy")
+        flips = 0.1 if problem is REGALLOC_EVICTION and quantile else 0.0
+        exploration = Exploration(seed=11, temperature=0.7 if quantile else 0.0, flip_probability=flips)
+        short = SHORT[problem.name]
+
+        inside = bench.compile(
+            "inside",
+            **{f"{short}_policy": "some.policy", f"{short}_log": "inside.log"},
+            seed="11", temperature=str(exploration.temperature), flip_probability=str(flips),
+        )  # fmt: skip
+        result, outside = bench.ask({problem.name: PolicyAdvisor(policy, exploration)})
+
+        assert inside == outside
+        log = bench.log("inside.log")
+        assert result.log is not None
+        assert [span.name for span in log.contexts] == [
+            span.name for span in result.log.contexts if span.stop > span.start
+        ]
+        np.testing.assert_array_equal(log.columns[problem.decision], result.log.columns[problem.decision])
+        assert inside != bench.compile("plain")
+
+
+def test_an_exported_plugin_carries_several_policies(bench: Bench) -> None:
+    logs = logs_of_the_heuristic(bench)
+    for problem in (REGALLOC_EVICTION, REGALLOC_PRIORITY):
+        save_policy(some_policy(problem, logs[problem.name]), bench.folder / f"{problem.name}.policy")
+    files = [bench.folder / f"{name}.policy" for name in SHORT]
+    flag = export_plugin(bench.toolchain, files, bench.folder / "both.so").flag
+
+    done = bench.run(bench.toolchain.clangxx, "-O2", flag, "-c", "source.cpp", "-o", "exported.o")
+
+    assert done.returncode == 0, done.stderr
+    exported = (bench.folder / "exported.o").read_bytes()
+    named = {f"{short}_policy": f"{name}.policy" for name, short in SHORT.items()}
+    assert exported == bench.compile("named", **named)
+    assert exported != bench.compile("plain")
+
+
+def test_a_network_that_overflows_is_harmless(bench: Bench) -> None:
+    for name, log in logs_of_the_heuristic(bench).items():
+        policy = some_policy(PROBLEMS[name], log)
+        huge = tuple(Layer(np.copysign(np.float32(3e38), layer.weight), layer.bias) for layer in policy.layers)
+        wild = Policy(
+            problem=policy.problem, features=policy.features, normaliser=policy.normaliser, layers=huge,
+            output=policy.output, mask=policy.mask,
+        )  # fmt: skip
+        save_policy(wild, bench.folder / "wild.policy")
+        bench.compile("wild", **{f"{SHORT[name]}_policy": "wild.policy", f"{SHORT[name]}_log": f"{name}.log"})
+    assert legal(bench.log("regalloc-eviction.log"), "index_to_evict")
+    priorities = bench.log("regalloc-priority.log").columns["priority"]
+    assert np.all((priorities >= 0) & (priorities < 2**31))
+
+
+def test_misuse_is_said_in_one_sentence(bench: Bench) -> None:
+    save_policy(some_policy(REGALLOC_PRIORITY, logs_of_the_heuristic(bench)["regalloc-priority"]), bench.folder / "p")
+
+    assert "error: mlgokit: policy absent: expected a readable file, found" in bench.refused(eviction_policy="absent")
+    assert (
+        "error: mlgokit: policy p: expected the problem regalloc-eviction, found 'regalloc-priority'"
+        in bench.refused(eviction_policy="p")
+    )
+    assert (
+        "error: mlgokit: this plugin has no policy inside; name one with MLGOKIT_PRIORITY_POLICY or "
+        "-mlgokit-priority-policy" in bench.refused(priority_log="log")
+    )
+    assert "a number has no opposite, give a temperature" in bench.refused(
+        priority_policy=":random", flip_probability="0.5"
+    )
+    assert "training log nowhere/log: cannot be written" in bench.refused(
+        eviction_policy=":first", eviction_log="nowhere/log"
+    )
+    bench.scratch.rmdir()
+    assert f"temporary folder {bench.scratch}: expected room for a folder, found" in bench.refused(
+        eviction_policy=":first"
+    )
+
+
+def test_llvms_own_option_for_the_advisor_is_not_overridden(bench: Bench) -> None:
+    for option, short in (("regalloc-enable-advisor", "eviction"), ("regalloc-enable-priority-advisor", "priority")):
+        done = bench.run(
+            bench.toolchain.clangxx, "-O2", f"-fpass-plugin={bench.plugin}", "-mllvm", f"-{option}=default",
+            "-c", "source.cpp", "-o", "no.o", **{f"{short}_policy": ":random"},
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert f"expected either -{option} or MLGOKIT_{short.upper()}_POLICY or" in done.stderr
+
+
+def test_without_a_policy_for_it_an_advisor_is_llvms(bench: Bench) -> None:
+    assert bench.compile("other", level="-Oz", priority_policy=":default", log="log") == bench.compile(
+        "plain", level="-Oz"
+    )
+    assert not (bench.folder / "log").exists()
+
+
+def test_llc(bench: Bench) -> None:
+    bench.compile("module", "-emit-llvm")
+    loads = ["-load", "--load-pass-plugin"] if bench.toolchain.major >= 22 else ["-load"]
+    assert bench.toolchain.llc is not None
+
+    def llc(*words: str) -> bytes:
+        assert bench.toolchain.llc is not None
+        done = bench.run(bench.toolchain.llc, "-O2", "-filetype=obj", *words, "module.o", "-o", "llc.o")
+        assert done.returncode == 0, done.stderr
+        return (bench.folder / "llc.o").read_bytes()
+
+    plain = llc()
+    for load in loads:
+        rules = [f"-mlgokit-{short}-policy=:default" for short in SHORT.values()]
+        assert llc(f"{load}={bench.plugin}", *rules, "-mlgokit-eviction-log=llc.log") == plain
+        assert bench.log("llc.log").observation_count > 0
+        assert llc(f"{load}={bench.plugin}", "-mlgokit-eviction-policy=:random") != plain
+
+
+@pytest.mark.parametrize("kind", ["full", "thin"])
+def test_link_time_optimization(bench: Bench, kind: str) -> None:
+    objects: list[str] = []
+    for index in range(4):
+        text = (
+            SOURCE.replace("hash(", f"hash{index}(").replace("mix(", f"mix{index}(").replace("poly(", f"poly{index}(")
+        )
+        (bench.folder / "source.cpp").write_text(text)
+        bench.compile(f"part{index}", f"-flto={kind}")
+        objects.append(f"part{index}.o")
+
+    def link(output: str, *words: str, **settings: str) -> bytes:
+        assert bench.toolchain.lld is not None
+        jobs = ["--thinlto-jobs=4"] if kind == "thin" else []
+        done = bench.run(bench.toolchain.lld, "-shared", *jobs, *words, *objects, "-o", output, **settings)
+        assert done.returncode == 0, done.stderr
+        return (bench.folder / output).read_bytes()
+
+    load = f"--load-pass-plugin={bench.plugin}"
+    plain = link("plain.so")
+    rules = {f"{short}_policy": ":default" for short in SHORT.values()}
+    assert link("default.so", load, **rules, eviction_log="lto.log") == plain
+    names = {path.name for path in bench.folder.glob("lto.log*")}
+    assert names == {"lto.log", *(f"lto.log.{n}" for n in range(1, 4) if kind == "thin")}
+    functions = {span.name for name in names for span in bench.log(name).contexts}
+    assert {f"hash{index}" for index in range(4)} <= functions
+    changed = link("random.so", load, eviction_policy=":random", priority_policy=":random", seed="5")
+    assert changed != plain
+    assert link("again.so", load, eviction_policy=":random", priority_policy=":random", seed="5") == changed
+    assert not list(bench.scratch.iterdir())
+
+
+def test_nothing_stays_in_the_temporary_folder_after_kills(bench: Bench) -> None:
+    stale = bench.scratch / "mlgokit-channel-999999999-abcdef"
+    stale.mkdir()
+    (stale / "channel.in").symlink_to("/dev/null")
+    os.utime(stale, (0, 0))
+    environment = {**os.environ, "MLGOKIT_EVICTION_POLICY": ":random", "TMPDIR": str(bench.scratch)}
+    environment |= {"MLGOKIT_EVICTION_LOG": "log"}
+    words = ["-O2", f"-fpass-plugin={bench.plugin}", "-x", "ir", "module.o", "-S", "-o", "-"]
+    bench.compile("module", "-emit-llvm")
+    for _ in range(3):
+        argv = [str(bench.toolchain.clangxx), *words]
+        with subprocess.Popen(argv, cwd=bench.folder, env=environment, stdout=subprocess.PIPE) as compiler:
+            assert compiler.stdout is not None
+            compiler.stdout.read(1)
+            compiler.kill()
+    assert not list(bench.scratch.glob("mlgokit-*"))
+
+
+def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench) -> None:
+    bench.compile("module", "-emit-llvm", "-Xclang", "-disable-llvm-passes", level="-Oz")
+    assert bench.toolchain.opt is not None
+    load = f"-load-pass-plugin={bench.plugin}"
+    for words, settings in (([], {}), ([load], {"eviction_policy": ":random"}), ([load], {"policy": ":default"})):
+        done = bench.run(bench.toolchain.opt, *words, "-passes=default<Oz>", "-S", "module.o", "-o", "-", **settings)
+        assert done.returncode == 0, done.stderr
+        (bench.folder / f"text{len(words)}{''.join(settings)}").write_bytes(done.stdout)
+    texts = {path.read_bytes() for path in bench.folder.glob("text*")}
+    assert len(texts) == 1

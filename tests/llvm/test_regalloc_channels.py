@@ -1,0 +1,169 @@
+"""Register allocation over the interactive channels of real compilers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.advisors import Advisor, FirstLegal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
+from mlgokit.compiler import process
+from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem, header_defect
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = r"""
+#include <stdio.h>
+__attribute__((noinline)) static double mix(const double *x, int n) {
+  double s[20] = {0};
+  for (int i = 0; i + 20 < n; ++i) {
+    double a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3], e = x[i + 4], f = x[i + 5], g = x[i + 6], h = x[i + 7];
+    for (int k = 0; k < 20; ++k) s[k] = s[k] * a + b * c - d * e + f * g * h + x[i + k] * s[(k + 3) % 20];
+  }
+  double t = 0;
+  for (int k = 0; k < 20; ++k) t += s[k] * (k + 1);
+  return t;
+}
+static long hash(const unsigned char *p, int n) {
+  long a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, o = 14, q = 15;
+  for (int r = 0; r < n; ++r) {
+    a += p[r] * b; b ^= c + q; c -= d * a; d += e ^ m; e ^= f - o; f += g * 3; g ^= h + a; h += i - b; i ^= j + c;
+    j += k ^ d; k -= l + e; l += m ^ f; m ^= o - g; o += q * h; q ^= a + i;
+    if (r % 7 == 3) printf("%ld %ld\n", a, q);
+  }
+  return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ m ^ o ^ q;
+}
+int main(void) {
+  double x[64]; unsigned char p[64];
+  for (int i = 0; i < 64; ++i) { x[i] = i * 0.01; p[i] = i * 37; }
+  printf("%.6f %ld\n", mix(x, 64), hash(p, 64));
+  return 0;
+}
+"""
+
+REGALLOC = (REGALLOC_EVICTION, REGALLOC_PRIORITY)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.c"
+    path.write_text(SOURCE)
+    return path
+
+
+def advised(
+    toolchain: Toolchain, source: Path, advisors: Mapping[str, Advisor], *, level: str = "-O2"
+) -> tuple[InteractiveResult, bytes]:
+    output = source.with_suffix(".advised.o")
+    result = drive_channels(
+        [toolchain.clang, level, "-c", source, "-o", output],
+        channels={
+            name: channel_use(PROBLEMS[name], major=toolchain.major, advisor=advisor)
+            for name, advisor in advisors.items()
+        },
+        timeout_seconds=120,
+        answer_timeout_seconds=60,
+    )
+    assert (result.status, result.detail) == (InteractiveStatus.OK, "")
+    return result, output.read_bytes()
+
+
+def behaviour(toolchain: Toolchain, object_file: Path) -> bytes:
+    program = object_file.with_suffix(".program")
+    linked = process.run([toolchain.clang, object_file, "-o", program], timeout_seconds=60)
+    assert linked.returncode == 0, linked.stderr
+    done = process.run([program], timeout_seconds=20)
+    assert done.returncode == 0
+    return done.stdout
+
+
+@pytest.fixture
+def expected(toolchain: Toolchain, source: Path) -> bytes:
+    output = source.with_suffix(".plain.o")
+    done = process.run([toolchain.clang, "-O2", "-c", source, "-o", output], timeout_seconds=60)
+    assert done.returncode == 0, done.stderr
+    return behaviour(toolchain, output)
+
+
+@pytest.mark.parametrize("problem", REGALLOC, ids=lambda problem: problem.name)
+def test_the_compiler_sends_what_the_problem_lists(toolchain: Toolchain, source: Path, problem: Problem):
+    result, _ = advised(toolchain, source, {problem.name: FirstLegal(problem)})
+    assert result.log is not None
+    told = result.log.header.features[:-1]
+    assert [(spec.name, spec.type) for spec in told] == [(feature.name, feature.type) for feature in problem.features]
+    assert header_defect(problem, told, needed=problem.feature_names) is None
+    assert [np.prod(spec.shape) > 1 for spec in told] == [feature.per_column for feature in problem.features]
+    assert [span.name for span in result.log.contexts] == ["main", "mix"]
+    assert result.log.observation_count > 20
+
+
+@pytest.mark.parametrize("problem", REGALLOC, ids=lambda problem: problem.name)
+def test_random_decisions_give_a_right_program_and_can_be_replayed(
+    toolchain: Toolchain, source: Path, problem: Problem, expected: bytes
+):
+    first, data = advised(toolchain, source, {problem.name: RandomLegal(problem, np.random.default_rng(7))})
+    assert behaviour(toolchain, source.with_suffix(".advised.o")) == expected
+    assert first.log is not None
+    replay = ReplayContexts(recorded_decisions(first.log, problem.decision))
+    again, data_again = advised(toolchain, source, {problem.name: replay})
+    assert data_again == data
+    assert again.log is not None
+    for name, column in first.log.columns.items():
+        np.testing.assert_array_equal(column, again.log.columns[name])
+
+
+def test_three_channels_in_one_compilation(toolchain: Toolchain, source: Path, expected: bytes):
+    rng = np.random.default_rng(3)
+    advisors: dict[str, Advisor] = {problem.name: RandomLegal(problem, rng) for problem in REGALLOC}
+    advisors[INLINE_SIZE.name] = RandomChoice(rng, 0.3)
+    first, data = advised(toolchain, source, advisors)
+    assert behaviour(toolchain, source.with_suffix(".advised.o")) == expected
+    assert first.sessions == dict.fromkeys(advisors, 1)
+    replays: dict[str, Advisor] = {}
+    for name, log in first.logs.items():
+        assert log is not None
+        assert log.observation_count > 0
+        replays[name] = ReplayContexts(recorded_decisions(log, PROBLEMS[name].decision))
+    assert advised(toolchain, source, replays)[1] == data
+
+
+def test_a_compiler_that_opens_its_channel_again(toolchain: Toolchain, source: Path):
+    other = source.with_name("other.c")
+    other.write_text(SOURCE.replace("main", "other"))
+    result = drive_channels(
+        [toolchain.clang, "-O2", "-c", source, other],
+        channels={
+            "priority": channel_use(
+                REGALLOC_PRIORITY,
+                major=toolchain.major,
+                advisor=RandomLegal(REGALLOC_PRIORITY, np.random.default_rng(1)),
+            )
+        },
+        timeout_seconds=120,
+        answer_timeout_seconds=60,
+        cwd=source.parent,
+    )
+    assert (result.status, result.detail) == (InteractiveStatus.OK, "")
+    assert result.sessions == {"priority": 2}
+    assert result.log is not None
+    assert [span.name for span in result.log.contexts] == ["main", "mix", "other", "mix"]
+
+
+def test_llc_takes_the_words_bare(toolchain: Toolchain, source: Path):
+    bitcode = source.with_suffix(".bc")
+    made = process.run([toolchain.clang, "-O2", "-emit-llvm", "-c", source, "-o", bitcode], timeout_seconds=60)
+    assert made.returncode == 0, made.stderr
+    assert toolchain.llc is not None
+    result = drive_channels(
+        [toolchain.llc, "-O2", "-filetype=obj", bitcode, "-o", source.with_suffix(".o")],
+        channels={
+            problem.name: channel_use(problem, major=toolchain.major, advisor=FirstLegal(problem), words=tuple)
+            for problem in REGALLOC
+        },
+        timeout_seconds=120,
+        answer_timeout_seconds=60,
+    )
+    assert result.status is InteractiveStatus.OK, result
+    assert all(log is not None and log.observation_count for log in result.logs.values())

@@ -1,0 +1,82 @@
+"""The network: what it gives for values and weights that overflow, and for columns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlgokit.dataset.normaliser import SignedLog
+from mlgokit.errors import UsageError
+from mlgokit.policy.network import LOGIT_BOUND, Layer, OutputKind, Policy
+
+
+def make(
+    output: OutputKind, *, features: int = 3, weight: float = 1.0, members: int = 2, caution: float = 0.0
+) -> Policy:
+    rng = np.random.default_rng(4)
+    return Policy(
+        problem="p",
+        features=tuple("abcdef"[:features]),
+        normaliser=SignedLog(mean=np.zeros(features, np.float32), scale=np.ones(features, np.float32), clip=4.0),
+        layers=(
+            Layer(
+                (rng.normal(size=(members, features, 5)) * weight).astype(np.float32), np.ones((members, 5), np.float32)
+            ),
+            Layer(
+                (rng.normal(size=(members, 5, output.width)) * weight).astype(np.float32),
+                np.zeros((members, output.width), np.float32),
+            ),
+        ),
+        output=output,
+        caution=caution,
+        mask="a",
+    )
+
+
+def test_every_column_goes_through_the_same_network() -> None:
+    policy = make(OutputKind.COLUMN_LOGIT)
+    values = np.random.default_rng(1).normal(size=(7, 5, 3)) * 100
+    logits = policy.column_logits(values)
+    assert logits.shape == (7, 5)
+    np.testing.assert_array_equal(logits[:, ::-1], policy.column_logits(values[:, ::-1]))
+    np.testing.assert_array_equal(logits[:, :1], policy.column_logits(values[:, :1]))
+    assert len(set(logits.ravel().tolist())) == logits.size
+
+
+def test_caution_makes_every_column_worse() -> None:
+    values = np.random.default_rng(1).normal(size=(7, 5, 3))
+    bold, careful = (make(OutputKind.COLUMN_LOGIT, caution=caution).column_logits(values) for caution in (0.0, 2.0))
+    assert (careful < bold).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, 3e38, -0.0])
+def test_no_value_makes_a_number_that_is_none(value: float) -> None:
+    values = np.full((1, 4, 3), value)
+    for weight in (1.0, 1e30):
+        assert np.isfinite(make(OutputKind.COLUMN_LOGIT, weight=weight, caution=1.0).column_logits(values)).all()
+        assert not np.isnan(make(OutputKind.PRIORITY, weight=weight).units(values[0])).any()
+        for output in (OutputKind.EFFECT_BYTES, OutputKind.LOGITS):
+            assert not np.isnan(make(output, weight=weight, caution=1.0).preferences(values[0])).any()
+
+
+def test_a_network_that_overflows_downwards_is_bounded() -> None:
+    policy = make(OutputKind.COLUMN_LOGIT, members=1)
+    first, last = policy.layers
+    sunk = replace(policy, layers=(Layer(np.abs(first.weight), first.bias), Layer(last.weight * 0 - 3e38, last.bias)))
+    assert sunk.column_logits(np.full((1, 1, 3), 50.0)).tolist() == [[-LOGIT_BOUND]]
+
+
+def test_floats_and_integers_of_one_value_are_one() -> None:
+    policy = make(OutputKind.PRIORITY)
+    whole = np.random.default_rng(1).integers(-(2**20), 2**20, (50, 3))
+    np.testing.assert_array_equal(policy.units(whole), policy.units(whole.astype(np.float32)))
+
+
+def test_a_policy_is_evaluated_as_what_it_is() -> None:
+    values = np.zeros((1, 3))
+    with pytest.raises(UsageError, match=r"expected one of the kind binary, found real \(output priority\)"):
+        make(OutputKind.PRIORITY).preferences(values)
+    with pytest.raises(UsageError, match="expected one of the kind masked-choice, found binary"):
+        make(OutputKind.LOGITS).column_logits(values)
+    with pytest.raises(UsageError, match="expected one of the kind real, found masked-choice"):
+        make(OutputKind.COLUMN_LOGIT).units(values)
