@@ -1,0 +1,163 @@
+"""The arithmetic of policies in the plugin's own object files and in numpy, bit by bit, on values that try it hard."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
+from mlgokit.policy.exploration import Exploration, choose_column, draw_priority, draws
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
+
+pytestmark = pytest.mark.llvm
+
+COLUMNS = 7
+ROWS = 20 * COLUMNS
+FIRST = 99
+SPECIAL = np.array([
+    0.0, -0.0, np.nan, np.inf, -np.inf, 1e38, -1e38, 3.5e38, 1e300, 5e-324, 255, 256, -256, -257, 0.5,
+    2.0**53 + 1, 2.0**62,
+])  # fmt: skip
+PROBLEM_OF = {
+    OutputKind.EFFECT_BYTES: INLINE_SIZE,
+    OutputKind.LOGITS: INLINE_SIZE,
+    OutputKind.COLUMN_LOGIT: REGALLOC_EVICTION,
+    OutputKind.PRIORITY: REGALLOC_PRIORITY,
+}
+DRIVER = """
+#include "Exploration.h"
+#include "Policy.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cstdlib>
+using namespace llvm;
+using namespace mlgokit;
+int main(int, char **Words) {
+  auto File = MemoryBuffer::getFile(Words[1], false, false), RowsFile = MemoryBuffer::getFile(Words[2], false, false);
+  Expected<Policy> P = Policy::parse((*File)->getBuffer(), Words[1]);
+  if (!P) {
+    errs() << toString(P.takeError());
+    return 1;
+  }
+  const Spread S = {std::atof(Words[3]), std::atof(Words[4])};
+  const size_t F = P->features().size(), Rows = (*RowsFile)->getBufferSize() / sizeof(double) / F;
+  const double *Values = reinterpret_cast<const double *>((*RowsFile)->getBufferStart());
+  std::vector<double> Out, Logits;
+  std::vector<int64_t> Mask;
+  for (size_t R = 0; R < Rows; ++R) {
+    ArrayRef<double> Row(Values + R * F, F);
+    switch (P->output()) {
+    case OutputKind::ColumnLogit:
+      Logits.push_back(P->columnLogit(Row));
+      Mask.push_back(R % 5 % 3 != 0);
+      if (Logits.size() == COLUMNS) {
+        const Column Chosen = chooseColumn(Logits, Mask, S, drawAt(FIRST, R));
+        Out.insert(Out.end(), Logits.begin(), Logits.end());
+        Out.insert(Out.end(), {double(Chosen.Index), Chosen.LogProbability});
+        Logits.clear();
+        Mask.clear();
+      }
+      break;
+    case OutputKind::Priority: {
+      const double Unit = P->unit(Row);
+      const Priority Drawn = drawPriority(Unit, S, drawAt(FIRST, R));
+      Out.insert(Out.end(), {Unit, Drawn.Value, Drawn.LogProbability});
+      break;
+    }
+    default:
+      Out.push_back(P->preference(Row));
+    }
+  }
+  outs().write(reinterpret_cast<const char *>(Out.data()), Out.size() * sizeof(double));
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def driver(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that evaluates policies with the plugin's own object files."""
+    built = build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins").parent
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.cpp").write_text(DRIVER)
+    done = process.run(
+        [
+            toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
+            "-isystem", str(toolchain.include_dir), f"-DCOLUMNS={COLUMNS}", f"-DFIRST={FIRST}", folder / "driver.cpp",
+            built / "Policy.o", built / "Exploration.o", f"-L{toolchain.library_dir}",
+            f"-Wl,-rpath,{toolchain.library_dir}", f"-lLLVM-{toolchain.major}", "-o", folder / "driver",
+        ],
+        timeout_seconds=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / "driver"
+
+
+def make_policy(output: OutputKind, *, weight: float, quantile: bool, rng: np.random.Generator) -> Policy:
+    count, members = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    usual = rng.normal(size=(500, count)) * 100
+    normaliser = fit_quantile(usual, count=30) if quantile else fit_signed_log(usual)
+    widths = [normaliser.width, int(rng.integers(1, 70)), int(rng.integers(1, 20)), output.width]
+    return Policy(
+        problem=PROBLEM_OF[output].name,
+        features=tuple("abcdef"[:count]),
+        normaliser=normaliser,
+        layers=tuple(
+            Layer(
+                np.clip(rng.normal(size=(members, inputs, outputs)) * weight, -3e38, 3e38).astype(np.float32),
+                rng.normal(size=(members, outputs)).astype(np.float32),
+            )
+            for inputs, outputs in itertools.pairwise(widths)
+        ),
+        output=output,
+        bytes_per_unit=3.0,
+        caution=0.5,
+        mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
+    )
+
+
+def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Exploration) -> list[float]:
+    """What the driver gives, in numpy."""
+    found: list[float] = []
+    match policy.output:
+        case OutputKind.COLUMN_LOGIT:
+            for last in range(COLUMNS - 1, len(rows), COLUMNS):
+                first = last - COLUMNS + 1
+                logits = policy.column_logits(rows[None, first : last + 1])[0].tolist()
+                mask = [row % 5 % 3 != 0 for row in range(first, last + 1)]
+                found += [*logits, *choose_column(logits, mask, exploration, *draws(FIRST, last))]
+        case OutputKind.PRIORITY:
+            for row, unit in enumerate(policy.units(rows).tolist()):
+                found += [unit, *draw_priority(unit, exploration, *draws(FIRST, row))]
+        case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
+            found = policy.preferences(rows).tolist()
+    return found
+
+
+@pytest.mark.parametrize("output", list(OutputKind), ids=lambda output: output.value)
+def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: OutputKind) -> None:
+    rng = np.random.default_rng(5)
+    explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
+    for weight, (temperature, flip), quantile in itertools.product(
+        (1.0, 1e18, 1e37), explorations if output.width == 1 else explorations[:1], (False, True)
+    ):
+        policy = make_policy(output, weight=weight, quantile=quantile, rng=rng)
+        flip_probability = 0.0 if output is OutputKind.PRIORITY else flip
+        exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
+        shape = (ROWS, len(policy.features))
+        usual = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 9, shape)
+        rows = np.where(rng.random(shape) < 0.4, rng.choice(SPECIAL, shape), usual)
+        save_policy(policy, tmp_path / "p.policy")
+        rows.tofile(tmp_path / "rows")
+        done = process.run(
+            [driver, tmp_path / "p.policy", tmp_path / "rows", repr(temperature), repr(flip_probability)],
+            timeout_seconds=60,
+        )
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(np.frombuffer(done.stdout), evaluated(policy, rows, exploration))
