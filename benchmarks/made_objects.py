@@ -11,7 +11,7 @@ def make_elf(sections: Mapping[str, bytes], *, word: int = 8, order: str = "litt
 
     Example:
         >>> make_elf({".llvmbc": b"U"})[:5]
-        b'\\x7fELF\\x02'
+        b'\x7fELF\x02'
     """
     mark = "<" if order == "little" else ">"
     names = b"\0" + b"".join(name.encode() + b"\0" for name in (*sections, ".shstrtab"))

@@ -14,7 +14,7 @@ from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo")
+NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo", "corpus_extraction")
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 
@@ -39,7 +39,7 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-@pytest.mark.parametrize("name", ["results", *NAMES])
+@pytest.mark.parametrize("name", ["results", "made_objects", "fuzz_corpus", *NAMES])
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 

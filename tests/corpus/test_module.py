@@ -103,6 +103,12 @@ def test_unusable_modules_are_left_out_with_their_reason(tmp_path: Path):
     }
 
 
+def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path):
+    add(tmp_path, "a.o")
+    corpus = load_corpus(describe(tmp_path, "\ud800.o", "a.o"))
+    assert [failure.reason for failure in corpus.missing] == ["expected a name that a file can have, found '\\ud800.o'"]
+
+
 def test_nothing_usable_is_an_error(tmp_path: Path):
     describe(tmp_path, "p/a.o", "p/b.o")
     with pytest.raises(CorpusError, match=r"found none of 2 usable \(p/a.o: .*\); extract the corpus again"):

@@ -42,7 +42,7 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
     parts = [part for part in _corpora(root) if part.resolve() != target.resolve()]
     if not parts:
         raise CorpusError(f"{root}: expected folders with {DESCRIPTION_NAME}, found none; give the folder above them")
-    fields = _common_fields(parts)
+    fields = _shared_fields(parts)
     with corpus_writer(target, fields, remedy="extract the corpora again") as writer:
         for part in parts:
             _add(writer, part, move=target.resolve() != root.resolve())
@@ -56,7 +56,7 @@ def _corpora(root: Path) -> list[Path]:
     return sorted(path.parent for path in root.glob(f"*/{DESCRIPTION_NAME}"))
 
 
-def _common_fields(parts: list[Path]) -> dict[str, Any]:
+def _shared_fields(parts: list[Path]) -> dict[str, Any]:
     """The description but ``modules``, which all have to share."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:

@@ -208,7 +208,7 @@ def _entries(file: _Counted) -> Iterator[object]:
                 stack[-1].add(item)
             elif event != "end_array":
                 raise CorpusError(f"{file.path}: expected a JSON array of commands, found another value; {_REMEDY}")
-    except ijson.JSONError as error:
+    except (ijson.JSONError, UnicodeDecodeError) as error:
         reason = str(error).removeprefix("b'").replace("\\n", "\n").split("\n", maxsplit=1)[0]
         begin = max(0, file.position - _BLOCK_BYTES)
         raise CorpusError(

@@ -11,6 +11,7 @@ Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a
 """
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -281,7 +282,8 @@ def decode_command_line(data: bytes) -> tuple[str, ...]:
         >>> decode_command_line(b"-cc1\x00-Oz\x00")
         ('-cc1', '-Oz')
     """
-    return tuple(option for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+    # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
+    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
 
 
 def _load_module(
@@ -302,6 +304,9 @@ def _load_module(
         command_line = override or decode_command_line(command_file.read_bytes())
     except OSError as error:
         return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
+    except UnicodeError:
+        reason = f"expected a name that a file can have, found {name!r}"
+        return ModuleFailure(name=name, project=project, reason=reason)
     if not size:
         reason = f"expected bitcode in {bitcode.name}, found an empty file"
     elif command_line[:1] != ("-cc1",) and override is None:

@@ -48,13 +48,8 @@ def module_name(path: str, base: str) -> str:
         ['lib/bar.o', 'bar.o', 'a.o', 'x/b.o']
     """
     whole = os.path.normpath(os.path.join(base, path))  # noqa: PTH118  (paths of other machines, as text)
-    root = os.path.normpath(base)
-    inside = whole.removeprefix(root.rstrip("/") + "/")
-    return inside.lstrip("/") if inside != whole or not whole.startswith("..") else _without_dots(whole)
-
-
-def _without_dots(path: str) -> str:
-    return "/".join(part for part in path.split("/") if part not in {"..", "."})
+    inside = whole.removeprefix(os.path.normpath(base).rstrip("/") + "/")
+    return "/".join(part for part in inside.split("/") if part not in {"", ".", ".."})
 
 
 def object_at(path: str, base: Path) -> ObjectFile:
