@@ -25,7 +25,7 @@ STRICTNESS = (*KINDS.values(), "llvm-flag", "llvm-number", "llvm-choice", "llvm-
 NUMBERS = {"uint", "int", "ulong", "long", "number", "N", "x", "seed"}
 """How ``-help-list-hidden`` shows the value of an option that takes a number."""
 
-_SHOWN = re.compile(r"^  --?(?P<name>[^\s=\[]+)(?:\[?=<(?P<value>[^>]*)>\]?)?(?:\s|$)")
+_SHOWN = re.compile(r"^  --?(?P<name>[^\s=\[]+)(?:\[?=<(?P<value>[^>]*)>\S*)?(?:\s|$)")
 
 
 def clang_rows(folder: Path) -> list[tuple[str, str, str]]:

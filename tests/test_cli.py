@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus import": (stages.Import,),
     "corpus combine": (stages.Combine,),
     "corpus record": (stages.Record,),
+    "corpus override": (stages.Override,),
+    "corpus verify": (stages.Verify,),
     "corpus info": (stages.Info,),
     "corpus split": (stages.Split,),
     "trace": (stages.Trace,),

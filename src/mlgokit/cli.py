@@ -42,6 +42,8 @@ class CorpusCommand:
         | Annotated[stages.Import, tyro.conf.subcommand("import")]
         | Annotated[stages.Combine, tyro.conf.subcommand("combine")]
         | Annotated[stages.Record, tyro.conf.subcommand("record")]
+        | Annotated[stages.Override, tyro.conf.subcommand("override")]
+        | Annotated[stages.Verify, tyro.conf.subcommand("verify")]
         | Annotated[stages.Info, tyro.conf.subcommand("info")]
         | Annotated[stages.Split, tyro.conf.subcommand("split")]
     )
@@ -61,6 +63,8 @@ StageCommand = (
     | stages.Import
     | stages.Combine
     | stages.Record
+    | stages.Override
+    | stages.Verify
     | stages.Info
     | stages.Split
     | stages.Trace
@@ -175,6 +179,8 @@ def _values(
     | stages.Import
     | stages.Combine
     | stages.Record
+    | stages.Override
+    | stages.Verify
     | stages.Trace
     | stages.Train
     | stages.Export,
@@ -190,6 +196,10 @@ def _values(
             result = stages.combine(command)
         case stages.Record():
             result = stages.record(command, report=report)
+        case stages.Override():
+            result = stages.override(command).to_json()
+        case stages.Verify():
+            result = stages.verify(command, report=report).to_json()
         case stages.Trace():
             result = stages.trace(command, report=report)
         case stages.Train():

@@ -1,9 +1,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, strategies as st
 
 from mlgokit.corpus.edits import NO_EDITS, command_line_edits, command_line_to_compile, edited
+from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options, spell_options
 from mlgokit.errors import UsageError
+
+CLANG_WORDS = sorted(word for word, kind in option_table().kinds.items() if kind not in LLVM_KINDS)
 
 LINE = (
     "-cc1",
@@ -56,6 +60,15 @@ def test_a_deleted_option_takes_its_value_and_nothing_else(delete: str, gone: se
 )
 def test_a_value_is_replaced_however_it_is_spelled(words: list[str], replace: str, expected: list[str]):
     assert list(edited(words, command_line_edits(replace=[replace]), where="a.o")) == expected
+
+
+@given(st.lists(st.sampled_from(CLANG_WORDS), min_size=1, max_size=8), st.integers(min_value=0))
+def test_a_flag_goes_alone_wherever_it_stands(words: list[str], position: int):
+    options = parse_options(words)
+    gone = options[position % len(options)]
+    assume(gone.kind == "flag")
+    left = edited(words, command_line_edits(delete=[gone.words[0]]), where="a.o")
+    assert left == spell_options(option for option in options if option.name != gone.name)
 
 
 def test_additions_come_last():

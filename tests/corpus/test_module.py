@@ -269,3 +269,15 @@ def test_a_strangers_modules_are_refused_one_by_one(tmp_path: Path):
     assert reasons["p/cmd-link.o"].startswith("expected a command line inside of the corpus, found cmd-link.o.cmd")
     assert reasons["p/pipe.o"] == "expected a command line in pipe.o.cmd, found no regular file"
     assert reasons["p/long.o"].startswith("expected at most 1048576 bytes of a command line in long.o.cmd, found")
+
+
+def test_an_override_of_a_driver_is_translated(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=None)
+    walkthrough = """-fPIC -mllvm -instcombine-lower-dbg-declare=0 -mllvm -import-instr-limit=30 -no-canonical-prefixes
+        -O2 -nostdlib++ --sysroot=/path/to/sysroot -c"""
+    corpus = load_corpus(describe(tmp_path, "p/a.o", global_command_override=walkthrough.split()))
+    assert corpus.modules[0].command_line == (
+        *("-cc1", "-O2", "-vectorize-loops", "-vectorize-slp", "-mrelocation-model", "pic", "-pic-level", "2"),
+        *("-ffunction-sections", "-fdata-sections", "-faddrsig"),
+        *("-mllvm", "-instcombine-lower-dbg-declare=0", "-mllvm", "-import-instr-limit=30"),
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit import stages
 from mlgokit.compiler import process
 from mlgokit.compiler.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
@@ -75,6 +76,11 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     assert [(module.verdict, module.reason) for module in result.modules] == [(Verdict.SAME, "")] * 3
     assert result.verified
     assert all(module.text_bytes > 0 for module in result.modules)
+
+    staged = stages.verify(
+        stages.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
+    )
+    assert staged.modules == result.modules
 
     few = verify(tmp_path / "corpus", compiled_in_one_go(jobs[:1]), toolchain, most=2)
     assert (len(few.modules), few.of, few.verified) == (2, 3, False)

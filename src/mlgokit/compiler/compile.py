@@ -4,6 +4,7 @@ import enum
 import errno
 import functools
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -23,6 +24,12 @@ ALWAYS = ":always"
 COMPILE_SECONDS = 60.0
 LEAST_ROOM = 1 << 16
 """Bytes; a disk with less is taken for full."""
+
+_CHANGES_COMPILER = re.compile(
+    r"(MLGOKIT|CCC|CC_PRINT|CC_LOG|CLANG|LLVM(?!_PROFILE_FILE)|GCOV|DEBUGINFOD)_|(.*_)?(CPATH|INCLUDE_PATH)$"
+)
+"""Variables that change what clang does, or make it write logs. A crash would start the llvm-symbolizer in PATH, which
+is not the compiler that the user named, so that this is turned off."""
 
 _FULL = os.strerror(errno.ENOSPC)
 
@@ -169,7 +176,8 @@ def compile_module(
         folder = Path(scratch)
         output = keep_object or folder / "module.o"
         log_path = folder / "module.log" if use and use.log else None
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
+        environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
         if use:
             environment |= use.environment(log_path)
         done = process.run(

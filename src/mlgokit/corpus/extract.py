@@ -60,7 +60,7 @@ def extract_projects(
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    jobs = [job for project in projects for job in _jobs(project, toolchain=toolchain, sources_folder=sources_folder)]
+    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder)
     inputs = {project.name: _project_digest(project) for project in projects}
     claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
     return make_corpus(
@@ -109,6 +109,16 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
     if not names:
         raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
     return root, names
+
+
+def project_jobs(projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
+    """What :func:`extract_projects` runs.
+
+    Raises:
+        CorpusError: a project's sources are not there, or a glob matches nothing.
+        ToolError: the compiler cannot be started.
+    """
+    return [job for project in projects for job in _jobs(project, toolchain=toolchain, sources_folder=sources_folder)]
 
 
 def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:

@@ -18,6 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from mlgokit.corpus.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
+from mlgokit.corpus.options import parse_options
+from mlgokit.corpus.override import from_driver
 from mlgokit.corpus.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import atomic_write
@@ -292,6 +294,9 @@ def _load_module(
     project = facts.get("project", name.split("/", maxsplit=1)[0])
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
+    if name.encode("utf-8", "ignore").decode() != name:
+        reason = f"expected a name that a file can have, found {name!r}"
+        return ModuleFailure(name=name, project=project, reason=reason)
     try:
         reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is None and override is None:
@@ -304,9 +309,6 @@ def _load_module(
         command_line = override or decode_command_line(command_file.read_bytes())
     except OSError as error:
         return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
-    except UnicodeError:
-        reason = f"expected a name that a file can have, found {name!r}"
-        return ModuleFailure(name=name, project=project, reason=reason)
     if not size:
         reason = f"expected bitcode in {bitcode.name}, found an empty file"
     elif command_line[:1] != ("-cc1",) and override is None:
@@ -377,7 +379,11 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
         raise CorpusError(
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )
-    return tuple(options) if options[0] == "-cc1" else ("-cc1", *options)
+    if options[0] == "-cc1":
+        return tuple(options)
+    # LLVM's own tools take a driver's options here as well, and its own layout does not say which they are.
+    is_driver = any(option.kind == "unknown" for option in parse_options(options))
+    return from_driver(options) if is_driver else ("-cc1", *options)
 
 
 def check_fields(

@@ -16,7 +16,7 @@ from typing import Any, cast
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.options import LLVM_KINDS, option_table
+from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options, spell_options
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import atomic_write
 
@@ -217,6 +217,26 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None) -> Link
         defaults=tuple(word for option in first if option not in told for word in option),
         dropped=tuple(dropped),
     )
+
+
+def from_driver(words: Sequence[str]) -> Words:
+    """Options of ``clang -cc1`` for those of a compiler driver that a user wrote down for a ThinLTO link by hand.
+
+    MLGO's walkthroughs do so. What ``-cc1`` does not take is left out, but for position-independent code.
+
+    Example:
+        >>> from_driver(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"])[:4]
+        ('-cc1', '-O3', '-vectorize-loops', '-vectorize-slp')
+    """
+    options = parse_options(words)
+    levels = [option.values[0] for option in options if option.name == "-O" and option.values[0] in set("0123sz")]
+    linker = [f"--lto-O{levels[-1]}"] if levels else []
+    if any(word in {"-fPIE", "-fpie", "-pie"} for word in words):
+        linker.append("-pie")
+    elif any(word in {"-fPIC", "-fpic", "-shared"} for word in words):
+        linker.append("-shared")
+    told = [option for option in options if option.kind not in {"unknown", "input"} and option.name != "-O"]
+    return (*translate_linker(linker).options, *spell_options(told))
 
 
 def fill_override(folder: Path, options: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from mlgokit.collect import Report, Workshop, open_workshop, say_nothing
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.edits import CommandLineEdits
 from mlgokit.corpus.extract import extract_projects
 from mlgokit.corpus.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, describe_corpus, known_contents, without_copies
@@ -41,6 +42,13 @@ from mlgokit.stages.builds import (
     combine as combine,
     import_build as import_build,
     record as record,
+)
+from mlgokit.stages.changes import NO_CHANGES, Changes, OptionChanges as OptionChanges
+from mlgokit.stages.verification import (
+    Override as Override,
+    Verify as Verify,
+    override as override,
+    verify as verify,
 )
 from mlgokit.train import EffectTraining, RoundResult, collect_default, train_cloning, train_effects
 
@@ -131,6 +139,8 @@ class Trace:
     """Compilers that run at once."""
     timeout_seconds: float = 60.0
     """Deadline of one compilation."""
+    changes: Changes = NO_CHANGES
+    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +167,8 @@ class Train:
     """Settings of effect regression."""
     cloning: CloningConfig = dataclasses.field(default_factory=CloningConfig)
     """Settings of behavioural cloning."""
+    changes: Changes = NO_CHANGES
+    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +191,8 @@ class Evaluate:
     """Compilers that run at once."""
     timeout_seconds: float = 60.0
     """Deadline of one compilation."""
+    changes: Changes = NO_CHANGES
+    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,9 +288,10 @@ def _contents(corpus: Corpus, config: Info | Split, *, use_compiler: bool, repor
 
 def trace(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     """Write a training log for each module, and ``traces.json`` with what became of each."""
-    corpus = load_corpus(config.corpus)
+    edits = config.changes.edits()
+    corpus = load_corpus(config.corpus, edits)
     workshop = _workshop(config, config.output)
-    _claim(config.output, kind="trace", config={}, workshop=workshop, corpus=corpus)
+    _claim(config.output, kind="trace", config=_edited({}, edits), workshop=workshop, corpus=corpus)
     runs = collect_default(workshop, corpus.modules, folder=config.output / "logs", report=report)
     rows = [
         {
@@ -325,12 +340,13 @@ class Trained:
 def train(config: Train, *, report: Report = say_nothing) -> Trained:
     """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder."""
     deadline = time.monotonic() + 60 * config.minutes
-    corpus = load_corpus(config.corpus)
+    edits = config.changes.edits()
+    corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     workshop = _workshop(config, config.output)
     settings = dataclasses.asdict(config.effects if config.algorithm == "effect-regression" else config.cloning)
     settings = {"algorithm": config.algorithm, **settings}
-    _claim(config.output, kind="policy", config=settings, workshop=workshop, corpus=corpus)
+    _claim(config.output, kind="policy", config=_edited(settings, edits), workshop=workshop, corpus=corpus)
     if config.algorithm == "effect-regression":
         path, rounds = train_effects(
             workshop, modules, config.effects, folder=config.output, report=report, deadline=deadline
@@ -361,7 +377,7 @@ def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNO
 
 def evaluate(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     """Compare plain builds with builds under the policy."""
-    corpus = load_corpus(config.corpus)
+    corpus = load_corpus(config.corpus, config.changes.edits())
     known = {module.project for module in corpus.modules}
     unknown = sorted(set(config.projects) - known)
     if unknown:
@@ -413,6 +429,11 @@ def _workshop(config: Trace | Train, output: Path) -> Workshop:
         workers=config.workers,
         timeout_seconds=config.timeout_seconds,
     )
+
+
+def _edited(config: dict[str, Any], edits: CommandLineEdits) -> dict[str, Any]:
+    """A manifest's configuration; without changes it is what it was before there could be any."""
+    return {**config, "option_changes": edits.words} if edits.words else config
 
 
 def _claim(folder: Path, *, kind: str, config: dict[str, Any], workshop: Workshop, corpus: Corpus) -> None:
