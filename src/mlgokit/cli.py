@@ -57,7 +57,7 @@ class ExportCommand:
     command: Annotated[stages.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
 
 
-CorpusStage = (
+StageCommand = (
     stages.Sources
     | stages.Extract
     | stages.Import
@@ -67,8 +67,11 @@ CorpusStage = (
     | stages.Verify
     | stages.Info
     | stages.Split
+    | stages.Trace
+    | stages.Train
+    | stages.Evaluate
+    | stages.Export
 )
-StageCommand = CorpusStage | stages.Trace | stages.Train | stages.Evaluate | stages.Export
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
@@ -155,19 +158,6 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
-        case stages.Trace():
-            result = stages.trace(command, report=report)
-        case stages.Train():
-            result = stages.train(command, report=report).to_json()
-        case stages.Export():
-            result = dataclasses.asdict(stages.export(command))
-        case _:
-            return _corpus_result(command, report)
-    return result, lambda out: _print_values(result, out)
-
-
-def _corpus_result(command: CorpusStage, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
-    match command:
         case stages.Extract():
             stages.extract(command, report=report)
             counting = stages.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
@@ -185,7 +175,15 @@ def _corpus_result(command: CorpusStage, report: Report) -> tuple[dict[str, Any]
 
 
 def _values(
-    command: stages.Sources | stages.Import | stages.Combine | stages.Record | stages.Override | stages.Verify,
+    command: stages.Sources
+    | stages.Import
+    | stages.Combine
+    | stages.Record
+    | stages.Override
+    | stages.Verify
+    | stages.Trace
+    | stages.Train
+    | stages.Export,
     report: Report,
 ) -> dict[str, Any]:
     """The result of a stage that has no table of its own."""
@@ -202,6 +200,12 @@ def _values(
             result = stages.override(command).to_json()
         case stages.Verify():
             result = stages.verify(command, report=report).to_json()
+        case stages.Trace():
+            result = stages.trace(command, report=report)
+        case stages.Train():
+            result = stages.train(command, report=report).to_json()
+        case stages.Export():
+            result = dataclasses.asdict(stages.export(command))
     return result
 
 
