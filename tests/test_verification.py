@@ -19,7 +19,7 @@ TOOLCHAIN = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=P
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus with one module that waits for its options; nothing can be compiled."""
-    monkeypatch.setattr(verification, "find_toolchain", lambda *_, **__: TOOLCHAIN)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(verification, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     (tmp_path / "a.o.bc").write_bytes(b"BC")
     description = {"global_command_override": ["<UNSPECIFIED>"], "has_thinlto": False, "modules": ["a.o"]}
     (tmp_path / "corpus_description.json").write_text(json.dumps(description))

@@ -16,6 +16,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Corpus, load_corpus
 from mlgokit.corpus.verify import objects_of_build, verify_corpus
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages import Import, Record, import_build, record
 
 pytestmark = pytest.mark.llvm
@@ -70,7 +71,7 @@ def compiles_to_the_same(
     for module in corpus.modules:
         assert option in module.command_line, module.name
         objects: list[bytes] = []
-        for use in (None, PluginUse(plugin=plugin, policy=HEURISTIC)):
+        for use in (None, PluginUse(plugin=plugin, policies={INLINE_SIZE.name: HEURISTIC})):
             output = tmp_path / "module.o"
             done = compile_module(
                 toolchain,
