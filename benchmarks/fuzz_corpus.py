@@ -107,11 +107,12 @@ def _read_object(data: bytes, source: Path, output: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     (source / "a.thinlto.bc").write_bytes(BITCODE)
-    for index in (False, True):
-        item = ObjectFile(name="lib/a.o", path=path, base=source)
-        with contextlib.suppress(MlgokitError):
-            import_objects([item], corpus_folder=output, project="p", distributed_thinlto=index)
-            load_corpus(output)
+    item = ObjectFile(name="lib/a.o", path=path, base=source)
+    with contextlib.suppress(MlgokitError):
+        import_objects([item], corpus_folder=output, project="p", distributed_thinlto=True)
+        load_corpus(output)
+    import_objects([item], corpus_folder=output, project="p")
+    load_corpus(output)
 
 
 def _read_parameters(data: bytes, source: Path, output: Path) -> None:
