@@ -42,7 +42,7 @@ SLOWEST_SECONDS = 20.0
 MEMORY_BYTES = 4 << 30
 
 BITCODE = b"BC\xc0\xde1234"
-COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0-fthinlto-index=a.thinlto.bc\0"
+COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0"
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 TEXTS = (
     "", ".", "..", "/", "../../up", "/etc/passwd", "/mlgokit-fuzz-escape.o", "a\\..\\b", "\0", "a\nb", "\ud800",

@@ -294,9 +294,6 @@ def _load_module(
     project = facts.get("project", name.split("/", maxsplit=1)[0])
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
-    if name.encode("utf-8", "ignore").decode() != name:
-        reason = f"expected a name that a file can have, found {name!r}"
-        return ModuleFailure(name=name, project=project, reason=reason)
     try:
         reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is None and override is None:
