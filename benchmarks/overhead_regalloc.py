@@ -119,9 +119,7 @@ def summarise(
             times = {name: np.array([getattr(timed[name], kind) for timed in timings]) for name in ("plain", build)}
             now = compare_times(times[build], times["plain"], rng)
             ratios.setdefault(build, now)
-            text = sum(timed[build].text_bytes for timed in timings) / sum(
-                timed["plain"].text_bytes for timed in timings
-            )
+            text = {name: sum(timed[name].text_bytes for timed in timings) for name in times}
             rows.append(
                 (
                     "user" if kind == "user" else "user + system", f"{build} / plain", now.modules, now.low, now.median,
