@@ -119,13 +119,11 @@ def summarise(
             times = {name: np.array([getattr(timed[name], kind) for timed in timings]) for name in ("plain", build)}
             now = compare_times(times[build], times["plain"], rng)
             ratios.setdefault(build, now)
-            change = sum(timed[build].text_bytes for timed in timings) / sum(
-                timed["plain"].text_bytes for timed in timings
-            )
+            text = {name: sum(timed[name].text_bytes for timed in timings) for name in times}
             rows.append(
                 (
                     "user" if kind == "user" else "user + system", f"{build} / plain", now.modules, now.low, now.median,
-                    now.high, *now.interval, now.total, now.seconds, f"{change - 1:+.2%}",
+                    now.high, *now.interval, now.total, now.seconds, f"{text[build] / text['plain'] - 1:+.2%}",
                 )
             )  # fmt: skip
     tables = [

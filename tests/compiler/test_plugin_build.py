@@ -76,7 +76,7 @@ def test_every_source_is_compiled_and_all_are_linked(place: Place):
     assert sorted(words.split()[-3] for words in compilations) == [f"{unit}.cpp" for unit in UNITS]
     assert all(f"-isystem {place.toolchain.include_dir} " in words for words in compilations)
     assert all("-ffp-contract=off" in words.split() for words in compilations)
-    assert link == f"-shared {' '.join(f'{unit}.o' for unit in UNITS)} -o mlgokit.so"
+    assert link == f"-shared -Wl,-Bsymbolic-functions {' '.join(f'{unit}.o' for unit in UNITS)} -o mlgokit.so"
     assert plugin.read_text() == f"made of {link}\n"
     assert list(place.cache.iterdir()) == [plugin.parent]
 
@@ -104,7 +104,7 @@ def test_changed_sources_are_built_again(place: Place, monkeypatch: pytest.Monke
     second = place.build()
 
     assert second != first
-    assert place.calls()[-1] == "-shared Only.o -o mlgokit.so"
+    assert place.calls()[-1] == "-shared -Wl,-Bsymbolic-functions Only.o -o mlgokit.so"
     assert (second.parent / "Only.cpp").read_bytes() == b"int x;\n"
 
 
@@ -209,7 +209,10 @@ def test_a_policy_is_put_into_a_plugin(place: Place, tmp_path: Path):
     *_, assemble, link = place.calls()
     assert assemble == "-c policies.s -o policies.o"
     (built,) = place.cache.iterdir()
-    assert link == f"-shared {' '.join(f'{built}/{unit}.o' for unit in UNITS)} policies.o -o plugin.so"
+    assert (
+        link
+        == f"-shared -Wl,-Bsymbolic-functions {' '.join(f'{built}/{unit}.o' for unit in UNITS)} policies.o -o plugin.so"
+    )
 
 
 def test_a_second_policy_needs_only_two_calls(place: Place, tmp_path: Path):

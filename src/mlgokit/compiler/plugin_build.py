@@ -19,6 +19,8 @@ from mlgokit.manifest import atomic_write, writing
 BUILD_SECONDS = 300
 # No fused multiply-add: a policy must give the same number in numpy and on every machine.
 _OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
+# Two plugins in one process must not call each other's functions by the same name.
+_LINK = ("-shared", "-Wl,-Bsymbolic-functions")
 
 
 def default_build_folder() -> Path:
@@ -67,7 +69,7 @@ def link_policies(
         (folder / "policies.s").write_text("\n".join(text))
         objects = sorted(built.glob("*.o"))
         _compile(toolchain, ["-c", "policies.s", "-o", "policies.o"], folder)
-        _compile(toolchain, ["-shared", *map(str, objects), "policies.o", "-o", "plugin.so"], folder)
+        _compile(toolchain, [*_LINK, *map(str, objects), "policies.o", "-o", "plugin.so"], folder)
         atomic_write(output, (folder / "plugin.so").read_bytes())
     with writing(output):
         output.chmod(0o755)
@@ -99,7 +101,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             f"install them: apt-get install llvm-{toolchain.major}-dev"
         )
     sources = _sources()
-    digest = hashlib.sha256(repr((sorted(sources.items()), toolchain.version, _OPTIONS)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((sorted(sources.items()), toolchain.version, _OPTIONS, _LINK)).encode()).hexdigest()
     folder = cache_folder / f"llvm-{toolchain.major}-{digest[:16]}"
     if (folder / "mlgokit.so").is_file():
         return folder
@@ -121,7 +123,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(compile_unit, units))
-        _compile(toolchain, ["-shared", *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
+        _compile(toolchain, [*_LINK, *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
         with writing(folder):
             if not (folder / "mlgokit.so").is_file():
                 # What a killed build or a cleaned cache left behind.
