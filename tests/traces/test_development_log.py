@@ -7,7 +7,7 @@ import pytest
 
 from mlgokit.errors import TraceError
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION
-from mlgokit.traces import Log, read_log_bytes, render_log
+from mlgokit.traces import read_log_bytes, render_log
 
 REGISTERS = 33
 

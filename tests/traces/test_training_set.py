@@ -81,7 +81,7 @@ def test_a_training_set_comes_back_as_a_log(tmp_path: Path):
 
 def test_a_training_set_of_the_reference_is_read_without_a_header(tmp_path: Path):
     rng = np.random.default_rng(1)
-    names = [*INLINE_SIZE.features[:35], "inlining_decision", "inlining_default"]
+    names = [*INLINE_SIZE.feature_names[:35], "inlining_decision", "inlining_default"]
     records, total = [], 0
     for count in (3, 1, 40):
         columns = {name: rng.integers(0, 10_000, (count, 1)) for name in names}
@@ -132,11 +132,14 @@ def test_features_with_different_numbers_of_steps_are_refused(tmp_path: Path):
         list(iter_training_set(write(tmp_path / "x", [record])))
 
 
-def test_a_missing_feature_or_reward_is_named():
+def test_contexts_without_a_reward_are_left_out():
+    (record,) = sequences_of(small_log(), ["mask"], rewards={"g": 1.0, "h": 2.0})
+    assert decode_sequence(record, path="x").columns["reward"].tolist() == [[1.0]]
+
+
+def test_a_missing_feature_or_score_is_named():
     with pytest.raises(UsageError, match="log of m: expected features moon, sun, found mask, weight, index_to_evict"):
         list(sequences_of(small_log(), ["mask", "moon", "sun"], module="m"))
-    with pytest.raises(UsageError, match="log of m: expected a reward for 'g', found none"):
-        list(sequences_of(small_log(), ["mask"], module="m", rewards={"f": 1.0}))
     unscored = Log(header=Header(features=(MASK,)), contexts=(), columns={"mask": np.zeros((0, 1, 3), np.int64)})
     with pytest.raises(UsageError, match="log of a module: expected a score, found none in its header"):
         list(sequences_of(unscored, ["mask"]))

@@ -36,10 +36,11 @@ def sequences_of(
         log: the log.
         names: features to write, the decision among them; their tensors are flattened.
         module: written as a label, and ignored by the reference.
-        rewards: of each context, given to all of its steps; if ``None``, the log's scores (0 without outcome).
+        rewards: of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; contexts
+            that are not there are left out. If ``None``, the log's scores are written (0 without outcome).
 
     Raises:
-        UsageError: the log has no such feature, or no reward is known.
+        UsageError: the log has no such feature, or no score.
     """
     missing = [name for name in names if name not in log.columns]
     if missing:
@@ -57,16 +58,12 @@ def sequences_of(
     for name, parts in rows.items():
         chosen = np.concatenate(parts)
         key = name or WHOLE_MODULE
-        if not len(chosen):
+        if not len(chosen) or (rewards is not None and key not in rewards):
             continue
         if rewards is None:
             assert log.scores is not None  # noqa: S101  (checked above)
             reward = np.nan_to_num(log.scores[chosen].reshape(len(chosen), -1)).astype(np.float32)
         else:
-            if key not in rewards:
-                raise UsageError(
-                    f"log of {module}: expected a reward for {key!r}, found none; give one for each context"
-                )
             reward = np.full((len(chosen), 1), rewards[key], np.float32)
         columns: dict[str, NDArray[Any]] = {column: log.columns[column][chosen] for column in names}
         yield encode_sequence(columns | {REWARD: reward}, labels={"module": module, "key": key})
