@@ -97,7 +97,7 @@ class Trace:
     module_filter: str = ""
     """Only modules whose names this regular expression fits from the first character on."""
     key_filter: str = ""
-    """Only keys that it fits, in the CSV and TFRecord files: functions for register allocation, modules for inlining."""
+    """Only keys that it fits, in the CSV and TFRecord files: functions (register allocation) or modules (inlining)."""
     keys_file: Path | None = None
     """Only keys that are lines of this file."""
     tfrecord: Path | None = None

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgokit.errors import StorageError, UsageError
+from mlgokit.errors import UsageError
+from mlgokit.manifest import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.item import Cursor, Header, context_line, fail
 from mlgokit.traces.scan import Offsets, Piece, gather, pieces
@@ -276,20 +277,13 @@ def render_log(log: Log) -> bytes:
 
 
 def write_log(path: Path, log: Log) -> None:
-    """Write a log byte for byte as LLVM would.
+    """Write a log byte for byte as LLVM would; it appears at ``path`` whole or not at all.
 
     Raises:
         UsageError: as :func:`render_log`.
         StorageError: the file cannot be written.
     """
-    data = render_log(log)
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StorageError(
-            f"trace {path}: expected to write {len(data)} bytes, found {error.strerror}; "
-            "free space or choose another place"
-        ) from error
+    atomic_write(path, render_log(log))
 
 
 def _typed(block: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
