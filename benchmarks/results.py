@@ -190,10 +190,15 @@ def today() -> str:
 
 def tool_versions(toolchain: Toolchain) -> dict[str, str]:
     """What a result has to name so that another machine's can be compared with it."""
+    machine = machine_versions()
+    return {"mlgokit": machine.pop("mlgokit"), **toolchain.describe(), **machine}
+
+
+def machine_versions() -> dict[str, str]:
+    """The same for a result that no compiler takes part in."""
     load = os.getloadavg()[0]
     return {
         "mlgokit": package_version(),
-        **toolchain.describe(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "processor": f"{_processor()}, {os.cpu_count()} usable",

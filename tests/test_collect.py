@@ -15,10 +15,12 @@ from mlgokit.collect import (
     module_effects,
     open_workshop,
     project_weights,
+    run_baseline,
     run_module,
 )
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse
 from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
@@ -113,6 +115,8 @@ class Compiler:
     def __init__(self) -> None:
         self.result = THREE
         self.uses: list[PluginUse] = []
+        self.calls = 0
+        self.regalloc: list[bool] = []
         self.deadlines: list[float] = []
 
     def __call__(
@@ -121,13 +125,17 @@ class Compiler:
         _command_line: tuple[str, ...],
         _bitcode: Path,
         *,
-        use: PluginUse,
-        keep_logs: dict[str, Path] | None,
+        use: PluginUse | None = None,
+        keep_logs: dict[str, Path] | None = None,
         timeout_seconds: float,
+        regalloc: bool = False,
         thinlto_index: Path | None = None,
     ) -> CompileResult:
         del thinlto_index
-        self.uses.append(use)
+        self.calls += 1
+        self.regalloc.append(regalloc)
+        if use is not None:
+            self.uses.append(use)
         self.deadlines.append(timeout_seconds)
         for path in (keep_logs or {}).values():
             path.write_bytes(b"log")
@@ -211,12 +219,84 @@ def test_nothing_is_compiled_twice(workshop: Workshop, module: Module, compiler:
 @pytest.mark.parametrize("status", [CompileStatus.FAILED, CompileStatus.CRASHED, CompileStatus.BAD_TRACE])
 def test_failures_are_remembered(workshop: Workshop, module: Module, compiler: Compiler, status: CompileStatus):
     compiler.result = CompileResult(status=status, reason="error: e")
-    run_module(workshop, module, Exploration(), ":default", keep="all")
+    run_module(workshop, module, Exploration(), ":never", keep="all")
 
-    again = run_module(workshop, module, Exploration(), ":default", keep="all")
+    again = run_module(workshop, module, Exploration(), ":never", keep="all")
 
     assert len(compiler.uses) == 1
     assert (again.status, again.reason, again.ok, len(again.caller)) == (status, "error: e", False, 0)
+
+
+@pytest.mark.parametrize("status", [CompileStatus.FAILED, CompileStatus.CRASHED, CompileStatus.BAD_RECORD])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_failed_baseline_is_made_again(
+    workshop: Workshop, module: Module, compiler: Compiler, status: CompileStatus, plain: bool
+):
+    def run() -> ModuleRun:
+        if plain:
+            return run_baseline(workshop, module, regalloc=True)
+        return run_module(workshop, module, Exploration(), ":default", keep="all")
+
+    compiler.result = CompileResult(status=status, reason="error: e")
+    assert (run().status, run().reason) == (status, "error: e")
+    assert compiler.calls == 2
+    assert not workshop.store.exists()
+
+    compiler.result = THREE
+    assert run().ok
+    assert run().ok
+    assert compiler.calls == 3
+
+
+COSTS = RegallocCosts(functions=("f", "g"), counts=np.arange(12).reshape(2, 6), costs=np.arange(10.0).reshape(2, 5))
+
+
+def test_a_baseline_is_kept_by_content_options_and_compiler(
+    workshop: Workshop, module: Module, compiler: Compiler, tmp_path: Path
+):
+    compiler.result = replace(THREE, logs={}, regalloc=COSTS)
+    found = run_baseline(workshop, module, regalloc=True)
+    (tmp_path / "plugin.so").write_bytes(b"another plugin")
+    again = run_baseline(workshop_with(tmp_path), module, regalloc=True)
+    assert (compiler.calls, compiler.uses, compiler.regalloc) == (1, [], [True])
+    for run in (found, again):
+        assert run.regalloc is not None
+        assert run.regalloc.functions == ("f", "g")
+        np.testing.assert_array_equal(run.regalloc.scores, COSTS.scores)
+        np.testing.assert_array_equal(run.regalloc.counts, COSTS.counts)
+        assert run.decision_count == 0
+
+    run_baseline(workshop, replace(module, command_line=("-cc1", "-O2")), regalloc=True)
+    run_baseline(workshop, module)
+    run_baseline(workshop_with(tmp_path, version="19.1.8"), module, regalloc=True)
+    module.bitcode.write_bytes(b"BC other")
+    run_baseline(workshop, module, regalloc=True)
+    assert compiler.calls == 5
+
+
+def test_a_run_of_another_problem_keeps_costs_and_the_number_of_decisions(
+    workshop: Workshop, module: Module, compiler: Compiler
+):
+    log = Log(
+        header=Header(features=()),
+        contexts=(ContextSpan(name="f", start=0, stop=7),),
+        columns={"index_to_evict": np.zeros((7, 1), np.int64)},
+    )
+    compiler.result = replace(THREE, logs={"regalloc-eviction": log}, regalloc=COSTS)
+
+    def run(problem: str, *, regalloc: bool) -> ModuleRun:
+        return run_module(workshop, module, Exploration(), ":random", keep="none", problem=problem, regalloc=regalloc)
+
+    for _ in range(2):
+        found = run("regalloc-eviction", regalloc=True)
+        assert (found.decision_count, len(found.caller)) == (7, 0)
+        assert found.regalloc is not None
+    assert compiler.calls == 1
+    assert compiler.uses[0].policies == {"regalloc-eviction": ":random"}
+    assert compiler.uses[0].logs == ("regalloc-eviction",)
+    run("regalloc-priority", regalloc=True)
+    run("regalloc-eviction", regalloc=False)
+    assert compiler.calls == 3
 
 
 def test_a_missed_deadline_is_not_remembered(workshop: Workshop, module: Module, compiler: Compiler):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit import stages, train
+from mlgokit import stages, tracing, train
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
@@ -87,6 +87,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(stages, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     monkeypatch.setattr(stages, "build_plugin", lambda _: plugin)
     monkeypatch.setattr(train, "run_module", run)
+    monkeypatch.setattr(tracing, "run_module", run)
     return names
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.errors import StorageError
 from mlgokit.store import ModuleRun, recall, remember
 
@@ -72,7 +73,20 @@ def assert_equal(found: Any, expected: Any) -> None:
             assert ours == theirs, field.name
 
 
-@pytest.mark.parametrize("run", [RUN, FAILED, dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE)])
+COSTS = RegallocCosts(
+    functions=("f", "größe\udcff"), counts=np.arange(12).reshape(2, 6), costs=np.linspace(0, 1, 10).reshape(2, 5)
+)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        RUN,
+        FAILED,
+        dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE),
+        dataclasses.replace(RUN, regalloc=COSTS, decisions=7),
+    ],
+)
 def test_what_is_kept_comes_back(tmp_path: Path, run: ModuleRun):
     path = tmp_path / "ab" / "abcd.npz"
     remember(path, run)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Compiled, attribute
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.measure import Objective, function_scores, link_weights
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
@@ -56,7 +56,8 @@ class Workshop:
         store: folder of finished compilations.
         workers: compilers that run at once.
         timeout_seconds: deadline of one compilation.
-        identity: digest of what here changes an outcome; filled by :func:`open_workshop`.
+        identity: digest of what here changes an outcome under the plugin; filled by :func:`open_workshop`.
+        compiler: the same without the plugin, for compilations that do not load it.
     """
 
     toolchain: Toolchain
@@ -65,6 +66,7 @@ class Workshop:
     workers: int
     timeout_seconds: float
     identity: str
+    compiler: str
 
 
 @functools.lru_cache(maxsize=200_000)
@@ -118,15 +120,20 @@ def open_workshop(
     toolchain: Toolchain, plugin: Path, store: Path, *, workers: int, timeout_seconds: float = 60.0
 ) -> Workshop:
     """Settings for compilations whose results are kept in ``store``."""
-    facts = [toolchain.version_text or toolchain.version, toolchain.target, digest_file(plugin)]
+    compiler = [toolchain.version_text or toolchain.version, toolchain.target]
     return Workshop(
         toolchain=toolchain,
         plugin=plugin,
         store=store,
         workers=workers,
         timeout_seconds=timeout_seconds,
-        identity=hashlib.sha256(json.dumps(facts).encode()).hexdigest(),
+        identity=_digest([*compiler, digest_file(plugin)]),
+        compiler=_digest(compiler),
     )
+
+
+def _digest(facts: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def run_module(
@@ -137,6 +144,8 @@ def run_module(
     *,
     keep: str,
     keep_log: Path | None = None,
+    problem: str = INLINE_SIZE.name,
+    regalloc: bool = False,
 ) -> ModuleRun:
     """Compile ``module`` under ``policy``, or recall what the store knows of that.
 
@@ -147,50 +156,102 @@ def run_module(
         policy: a policy file or a rule such as ``:default``.
         keep: whose feature values to keep: ``"none"``, ``"flips"`` or ``"all"`` decisions.
         keep_log: where to put the training log.
+        problem: whose decisions the policy makes; the heuristic makes all others.
+        regalloc: whether the costs of register allocation are wanted.
     """
     digest = policy if policy.startswith(":") else digest_file(Path(policy))
-    facts = [
-        workshop.identity, module.bitcode_sha256 or digest_file(module.bitcode), module.command_line, digest,
+    facts: list[object] = [
+        workshop.identity, _content(module), module.command_line, digest,
         exploration.seed, exploration.temperature, exploration.flip_probability, keep,
     ]  # fmt: skip
-    if module.thinlto_index is not None:
-        facts.append(digest_file(module.thinlto_index))
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    path = workshop.store / key[:2] / f"{key}.npz"
-    known = recall(path)
-    log_is_lost = known is not None and len(known.caller) > 0 and keep_log is not None and not keep_log.exists()
-    if known is not None and not log_is_lost:
-        return known
+    # What the inliner's compilations were keyed by before there were other problems.
+    facts += [problem, regalloc] if problem != INLINE_SIZE.name or regalloc else []
     use = PluginUse(
         plugin=workshop.plugin,
-        policies={INLINE_SIZE.name: policy},
-        logs=(INLINE_SIZE.name,),
+        policies={problem: policy},
+        logs=(problem,),
         seed=exploration.seed,
         temperature=exploration.temperature,
         flip_probability=exploration.flip_probability,
     )
-    result = compile_module(
+    make = functools.partial(
+        compile_module,
         workshop.toolchain,
         module.command_line,
         module.bitcode,
         use=use,
-        keep_logs=None if keep_log is None else {INLINE_SIZE.name: keep_log},
+        keep_logs=None if keep_log is None else {problem: keep_log},
         timeout_seconds=workshop.timeout_seconds,
         thinlto_index=module.thinlto_index,
+        **({"regalloc": True} if regalloc else {}),
     )
-    run = _reduce(result, keep)
+    baseline = policy == HEURISTIC and not exploration.temperature and not exploration.flip_probability
+    return _remembered(workshop, module, facts, lambda: _reduce(make(), keep, problem), keep_log, baseline=baseline)
+
+
+def run_baseline(workshop: Workshop, module: Module, *, regalloc: bool = False) -> ModuleRun:
+    """Compile ``module`` without the plugin, as recorded, or recall what the store knows of that.
+
+    Args:
+        workshop: shared settings.
+        module: what to compile.
+        regalloc: whether the costs of register allocation are wanted.
+    """
+    facts = ["baseline", workshop.compiler, _content(module), module.command_line, regalloc]
+
+    def make() -> tuple[ModuleRun, bool]:
+        result = compile_module(
+            workshop.toolchain,
+            module.command_line,
+            module.bitcode,
+            regalloc=regalloc,
+            timeout_seconds=workshop.timeout_seconds,
+            thinlto_index=module.thinlto_index,
+        )
+        return _reduce(result, "none", INLINE_SIZE.name)
+
+    return _remembered(workshop, module, facts, make, None, baseline=True)
+
+
+def _content(module: Module) -> str:
+    content = module.bitcode_sha256 or digest_file(module.bitcode)
+    return content if module.thinlto_index is None else content + digest_file(module.thinlto_index)
+
+
+def _remembered(
+    workshop: Workshop,
+    module: Module,
+    facts: Sequence[object],
+    make: Callable[[], tuple[ModuleRun, bool]],
+    keep_log: Path | None,
+    *,
+    baseline: bool,
+) -> ModuleRun:
+    """What the store has under ``facts``, else what ``make`` gives, with whether a kill from outside ended it.
+
+    A baseline that failed is made again each time: everything is measured against it, so it is never given up.
+    """
+    key = _digest(facts)
+    path = workshop.store / key[:2] / f"{key}.npz"
+    known = recall(path)
+    if known is not None and not (baseline and not known.ok):
+        log_is_lost = known.decision_count > 0 and keep_log is not None and not keep_log.exists()
+        if not log_is_lost:
+            return known
+    run, killed = make()
     # A missed deadline or a kill may have been the machine's fault, and bitcode that is not what the key says may be
     # mended: the next run shall try again.
     intact = module.bitcode_sha256 is None or module.bitcode_sha256 == digest_file(module.bitcode)
-    if run.status is not CompileStatus.TIMED_OUT and not result.killed and intact:
+    passing = run.status is CompileStatus.TIMED_OUT or killed or (baseline and not run.ok)
+    if not passing and intact:
         remember(path, run)
     return run
 
 
-def _reduce(result: CompileResult, keep: str) -> ModuleRun:
-    """What learning needs of a compilation."""
-    log = result.logs.get(INLINE_SIZE.name)
-    columns: Mapping[str, Any] = {} if log is None else log.columns
+def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, bool]:
+    """What learning needs of a compilation, and whether a kill from outside ended it."""
+    log = result.logs.get(problem)
+    columns: Mapping[str, Any] = {} if log is None or problem != INLINE_SIZE.name else log.columns
     count = len(columns["inlining_decision"]) if columns else 0
 
     def column(name: str) -> Any:
@@ -200,7 +261,7 @@ def _reduce(result: CompileResult, keep: str) -> ModuleRun:
     rows = {"none": np.zeros(0, np.int64), "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
     names = tuple(name for name in columns if name not in NOT_FEATURES)
     values = np.stack([columns[name][rows, 0] for name in names], axis=1) if names else np.zeros((0, 0), np.int64)
-    return ModuleRun(
+    run = ModuleRun(
         status=result.status,
         reason=result.reason,
         user_seconds=result.user_seconds,
@@ -212,7 +273,10 @@ def _reduce(result: CompileResult, keep: str) -> ModuleRun:
         names=names,
         rows=rows.astype(np.int64),
         values=values.astype(np.int64),
+        regalloc=result.regalloc,
+        decisions=None if log is None or columns else log.observation_count,
     )
+    return run, result.killed
 
 
 def project_weights(modules: Sequence[Module], runs: Sequence[ModuleRun]) -> dict[str, dict[str, int]]:

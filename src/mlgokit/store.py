@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.manifest import atomic_write
 
 Ints = npt.NDArray[np.int64]
@@ -20,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleRun:
-    """What is kept of one compilation under the plugin; T decisions, V rows of values.
+    """What is kept of one compilation; T decisions of the inliner, V rows of values.
 
     Attributes:
         status: how it ended.
@@ -34,6 +35,8 @@ class ModuleRun:
         names: the log's features.
         rows: [V] positions of the decisions whose values are kept.
         values: int64 [V, F].
+        regalloc: what register allocation cost each function, when that was asked for.
+        decisions: how many decisions the log has, of whichever problem; ``None`` stands for T.
     """
 
     status: CompileStatus
@@ -47,6 +50,13 @@ class ModuleRun:
     names: tuple[str, ...]
     rows: Ints
     values: Ints
+    regalloc: RegallocCosts | None = None
+    decisions: int | None = None
+
+    @property
+    def decision_count(self) -> int:
+        """Decisions in the log."""
+        return len(self.caller) if self.decisions is None else self.decisions
 
     @property
     def ok(self) -> bool:
@@ -71,6 +81,7 @@ def remember(path: Path, run: ModuleRun) -> None:
         "reason": run.reason,
         "user_seconds": run.user_seconds,
         "names": run.names,
+        "decisions": run.decisions,
     }
     arrays: dict[str, npt.NDArray[Any]] = {name: getattr(run, name) for name in _RUN_ARRAYS}
     if run.sizes is not None:
@@ -80,6 +91,9 @@ def remember(path: Path, run: ModuleRun) -> None:
             "signatures": run.sizes.signatures,
         }
         arrays |= {f"sizes_{name}": getattr(run.sizes, name) for name in _SIZE_ARRAYS}
+    if run.regalloc is not None:
+        facts["regalloc_functions"] = run.regalloc.functions
+        arrays |= {"regalloc_counts": run.regalloc.counts, "regalloc_costs": run.regalloc.costs}
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]  (the stub takes the names for a flag)
@@ -101,12 +115,21 @@ def recall(path: Path) -> ModuleRun | None:
                     signatures=tuple(facts["signatures"]),
                     **{name: stored[f"sizes_{name}"] for name in _SIZE_ARRAYS},
                 )
+            regalloc = None
+            if "regalloc_functions" in facts:
+                regalloc = RegallocCosts(
+                    functions=tuple(facts["regalloc_functions"]),
+                    counts=stored["regalloc_counts"],
+                    costs=stored["regalloc_costs"],
+                )
             return ModuleRun(
                 status=CompileStatus[facts["status"]],
                 reason=facts["reason"],
                 user_seconds=facts["user_seconds"],
                 names=tuple(facts["names"]),
                 sizes=sizes,
+                regalloc=regalloc,
+                decisions=facts.get("decisions"),
                 **{name: stored[name] for name in _RUN_ARRAYS},
             )
     # RuntimeError: a flag or a method that zipfile does not know, which is how damaged headers look.

@@ -1,7 +1,12 @@
+import contextlib
 import dataclasses
+import errno
 import itertools
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.spec import DTYPES, TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, read_log, read_log_bytes, render_log, write_log
+from mlgokit.traces.training_set import iter_training_set
 
 FLOATS = TensorSpec(name="weights", type="float", shape=(2, 3))
 INTEGERS = TensorSpec(name="counts", type="int64_t", shape=(3, 1))
@@ -390,8 +396,61 @@ def test_a_log_that_does_not_fit_its_header_is_not_written(change: dict[str, Any
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
-    with pytest.raises(StorageError, match=r"nowhere/x\.log: expected to write \d+ bytes, found No such file"):
-        write_log(tmp_path / "nowhere" / "x.log", small_log())
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"file/x\.log: expected to be able to write there, found: "):
+        write_log(tmp_path / "file" / "x.log", small_log())
+
+
+def test_a_disk_that_fills_up_leaves_the_old_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_log(tmp_path / "x.log", small_log())
+    before = (tmp_path / "x.log").read_bytes()
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match=r"x\.log: .* found: No space left on device; free some space or"):
+        write_log(tmp_path / "x.log", small_log(scored=False))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.log"]
+    assert (tmp_path / "x.log").read_bytes() == before
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from mlgokit.traces import read_log, write_log
+from mlgokit.traces.tfrecord import writing_records
+from mlgokit.traces.training_set import sequences_of
+log = read_log(Path(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    write_log(Path(sys.argv[2]), log)
+    with writing_records(Path(sys.argv[3])) as append:
+        for record in sequences_of(log, list(log.columns)):
+            append(record)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_whole_files_or_none(tmp_path: Path):
+    write_log(tmp_path / "original", one_byte_log(20_000, contexts=20, score=REWARD))
+    expected = (tmp_path / "original").read_bytes()
+    rng = np.random.default_rng(1)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    for number in range(4):
+        folder = tmp_path / str(number)
+        words = [sys.executable, "-c", WRITER, tmp_path / "original", folder / "x.log", folder / "x.tfrecord"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                writer.wait(timeout=float(rng.uniform(0.0, 0.3)))
+            writer.kill()
+        if (folder / "x.log").exists():
+            assert (folder / "x.log").read_bytes() == expected
+        if (folder / "x.tfrecord").exists():
+            assert sum(log.observation_count for log in iter_training_set(folder / "x.tfrecord")) == 20_000
 
 
 def test_the_documented_example_is_a_log():

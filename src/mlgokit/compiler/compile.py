@@ -8,12 +8,13 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.measure import ObjectSizes, measure_object
+from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, record_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.manifest import atomic_write
@@ -50,6 +51,7 @@ class CompileStatus(enum.Enum):
     TIMED_OUT = "the compiler did not finish in time and was killed"
     BAD_OBJECT = "the compiler succeeded but its object cannot be read"
     BAD_TRACE = "the compiler succeeded but its training log cannot be read"
+    BAD_RECORD = "the compiler succeeded but its optimization record cannot be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,7 @@ class CompileResult:
         reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
         sizes: the object's sizes, when it could be read.
         logs: by problem, the training logs that were asked for; none for a problem that had no decision.
+        regalloc: what register allocation cost each function, when that was asked for.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
         killed: signal 9 ended the compiler, which is never its own doing.
@@ -106,6 +109,7 @@ class CompileResult:
     reason: str = ""
     sizes: ObjectSizes | None = None
     logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
+    regalloc: RegallocCosts | None = None
     user_seconds: float = 0.0
     wall_seconds: float = 0.0
     killed: bool = False
@@ -121,13 +125,15 @@ def command(
     output: Path,
     plugin: Path | None,
     *,
+    record: Path | None = None,
     thinlto_index: Path | None = None,
 ) -> list[str]:
-    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, the plugin, and its ThinLTO index.
+    """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
 
     The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
     """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
+    extra += [] if record is None else record_options(record)
     options = [option for option in command_line if option]
     if thinlto_index is not None:
         options = [option for option in options if not option.startswith(THINLTO_INDEX)]
@@ -165,6 +171,7 @@ def compile_module(
     use: PluginUse | None = None,
     keep_object: Path | None = None,
     keep_logs: Mapping[str, Path] | None = None,
+    regalloc: bool = False,
     timeout_seconds: float = COMPILE_SECONDS,
     thinlto_index: Path | None = None,
 ) -> CompileResult:
@@ -177,6 +184,7 @@ def compile_module(
         use: what the plugin shall do; ``None`` compiles without it.
         keep_object: where to keep the object file; by default it is only measured.
         keep_logs: by problem, where to keep a training log; by default it is only read.
+        regalloc: whether the costs of register allocation are wanted; the object is the same.
         timeout_seconds: deadline of the compiler.
         thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
 
@@ -187,12 +195,21 @@ def compile_module(
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         output = keep_object or folder / "module.o"
+        record = folder / "module.opt.yaml" if regalloc else None
         environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
         environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
         if use:
             environment |= use.environment(folder)
         done = process.run(
-            command(toolchain, command_line, bitcode, output, use.plugin if use else None, thinlto_index=thinlto_index),
+            command(
+                toolchain,
+                command_line,
+                bitcode,
+                output,
+                use.plugin if use else None,
+                record=record,
+                thinlto_index=thinlto_index,
+            ),
             timeout_seconds=timeout_seconds,
             env=environment,
         )
@@ -206,19 +223,34 @@ def compile_module(
             check_room(output.parent, done.stderr)
             status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
             return ended(status=status, reason=first_error(done.stderr))
+        logs = {problem: folder / f"{problem}.log" for problem in (use.logs if use else ())}
+        return _read_outputs(ended, output, logs, record, keep_logs or {})
+
+
+def _read_outputs(
+    ended: Callable[..., CompileResult],
+    output: Path,
+    log_paths: Mapping[str, Path],
+    record: Path | None,
+    keep_logs: Mapping[str, Path],
+) -> CompileResult:
+    """The result of a compiler that succeeded, if what it wrote can be read."""
+    try:
+        sizes = measure_object(output)
+    except (InputError, OSError) as error:
+        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
+    logs: dict[str, Log] = {}
+    for problem, path in log_paths.items():
+        if not path.exists():
+            continue
         try:
-            sizes = measure_object(output)
-        except (InputError, OSError) as error:
-            return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
-        logs: dict[str, Log] = {}
-        for problem in use.logs if use else ():
-            path = folder / f"{problem}.log"
-            if not path.exists():
-                continue
-            try:
-                logs[problem] = read_log(path)
-            except TraceError as error:
-                return ended(status=CompileStatus.BAD_TRACE, reason=str(error), sizes=sizes)
-            if keep_logs is not None and problem in keep_logs:
-                atomic_write(keep_logs[problem], path.read_bytes())
-        return ended(status=CompileStatus.OK, sizes=sizes, logs=logs)
+            logs[problem] = read_log(path)
+        except TraceError as error:
+            return ended(status=CompileStatus.BAD_TRACE, reason=str(error), sizes=sizes)
+        if problem in keep_logs:
+            atomic_write(keep_logs[problem], path.read_bytes())
+    try:
+        costs = None if record is None else read_regalloc_costs(record)
+    except InputError as error:
+        return ended(status=CompileStatus.BAD_RECORD, reason=str(error), sizes=sizes, logs=logs)
+    return ended(status=CompileStatus.OK, sizes=sizes, logs=logs, regalloc=costs)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import tyro
 
+from mlgokit import tracing
 from mlgokit.algorithms.config import CloningConfig
 from mlgokit.collect import Report, Workshop, open_workshop, say_nothing
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
@@ -34,7 +35,7 @@ from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.evaluation.compare import Evaluation, compare_projects
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.stages.builds import (
     Combine as Combine,
     Import as Import,
@@ -50,7 +51,7 @@ from mlgokit.stages.verification import (
     override as override,
     verify as verify,
 )
-from mlgokit.train import EffectTraining, RoundResult, collect_default, train_cloning, train_effects
+from mlgokit.train import EffectTraining, RoundResult, train_cloning, train_effects
 
 WORKERS = os.cpu_count() or 1
 
@@ -125,12 +126,28 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Compile every module under LLVM's own heuristic and keep its training log."""
+    """Compile modules under LLVM's own heuristic, or a policy, and keep their training logs and scores."""
 
     corpus: Path = Path("quickstart/corpus")
     """The corpus."""
     output: Path = Path("quickstart/trace")
-    """Where logs and traces.json go."""
+    """Where logs, traces.json and performance.csv go."""
+    problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
+    """Whose decisions are traced."""
+    policy: str = HEURISTIC
+    """A policy file or a rule of the problem, such as :never or :random, to trace instead of the heuristic."""
+    sampling_rate: float = 1.0
+    """Share of the modules that is compiled, drawn at random."""
+    seed: int = 1
+    """Of the draw."""
+    module_filter: str = ""
+    """Only modules whose names this regular expression fits from the first character on."""
+    key_filter: str = ""
+    """Only keys that it fits, in the CSV and TFRecord files: functions (register allocation) or modules (inlining)."""
+    keys_file: Path | None = None
+    """Only keys that are lines of this file."""
+    tfrecord: Path | None = None
+    """File for all observations as SequenceExamples with the reference implementation's names."""
     store: Path | None = None
     """Folder of finished compilations; <output>/store if not given."""
     llvm: int | None = None
@@ -287,37 +304,38 @@ def _contents(corpus: Corpus, config: Info | Split, *, use_compiler: bool, repor
 
 
 def trace(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Write a training log for each module, and ``traces.json`` with what became of each."""
+    """Write training logs, ``performance.csv``, and ``traces.json`` with what became of each module."""
+    problem = PROBLEMS[config.problem]
+    selection = tracing.select(
+        modules=config.module_filter,
+        keys=config.key_filter,
+        keys_file=config.keys_file,
+        share=config.sampling_rate,
+        seed=config.seed,
+    )
+    policy = config.policy
+    if not policy.startswith(":"):
+        load_policy(Path(policy), problem=problem.name)
+        policy = digest_file(Path(policy))
+    elif policy not in tracing.RULES[problem.name]:
+        rules = ", ".join(tracing.RULES[problem.name])
+        raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
+    modules = selection.draw(corpus.modules)
     workshop = _workshop(config, config.output)
-    _claim(config.output, kind="trace", config=_edited({}, edits), workshop=workshop, corpus=corpus)
-    runs = collect_default(workshop, corpus.modules, folder=config.output / "logs", report=report)
-    rows = [
-        {
-            "module": module.name,
-            "project": module.project,
-            "status": run.status.name.lower(),
-            "reason": run.reason,
-            "decisions": len(run.caller),
-            "inlined": int(run.inlined.sum()),
-            "object_text_bytes": run.sizes.llvm_size_text if run.sizes is not None else None,
-            "user_seconds": run.user_seconds,
-        }
-        for module, run in zip(corpus.modules, runs, strict=True)
-    ]
-    atomic_write(config.output / "traces.json", json.dumps({"format_version": 1, "modules": rows}, indent=1))
-    return {
-        "folder": str(config.output),
-        "modules": len(rows),
-        "failed": [
-            {"module": module.name, "status": run.status.name.lower(), "reason": run.reason}
-            for module, run in zip(corpus.modules, runs, strict=True)
-            if not run.ok
-        ],
-        "decisions": sum(len(run.caller) for run in runs),
-        "user_seconds": sum(run.user_seconds for run in runs),
-    }
+    settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
+    settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
+    _claim(config.output, kind="trace", config=_edited(settings, edits), workshop=workshop, corpus=corpus)
+    logs = config.output / "logs"
+    traces = tracing.trace_modules(workshop, modules, problem, policy=config.policy, folder=logs, report=report)
+    written: dict[str, Any] = {}
+    if config.tfrecord is not None:
+        count = tracing.write_training_set(config.tfrecord, traces, problem, folder=logs, selection=selection)
+        written["written_observations"] = count
+    written["scored_keys"] = tracing.write_performance(config.output / tracing.PERFORMANCE, traces, selection)
+    tracing.write_summary(config.output / "traces.json", traces, problem)
+    return {"folder": str(config.output), "problem": problem.name, **tracing.outcome(traces), **written}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

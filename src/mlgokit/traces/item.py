@@ -95,7 +95,8 @@ class Cursor:
 
     Attributes:
         name: the file, or a description of the stream, for messages.
-        position: the byte at which the next item begins.
+        position: the byte of ``data`` at which the next item begins.
+        base: where ``data`` begins in the log, for messages.
         header: known after the first item.
         features_bytes: of the header; kept because adding the sizes up takes longer than reading an observation.
         context: the current context; ``None`` before the first context line.
@@ -106,6 +107,7 @@ class Cursor:
 
     name: Path | str
     position: int = 0
+    base: int = 0
     header: Header | None = None
     features_bytes: int = 0
     context: str | None = None
@@ -118,7 +120,7 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
     """Read the item at the cursor, checking every byte that is not a tensor.
 
     Args:
-        data: the log from its first byte, as far as it is known.
+        data: the log from byte ``cursor.base`` on, as far as it is known.
         cursor: moved behind the item.
         ended: no more bytes will come, so that an item cut short is an error.
 
@@ -149,7 +151,7 @@ def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header
         cursor.position = begin + len(text) + 1
         return ContextItem(name)
     if context is None or not _is_number(value.get("observation"), index):
-        fail(cursor.name, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quoted(text), DAMAGED)
     cursor.observation_form = _form_of(text, index, cursor.observation_form)
     return _read_observation(data, cursor, cursor.header, (context, index), begin + len(text) + 1, ended=ended)
 
@@ -191,6 +193,10 @@ def fail(name: Path | str, offset: int, expected: str, found: str, advice: str) 
     raise TraceError(message, path=name, offset=offset)
 
 
+def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: str) -> NoReturn:
+    fail(cursor.name, cursor.base + position, expected, found, advice)
+
+
 def quoted(text: bytes) -> str:
     """Bytes for a message: short, printable, on one line."""
     return ascii(text[:60].decode("utf-8", "backslashreplace")) + ("..." if len(text) > 60 else "")
@@ -211,22 +217,22 @@ def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Hea
         try:
             return [TensorSpec.from_json(item) for item in items]
         except (InputError, TypeError) as error:
-            fail(cursor.name, cursor.position, "tensor specifications", str(error), DAMAGED)
+            _damage(cursor, cursor.position, "tensor specifications", str(error), DAMAGED)
 
     listed: Any = value.get("features")
     if not isinstance(listed, list) or not listed:
-        fail(cursor.name, cursor.position, 'a list "features" in the header', quoted(text), DAMAGED)
+        _damage(cursor, cursor.position, 'a list "features" in the header', quoted(text), DAMAGED)
     features = specs(cast("list[object]", listed))
     names = [spec.name for spec in features]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        fail(cursor.name, cursor.position, "features of different names", f"{twice!r} twice", DAMAGED)
+        _damage(cursor, cursor.position, "features of different names", f"{twice!r} twice", DAMAGED)
     score, advice = (specs([value[key]])[0] if value.get(key) is not None else None for key in ("score", "advice"))
     header = Header(features=tuple(features), score=score, advice=advice)
     for spec_bytes in (header.features_bytes, score.size_bytes if score else 0, advice.size_bytes if advice else 0):
         if spec_bytes > MAX_OBSERVATION_BYTES:
             limit = f"at most {MAX_OBSERVATION_BYTES} bytes per observation"
-            fail(cursor.name, cursor.position, limit, f"shapes that make {spec_bytes}", DAMAGED)
+            _damage(cursor, cursor.position, limit, f"shapes that make {spec_bytes}", DAMAGED)
     cursor.header = header
     cursor.features_bytes = header.features_bytes
     cursor.position += len(text) + 1
@@ -275,7 +281,7 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
     if "outcome" not in value:
         return begin
     if not _is_number(value["outcome"], index):
-        fail(cursor.name, begin, expected, quoted(text), DAMAGED)
+        _damage(cursor, begin, expected, quoted(text), DAMAGED)
     cursor.outcome_form = _form_of(text, index, cursor.outcome_form)
     return begin + len(text) + 1
 
@@ -287,13 +293,13 @@ def _tensor_end(
     end = begin + size_bytes
     if end < len(data):
         if data[end] != ord("\n"):
-            fail(cursor.name, end, f"a newline after the {what}", quoted(bytes(data[end : end + 1])), DAMAGED)
+            _damage(cursor, end, f"a newline after the {what}", quoted(bytes(data[end : end + 1])), DAMAGED)
         return end + 1
     if not ended:
         return None
     if end == len(data):
-        fail(cursor.name, end, f"a newline after the {what}", "the end", KILLED)
-    fail(cursor.name, begin, f"{size_bytes} bytes of {what}", str(len(data) - begin), KILLED)
+        _damage(cursor, end, f"a newline after the {what}", "the end", KILLED)
+    _damage(cursor, begin, f"{size_bytes} bytes of {what}", str(len(data) - begin), KILLED)
 
 
 def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: str, *, ended: bool) -> bytes | None:
@@ -301,12 +307,12 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
     if end >= 0:
         return bytes(data[begin:end])
     if len(data) - begin >= MAX_LINE_BYTES:
-        fail(cursor.name, begin, expected, f"no newline in {MAX_LINE_BYTES} bytes", DAMAGED)
+        _damage(cursor, begin, expected, f"no newline in {MAX_LINE_BYTES} bytes", DAMAGED)
     if not ended:
         return None
     if begin == len(data):
-        fail(cursor.name, begin, expected, "the end", KILLED)
-    fail(cursor.name, begin, expected, f"{quoted(bytes(data[begin:]))} without a newline", KILLED)
+        _damage(cursor, begin, expected, "the end", KILLED)
+    _damage(cursor, begin, expected, f"{quoted(bytes(data[begin:]))} without a newline", KILLED)
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
@@ -315,7 +321,7 @@ def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> di
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        fail(cursor.name, offset, expected, quoted(text), DAMAGED)
+        _damage(cursor, offset, expected, quoted(text), DAMAGED)
     return value  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -1,34 +1,23 @@
-"""LLVM's training log as arrays: a whole file at once, checked to the byte, without a Python object per observation.
+"""LLVM's training log as arrays: checked to the byte, without a Python object per observation.
 
-docs/formats.md, "Training log", has the bytes. Reading steps from item to item (:mod:`mlgokit.traces.item`) only where
-the spacing of the observations can change: at the start of a context, where the number of digits grows, and at damage.
-In between it lies at a constant stride and is checked a whole run at a time.
+docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds the observations.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import io
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgokit.errors import StorageError, TraceError, UsageError
+from mlgokit.errors import UsageError
+from mlgokit.manifest import atomic_write
 from mlgokit.spec import TensorSpec
-from mlgokit.traces.item import (
-    ContextItem,
-    Cursor,
-    Header,
-    LineForm,
-    ObservationItem,
-    context_line,
-    fail,
-    read_item,
-)
-
-_STEPS_BEFORE_RUN = 16
-_LARGEST_RUN = 2**16
-_NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
+from mlgokit.traces.item import Cursor, Header, context_line, fail
+from mlgokit.traces.scan import Offsets, Piece, gather, pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +71,7 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
         TraceError: the log is malformed or cut short. A log that ends between two observations cannot be told from a
             whole one, nor one that ends before the outcome of its last observation: LLVM itself may leave that out.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        fail(path, 0, "a readable file", error.strerror or str(error), "check the path")
-    return read_log_bytes(data, name=path, partial=partial)
+    return next(_open_logs(path, limit=None, partial=partial))
 
 
 def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> Log:
@@ -98,37 +83,162 @@ def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> L
         >>> read_log_bytes(data, name="example").columns["a"].tolist()
         [[7], [9]]
     """
-    cursor = Cursor(name=name)
-    found = _Found(contexts=[], features_at=[], score_at=[], count=0)
-    truncated = None
+    return next(_logs(io.BytesIO(data), name, size_bytes=len(data), limit=None, partial=partial))
+
+
+def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) -> Iterator[Log]:
+    """Read a training log of any size in the memory of one batch.
+
+    Args:
+        path: the file.
+        observations_per_batch: the T of every log but the last.
+        partial: as for :func:`read_log`; only the last log may have :attr:`Log.truncated`.
+
+    Yields:
+        The log in pieces, at least one, each an own :class:`Log`: its spans begin at 0 again, and a context that a
+        batch cuts in two is in both.
+
+    Raises:
+        TraceError: as :func:`read_log`, after the batches before the damage.
+        UsageError: a batch is to have no observations.
+    """
+    if observations_per_batch < 1:
+        raise UsageError(
+            f"observations_per_batch: expected at least one, found {observations_per_batch}; give a larger number"
+        )
+    yield from _open_logs(path, limit=observations_per_batch, partial=partial)
+
+
+def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]:
     try:
-        _scan(data, cursor, found)
-    except TraceError as error:
-        if not partial:
-            raise
-        truncated = str(error)
-    header = cursor.header or Header(features=())
-    features_at = np.concatenate([np.empty(0, np.int64), *found.features_at])
-    payload = _gather(data, features_at, header.features_bytes)
-    columns: dict[str, NDArray[Any]] = {}
-    offset = 0
-    for spec in header.features:
-        columns[spec.name] = _typed(payload[:, offset : offset + spec.size_bytes], spec)
-        offset += spec.size_bytes
-    scores = scored = None
-    if header.score is not None:
-        score_at = np.concatenate([np.empty(0, np.int64), *found.score_at])
-        scored = score_at >= 0
-        missing = np.full((), np.nan if header.score.dtype.kind == "f" else 0, header.score.dtype)
-        scores = np.full((found.count, *header.score.shape), missing)
-        scores[scored] = _typed(_gather(data, score_at[scored], header.score.size_bytes), header.score)
-        scores.flags.writeable = scored.flags.writeable = False
-    stops = [start for _, start in found.contexts[1:]] + [found.count]
-    spans = (
-        ContextSpan(name=context, start=start, stop=stop)
-        for (context, start), stop in zip(found.contexts, stops, strict=False)
+        # Unbuffered, because a whole window is read at a time.
+        with path.open("rb", buffering=0) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            yield from _logs(file, path, size_bytes=size_bytes, limit=limit, partial=partial)
+    except OSError as error:
+        fail(path, 0, "a readable file", error.strerror or str(error), "check the path")
+
+
+def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | None, partial: bool) -> Iterator[Log]:
+    """The log in batches of ``limit`` observations; one batch if that is ``None``."""
+    cursor = Cursor(name=name)
+    batch: _Batch | None = None
+    truncated: str | None = None
+    last_context: str | None = None
+    for piece in pieces(stream, cursor):
+        header = cursor.header
+        if header is not None:
+            if batch is None:
+                batch = _new_batch(header, limit or _largest_count(header, size_bytes), last_context)
+            begin = 0
+            features_at, score_at = np.concatenate(piece.features_at), np.concatenate(piece.score_at)
+            contexts = iter([*piece.contexts, (None, piece.count)])
+            upcoming = next(contexts)
+            while True:
+                room = piece.count - begin if limit is None else limit - batch.count
+                end = min(begin + room, piece.count)
+                while upcoming[0] is not None and upcoming[1] <= end:
+                    last_context = upcoming[0]
+                    batch.contexts.append((last_context, batch.count + upcoming[1] - begin))
+                    upcoming = next(contexts)
+                batch.add(piece, features_at[begin:end], score_at[begin:end])
+                begin = end
+                if begin == piece.count:
+                    break
+                yield batch.to_log(None)
+                batch = _new_batch(header, batch.capacity, last_context)
+        if piece.error is not None:
+            if not partial:
+                raise piece.error
+            truncated = str(piece.error)
+    batch = batch or _new_batch(Header(features=()), 0, None)
+    yield batch.to_log(truncated)
+
+
+def _largest_count(header: Header, size_bytes: int) -> int:
+    """More observations than this do not fit into so many bytes."""
+    return size_bytes // (header.features_bytes + len('{"observation":0}\n\n')) + 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """Observations that are being collected.
+
+    Attributes:
+        header: of the log.
+        contexts: name and first observation of each span.
+        payload: [capacity] features as opaque bytes.
+        scores: [capacity, *shape], if the header has a score; zeros (or NaN) where there is no outcome.
+        scored: [capacity] whether there is one.
+        count: observations so far.
+    """
+
+    header: Header
+    contexts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    payload: NDArray[np.void]
+    scores: NDArray[Any]
+    scored: NDArray[np.bool_]
+    count: int = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self.payload)
+
+    def add(self, piece: Piece, features_at: Offsets, score_at: Offsets) -> None:
+        begin, end = self.count, self.count + len(features_at)
+        if end > self.capacity:
+            # The file grows while it is read.
+            fresh = _new_batch(self.header, 2 * end, None)
+            fresh.payload[:begin], fresh.scores[:begin] = self.payload[:begin], self.scores[:begin]
+            fresh.scored[:begin] = self.scored[:begin]
+            self.payload, self.scores, self.scored = fresh.payload, fresh.scores, fresh.scored
+        self.payload[begin:end] = gather(piece.data, features_at, self.header.features_bytes)
+        score = self.header.score
+        if score is not None:
+            present = score_at >= 0
+            self.scored[begin:end] = present
+            self.scores[begin:end] = np.nan if score.dtype.kind == "f" else 0
+            values = gather(piece.data, score_at[present], score.size_bytes)
+            self.scores[begin:end][present] = values.view(score.dtype).reshape(-1, *score.shape)
+        self.count = end
+
+    def to_log(self, truncated: str | None) -> Log:
+        payload = self.payload[: self.count].view(np.uint8).reshape(self.count, self.header.features_bytes)
+        payload.flags.writeable = False
+        columns: dict[str, NDArray[Any]] = {}
+        offset = 0
+        for spec in self.header.features:
+            columns[spec.name] = _typed(payload[:, offset : offset + spec.size_bytes], spec)
+            offset += spec.size_bytes
+        scores = scored = None
+        if self.header.score is not None:
+            scores, scored = self.scores[: self.count], self.scored[: self.count]
+            scores.flags.writeable = scored.flags.writeable = False
+        stops = [start for _, start in self.contexts[1:]] + [self.count]
+        spans = (
+            ContextSpan(name=context, start=start, stop=stop)
+            for (context, start), stop in zip(self.contexts, stops, strict=False)
+        )
+        return Log(
+            header=self.header,
+            contexts=tuple(spans),
+            columns=columns,
+            scores=scores,
+            scored=scored,
+            truncated=truncated,
+        )
+
+
+def _new_batch(header: Header, capacity: int, context: str | None) -> _Batch:
+    """An empty batch with room for ``capacity`` observations, the first of which go on with ``context``."""
+    score = header.score
+    return _Batch(
+        header=header,
+        contexts=[] if context is None else [(context, 0)],
+        payload=np.empty(capacity, f"V{header.features_bytes}"),
+        scores=np.empty((0,) if score is None else (capacity, *score.shape), None if score is None else score.dtype),
+        scored=np.empty(0 if score is None else capacity, np.bool_),
     )
-    return Log(header=header, contexts=tuple(spans), columns=columns, scores=scores, scored=scored, truncated=truncated)
 
 
 def render_log(log: Log) -> bytes:
@@ -167,135 +277,13 @@ def render_log(log: Log) -> bytes:
 
 
 def write_log(path: Path, log: Log) -> None:
-    """Write a log byte for byte as LLVM would.
+    """Write a log byte for byte as LLVM would; it appears at ``path`` whole or not at all.
 
     Raises:
         UsageError: as :func:`render_log`.
         StorageError: the file cannot be written.
     """
-    data = render_log(log)
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StorageError(
-            f"trace {path}: expected to write {len(data)} bytes, found {error.strerror}; "
-            "free space or choose another place"
-        ) from error
-
-
-@dataclass(slots=True, kw_only=True)
-class _Found:
-    """Offsets that a scan has collected, in pieces: ``score_at`` is -1 for an observation without outcome."""
-
-    contexts: list[tuple[str, int]]
-    features_at: list[NDArray[np.int64]]
-    score_at: list[NDArray[np.int64]]
-    count: int
-
-    def add(self, features_at: NDArray[np.int64], score_at: NDArray[np.int64]) -> None:
-        self.features_at.append(features_at)
-        self.score_at.append(score_at)
-        self.count += len(features_at)
-
-
-def _scan(data: bytes, cursor: Cursor, found: _Found) -> None:
-    """Find all observations; what was found before damage stays in ``found``."""
-    buffer = np.frombuffer(data, np.uint8)
-    stepped: list[ObservationItem] = []
-
-    def flush() -> None:
-        at = [item.features_at for item in stepped]
-        scores = [-1 if item.score_at is None else item.score_at for item in stepped]
-        found.add(np.array(at, np.int64), np.array(scores, np.int64))
-        stepped.clear()
-
-    in_a_row = 0
-    try:
-        while (item := read_item(data, cursor, ended=True)) is not None:
-            match item:
-                case ContextItem(context):
-                    found.contexts.append((context, found.count + len(stepped)))
-                    in_a_row = 0
-                case ObservationItem():
-                    stepped.append(item)
-                    in_a_row += 1
-                case Header():
-                    pass
-            if in_a_row == _STEPS_BEFORE_RUN and cursor.header is not None and cursor.context is not None:
-                flush()
-                _skip_run(buffer, cursor, cursor.header, cursor.context, found)
-                in_a_row = 0
-    finally:
-        flush()
-
-
-def _skip_run(buffer: NDArray[np.uint8], cursor: Cursor, header: Header, context: str, found: _Found) -> None:
-    """Take the observations that lie at one stride from the cursor on, up to the first that is not exactly there."""
-    score = header.score
-    index = cursor.next_index[context]
-    digits = len(str(index))
-    features_offset = len(cursor.observation_form.line(index))
-    features_end = features_offset + cursor.features_bytes
-    score_offset = score_end = features_end
-    if score is not None:
-        score_offset += 1 + len(cursor.outcome_form.line(index))
-        score_end = score_offset + score.size_bytes
-    stride = score_end + 1
-    left = min(10**digits - index, (len(buffer) - cursor.position) // stride)
-    size = 4 * _STEPS_BEFORE_RUN
-    while left > 0:
-        size = min(4 * size, left, _LARGEST_RUN)
-        rows = np.ndarray((size, stride), np.uint8, buffer, cursor.position, (stride, 1))
-        good = min(
-            _matching(rows[:, :features_offset], _numbered(cursor.observation_form, index, size, digits)),
-            _matching(rows[:, features_end : features_end + 1], _NEWLINE),
-        )
-        if score is not None:
-            good = min(
-                good,
-                _matching(
-                    rows[:, features_end + 1 : score_offset], _numbered(cursor.outcome_form, index, size, digits)
-                ),
-                _matching(rows[:, score_end : score_end + 1], _NEWLINE),
-            )
-        begins = cursor.position + stride * np.arange(good, dtype=np.int64)
-        found.add(begins + features_offset, begins + score_offset if score else np.full(good, -1, np.int64))
-        cursor.position += good * stride
-        index += good
-        cursor.next_index[context] = index
-        if good < size:
-            return
-        left -= size
-
-
-def _numbered(form: LineForm, first: int, count: int, digits: int) -> NDArray[np.uint8]:
-    """The lines for ``count`` numbers of ``digits`` digits from ``first`` on, as ``[count, length]`` bytes."""
-    template = np.frombuffer(form.line(first), np.uint8)
-    lines = np.empty((count, len(template)), np.uint8)
-    lines[:] = template
-    numbers = np.arange(first, first + count, dtype=np.uint64)
-    for place in range(digits):
-        column = len(form.prefix) + digits - 1 - place
-        lines[:, column] = numbers % np.uint64(10) + np.uint64(ord("0"))
-        numbers //= np.uint64(10)
-    return lines
-
-
-def _matching(found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
-    """How many leading rows are equal."""
-    differing = (np.ascontiguousarray(found) != expected).reshape(-1)
-    first = int(differing.argmax())
-    return first // found.shape[1] if differing[first] else len(found)
-
-
-def _gather(data: bytes, offsets: NDArray[np.int64], size_bytes: int) -> NDArray[np.uint8]:
-    """``size_bytes`` bytes from each offset, as read-only ``[T, size_bytes]``."""
-    if not len(offsets):
-        return np.empty((0, size_bytes), np.uint8)
-    windows = np.ndarray(len(data) - size_bytes + 1, f"V{size_bytes}", data, strides=1)
-    block = windows[offsets]
-    block.flags.writeable = False
-    return block.view(np.uint8).reshape(len(offsets), size_bytes)
+    atomic_write(path, render_log(log))
 
 
 def _typed(block: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:

@@ -1,0 +1,191 @@
+"""What register allocation cost each function, read from the compiler's own optimization record.
+
+LLVM's greedy allocator reports, if asked to, how many spills, reloads and copies it left in each function, and the sum
+of their block frequencies relative to the function's entry. docs/scores.md, "Register allocation", says what that is
+worth. Source: ``computeStats`` and ``reportStats`` in ``llvm/lib/CodeGen/RegAllocGreedy.cpp``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, cast
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from mlgokit.errors import InputError
+
+PASS = "regalloc"  # noqa: S105  (a pass of the compiler)
+REMARK = "SpillReloadCopies"
+"""The remark with the totals of a function; ``LoopSpillReloadCopies`` gives each loop's share of them."""
+
+COUNTS = {
+    "spills": "NumSpills",
+    "reloads": "NumReloads",
+    "folded_spills": "NumFoldedSpills",
+    "folded_reloads": "NumFoldedReloads",
+    "zero_cost_folded_reloads": "NumZeroCostFoldedReloads",
+    "copies": "NumVRCopies",
+}
+"""Our names of the static counts, in the order of the columns, and LLVM's."""
+
+COSTS = {
+    "spills": "TotalSpillsCost",
+    "reloads": "TotalReloadsCost",
+    "folded_spills": "TotalFoldedSpillsCost",
+    "folded_reloads": "TotalFoldedReloadsCost",
+    "copies": "TotalCopiesCost",
+}
+"""Our names of the costs weighted by frequency, in the order of the columns, and LLVM's."""
+
+WEIGHTS = {"spills": 1.0, "reloads": 4.0, "folded_spills": 1.0, "folded_reloads": 4.0, "copies": 0.2}
+"""Of a store, a load and a copy in LLVM's own score: ``llvm/lib/CodeGen/RegAllocScore.cpp``."""
+
+OFFSET = 0.01
+"""Added to both scores of a relative change, so that a function without costs has one."""
+
+_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
+_COUNT_PLACES = {llvm: place for place, llvm in enumerate(COUNTS.values())}
+_COST_PLACES = {llvm: place for place, llvm in enumerate(COSTS.values())}
+_LARGEST_COUNT = 2**32
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RegallocCosts:
+    """Costs of the F functions in which the allocator left any spill, reload or copy; all others cost nothing.
+
+    Attributes:
+        functions: names, in the order in which they were compiled.
+        counts: int64 [F, 6], instructions, in the columns of :data:`COUNTS`.
+        costs: float64 [F, 5], sums of their block frequencies, 1 being once a call, in the columns of :data:`COSTS`.
+    """
+
+    functions: tuple[str, ...]
+    counts: npt.NDArray[np.int64]
+    costs: Floats
+
+    @property
+    def scores(self) -> Floats:
+        """[F] the costs with LLVM's weights: smaller is better, 4 is one reload per call."""
+        return self.costs @ _WEIGHTS
+
+    def score_of(self, functions: Sequence[str]) -> Floats:
+        """The scores of these functions; 0 for one that has no costs."""
+        known = dict(zip(self.functions, self.scores.tolist(), strict=True))
+        return np.array([known.get(name, 0.0) for name in functions])
+
+
+def record_options(path: Path) -> list[str]:
+    """Options of ``clang -cc1`` for a record at ``path``, which neither cost a compilation nor change the object."""
+    return ["-opt-record-file", str(path), "-opt-record-passes", PASS, "-opt-record-format", "yaml"]
+
+
+def read_regalloc_costs(path: Path) -> RegallocCosts:
+    """Read an optimization record in LLVM's YAML format.
+
+    Raises:
+        InputError: it cannot be read, is not such a record, or was cut short.
+    """
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise InputError(
+            f"optimization record {path}: expected a readable file, found {error.strerror}; compile again"
+        ) from error
+    return parse_regalloc_costs(text, name=str(path))
+
+
+def parse_regalloc_costs(text: str, *, name: str) -> RegallocCosts:
+    """As :func:`read_regalloc_costs`, for a record in memory that ``name`` stands for.
+
+    Example:
+        >>> record = '''--- !Missed
+        ... Pass:            regalloc
+        ... Name:            SpillReloadCopies
+        ... Function:        main
+        ... Args:
+        ...   - NumReloads:      '2'
+        ...   - TotalReloadsCost: '1.500000e+00'
+        ... ...
+        ... '''
+        >>> parse_regalloc_costs(record, name="example").scores.tolist()
+        [6.0]
+    """
+    if text and not text.endswith("\n...\n"):
+        _fail(name, "a document that ends with '...'", repr(text[-20:]))
+    # A loop's remark repeats what the function's has; leaving it to the parser takes twice the time.
+    documents = [part for part in text.split("\n...\n") if f"\nName:            {REMARK}\n" in part]
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    try:
+        # The stub knows only the name of compose_all.
+        compose = cast("Callable[..., Iterable[yaml.Node | None]]", getattr(yaml, "compose_all"))  # noqa: B009
+        for node in compose("".join(f"{part}\n...\n" for part in documents), Loader=yaml.CSafeLoader):
+            function, counts, costs = _function_remark(node, name)
+            # A target that allocates in two passes reports twice; the last report has all that is in the code.
+            found[function] = (counts, costs)
+    except yaml.YAMLError as error:
+        _fail(name, "YAML", " ".join(str(error).split()))
+    return RegallocCosts(
+        functions=tuple(found),
+        counts=np.array([counts for counts, _ in found.values()], np.int64).reshape(-1, len(COUNTS)),
+        costs=np.array([costs for _, costs in found.values()], np.float64).reshape(-1, len(COSTS)),
+    )
+
+
+def _function_remark(node: yaml.Node | None, name: str) -> tuple[str, list[int], list[float]]:
+    """Function, counts and costs of one remark; arguments that are not there are 0, unknown ones are left out."""
+    fields = _mapping(node, name)
+    function, arguments = fields.get("Function"), fields.get("Args")
+    if not isinstance(function, yaml.ScalarNode) or not isinstance(arguments, yaml.SequenceNode):
+        _fail(name, f"a remark {REMARK} with Function and Args", f"one with {', '.join(fields) or 'nothing'}")
+    counts, costs = [0] * len(COUNTS), [0.0] * len(COSTS)
+    for argument in arguments.value:
+        for key, value in _mapping(argument, name).items():
+            text = value.value if isinstance(value, yaml.ScalarNode) else ""
+            if key in _COUNT_PLACES:
+                counts[_COUNT_PLACES[key]] = _count(text, key, name)
+            elif key in _COST_PLACES:
+                costs[_COST_PLACES[key]] = _cost(text, key, name)
+    return function.value, counts, costs
+
+
+def _mapping(node: yaml.Node | None, name: str) -> Mapping[str, yaml.Node]:
+    if not isinstance(node, yaml.MappingNode):
+        _fail(name, "a mapping for each remark and argument", type(node).__name__)
+    return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _count(text: str, key: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < _LARGEST_COUNT):
+        _fail(name, f"a count as {key}", repr(text[:60]))
+    return int(text)
+
+
+def _cost(text: str, key: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < np.inf:
+        _fail(name, f"a number that is not negative as {key}", repr(text[:60]))
+    return value
+
+
+def _fail(name: str, expected: str, found: str) -> NoReturn:
+    raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile again")
+
+
+def relative_changes(before: Floats, after: Floats) -> Floats:
+    """By which share each function's score got smaller; negative if larger, 0 if it is unchanged.
+
+    Each function is measured against itself, as LLVM's frequencies are relative to its own entry: a sum over functions
+    would be that of the functions with the deepest loops.
+
+    Example:
+        >>> relative_changes(np.array([100.0, 0.0]), np.array([50.0, 0.0])).round(3).tolist()
+        [0.5, 0.0]
+    """
+    return 1 - (after + OFFSET) / (before + OFFSET)

@@ -1,0 +1,423 @@
+"""Finds the observations of a training log in a stream of bytes, a window at a time.
+
+Reading steps from item to item (:mod:`mlgokit.traces.item`) only where it must: at the header, at spellings that LLVM
+does not use, and at damage. Elsewhere two shortcuts take many observations at once, and leave anything that is not
+byte for byte as expected to the steps: one for contexts of few observations, as register allocation has them, and one
+for long stretches at a constant stride.
+"""
+
+import functools
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgokit.errors import TraceError
+from mlgokit.traces.item import ContextItem, Cursor, Header, LineForm, ObservationItem, read_item
+
+WINDOW_BYTES = 2**21
+"""Read at a time: small enough to stay in a processor's second cache, where it is read twice."""
+
+_SWEEP_LIMIT = 64
+_FIRST_RUN = 2**8
+_LARGEST_RUN = 2**14
+_POOR_SWEEP = 8
+_LONGEST_PAUSE = 256
+_NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
+_FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4").view("V4")
+"""The text of each number, to be looked up rather than divided out."""
+
+Offsets = NDArray[np.int64]
+
+
+@dataclass(slots=True, kw_only=True)
+class Piece:
+    """What one window of a log holds.
+
+    Attributes:
+        data: the window.
+        contexts: name of each context that begins here, with the number of observations of the window before it.
+        features_at: where the features of each observation begin in ``data``, in parts.
+        score_at: where its score begins, -1 for an observation without outcome; parts like ``features_at``.
+        count: observations so far.
+        error: the damage behind the last observation.
+    """
+
+    data: bytes
+    contexts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    features_at: list[Offsets] = field(default_factory=list[Offsets])
+    score_at: list[Offsets] = field(default_factory=list[Offsets])
+    count: int = 0
+    error: TraceError | None = None
+
+    def add(self, features_at: Offsets, score_at: Offsets) -> None:
+        """Append observations."""
+        self.features_at.append(features_at)
+        self.score_at.append(score_at)
+        self.count += len(features_at)
+
+
+def pieces(stream: BinaryIO, cursor: Cursor) -> Iterator[Piece]:
+    """The windows of a log to its end or to the first damage; each is dropped when the next is asked for.
+
+    Raises:
+        OSError: the stream cannot be read.
+    """
+    rest, want, ended = b"", WINDOW_BYTES, False
+    seekable = stream.seekable()
+    while not ended:
+        read = stream.read(want)
+        ended = len(read) <= (len(rest) if seekable else 0)
+        piece = Piece(data=read if seekable or not rest else rest + read)
+        try:
+            _scan(piece, cursor, ended=ended)
+        except TraceError as error:
+            piece.error = error
+        rest = piece.data[cursor.position :]
+        # An observation may be larger than the window: double what is asked for until it fits.
+        want = WINDOW_BYTES if cursor.position else max(WINDOW_BYTES, len(rest))
+        if seekable and rest:
+            # To read these bytes again is cheaper than to move all others.
+            stream.seek(-len(rest), io.SEEK_CUR)
+            want += len(rest)
+        cursor.base += cursor.position
+        cursor.position = 0
+        yield piece
+        if piece.error is not None:
+            return
+
+
+def _scan(piece: Piece, cursor: Cursor, *, ended: bool) -> None:
+    """Find the observations of a window; what was found before damage stays in ``piece``."""
+    stepped: list[ObservationItem] = []
+
+    def flush() -> None:
+        at = [item.features_at for item in stepped]
+        scores = [-1 if item.score_at is None else item.score_at for item in stepped]
+        piece.add(np.array(at, np.int64), np.array(scores, np.int64))
+        stepped.clear()
+
+    pause = left = 0
+    try:
+        while True:
+            if left == 0 and cursor.header is not None and cursor.position < len(piece.data):
+                flush()
+                before = piece.count
+                _take_many(piece, cursor, cursor.header)
+                # Where shortcuts gain nothing, try them less and less often.
+                pause = min(2 * pause + 1, _LONGEST_PAUSE) if piece.count - before < _POOR_SWEEP else 0
+                left = pause
+            left = max(left - 1, 0)
+            item = read_item(piece.data, cursor, ended=ended)
+            match item:
+                case None:
+                    return
+                case ContextItem(context):
+                    piece.contexts.append((context, piece.count + len(stepped)))
+                case ObservationItem():
+                    stepped.append(item)
+                case Header():
+                    pass
+    finally:
+        flush()
+
+
+def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
+    """Both shortcuts in turn, as long as they gain something."""
+    layout = layout_of(header, cursor.observation_form, cursor.outcome_form)
+    while _sweep(piece, cursor, layout) and cursor.context is not None:
+        while _skip_run(piece, cursor, layout, cursor.context):
+            pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where things lie in an observation whose lines have the usual spelling.
+
+    Attributes:
+        features_bytes: of the header.
+        score_bytes: of the header's score; ``None`` without one.
+        observation_form: spelling of the observation line.
+        outcome_form: spelling of the outcome line.
+        fixed_bytes: of an observation with its outcome, less the digits of its number.
+        repeats: how often the number is there.
+        observations: matches up to ``_SWEEP_LIMIT`` observations, with any numbers.
+        context: matches a context line (group 1 is the name) with such observations (group 2).
+        counts: length of the first observations of a context, numbered from 0, to how many they are.
+    """
+
+    features_bytes: int
+    score_bytes: int | None
+    observation_form: LineForm
+    outcome_form: LineForm
+    fixed_bytes: int
+    repeats: int
+    observations: re.Pattern[bytes]
+    context: re.Pattern[bytes]
+    counts: dict[int, int]
+
+    def begins(self, numbers: Offsets) -> Offsets:
+        """Where the observation of each number begins, if 0 begins at 0."""
+        digits = numbers.copy()
+        power, largest = 10, int(numbers.max(initial=0))
+        while power <= largest:
+            digits += np.maximum(numbers - power, 0)
+            power *= 10
+        return self.fixed_bytes * numbers + self.repeats * digits
+
+    def count(self, length: int, first: int) -> int:
+        """How many observations, numbered from ``first``, have this length together; -1 if no number has."""
+        if first == 0 and length in self.counts:
+            return self.counts[length]
+        number = first
+        while length > 0:
+            digits = len(str(number))
+            stride = self.fixed_bytes + self.repeats * digits
+            power: int = 10**digits
+            taken = min(power - number, -(-length // stride))
+            length -= taken * stride
+            number += taken
+        return number - first if length == 0 else -1
+
+
+@functools.lru_cache(maxsize=64)
+def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm) -> Layout:
+    """The layout of a log's observations."""
+    score_bytes = None if header.score is None else header.score.size_bytes
+
+    def expression(form: LineForm, size_bytes: int) -> bytes:
+        return re.escape(form.prefix) + b"[0-9]++" + re.escape(form.suffix) + b"\\n.{%d}\\n" % size_bytes
+
+    def fixed(form: LineForm, size_bytes: int) -> int:
+        return len(form.prefix) + len(form.suffix) + 1 + size_bytes + 1
+
+    one = expression(observation_form, header.features_bytes)
+    fixed_bytes = fixed(observation_form, header.features_bytes)
+    if score_bytes is not None:
+        one += expression(outcome_form, score_bytes)
+        fixed_bytes += fixed(outcome_form, score_bytes)
+    several = b"(?:%b){0,%d}+" % (one, _SWEEP_LIMIT)
+    repeats = 1 if score_bytes is None else 2
+    counts, length = {0: 0}, 0
+    for number in range(_SWEEP_LIMIT):
+        length += fixed_bytes + repeats * len(str(number))
+        counts[length] = number + 1
+    return Layout(
+        features_bytes=header.features_bytes,
+        score_bytes=score_bytes,
+        observation_form=observation_form,
+        outcome_form=outcome_form,
+        fixed_bytes=fixed_bytes,
+        repeats=repeats,
+        observations=re.compile(several, re.DOTALL),
+        context=re.compile(rb'\{"context": ?"([^"\\\x00-\x1f]{0,65536}+)"\}\n(' + several + b")", re.DOTALL),
+        counts=counts,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stretch:
+    """Contexts that look right: the lengths are, the numbers in the lines are not checked yet.
+
+    Attributes:
+        names: of the contexts; the first may be the rest of one that began before.
+        lines_at: where the line of each begins; for a rest, where the observations do.
+        bodies_at: where the observations begin.
+        firsts: number of the first observation.
+        counts: how many.
+        end: behind the last one.
+    """
+
+    names: list[str] = field(default_factory=list[str])
+    lines_at: list[int] = field(default_factory=list[int])
+    bodies_at: list[int] = field(default_factory=list[int])
+    firsts: list[int] = field(default_factory=list[int])
+    counts: list[int] = field(default_factory=list[int])
+    end: int
+
+    def add(self, name: str, body: int, end: int, cursor: Cursor, layout: Layout) -> bool:
+        """Append a context whose observations lie from ``body`` to ``end``, unless no number of them is that long."""
+        first = cursor.next_index.get(name, 0)
+        count = layout.count(end - body, first)
+        if count < 0:
+            return False
+        self.names.append(name)
+        self.lines_at.append(self.end)
+        self.bodies_at.append(body)
+        self.firsts.append(first)
+        self.counts.append(count)
+        self.end = end
+        cursor.next_index[name] = first + count
+        return True
+
+    def cut(self, kept: int, cursor: Cursor) -> None:
+        """Drop all but the first ``kept`` contexts."""
+        self.end = self.lines_at[kept]
+        for index in range(len(self.names) - 1, kept - 1, -1):
+            cursor.next_index[self.names[index]] = self.firsts[index]
+        for part in (self.names, self.lines_at, self.bodies_at, self.firsts, self.counts):
+            del part[kept:]
+
+
+def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
+    """Take the rest of the context and the contexts after it, each up to ``_SWEEP_LIMIT`` observations.
+
+    Returns:
+        Whether the last context may have more, in long stretches.
+    """
+    found = _find_contexts(piece.data, cursor, layout)
+    if not found.names:
+        return False
+    bodies, firsts, counts = (np.array(part, np.int64) for part in (found.bodies_at, found.firsts, found.counts))
+    features_at, score_at, good = _check(piece.data, bodies, firsts, counts, layout)
+    damaged = good < len(features_at)
+    if damaged:
+        # Leave the context with the damage to the steps: they find its byte, or read what is only unusual.
+        found.cut(int(np.searchsorted(np.cumsum(counts), good, side="right")), cursor)
+        if not found.names:
+            return False
+    total = piece.count
+    for name, line, body, count in zip(found.names, found.lines_at, found.bodies_at, found.counts, strict=True):
+        if line != body:
+            piece.contexts.append((name, total))
+        total += count
+    taken = total - piece.count
+    piece.add(features_at[:taken], score_at[:taken])
+    cursor.context, cursor.position = found.names[-1], found.end
+    return not damaged and found.counts[-1] >= _SWEEP_LIMIT
+
+
+def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
+    """Contexts of usual spelling from the cursor on, up to one that is longer than ``_SWEEP_LIMIT`` observations."""
+    found = _Stretch(end=cursor.position)
+    if cursor.context is not None:
+        matched = layout.observations.match(data, cursor.position)
+        end = matched.end() if matched else cursor.position
+        if not found.add(cursor.context, cursor.position, end, cursor, layout) or found.counts[-1] >= _SWEEP_LIMIT:
+            return found
+    while (matched := layout.context.match(data, found.end)) is not None:
+        try:
+            name = matched[1].decode()
+        except UnicodeDecodeError:
+            break
+        if not found.add(name, matched.start(2), matched.end(), cursor, layout) or found.counts[-1] >= _SWEEP_LIMIT:
+            break
+    return found
+
+
+def _check(
+    data: bytes, bodies: Offsets, firsts: Offsets, counts: Offsets, layout: Layout
+) -> tuple[Offsets, Offsets, int]:
+    """Where features and scores lie if every line has the number that it must have, and how many at the front do.
+
+    Args:
+        data: the window.
+        bodies: [C] where the observations of each context begin.
+        firsts: [C] number of the first observation.
+        counts: [C] how many.
+        layout: of the log.
+    """
+    own = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()), dtype=np.int64)
+    at = np.repeat(bodies - layout.begins(firsts), counts) + layout.begins(own)
+    features_at, score_at = np.empty_like(at), np.full_like(at, -1)
+    good = len(at)
+    largest = int(own.max(initial=0))
+    for digits in range(1, len(str(largest)) + 1):
+        those = np.flatnonzero((own < 10**digits) & (own >= (10 ** (digits - 1) if digits > 1 else 0)))
+        if not len(those):
+            continue
+        begin = at[those]
+        width = len(layout.observation_form.prefix) + digits + len(layout.observation_form.suffix) + 1
+        features_at[those] = begin + width
+        lines = numbered(layout.observation_form, own[those], digits)
+        matching = _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines)
+        if layout.score_bytes is not None:
+            begin = begin + width + layout.features_bytes + 1
+            width = len(layout.outcome_form.prefix) + digits + len(layout.outcome_form.suffix) + 1
+            score_at[those] = begin + width
+            lines = numbered(layout.outcome_form, own[those], digits)
+            matching = min(matching, _matching(gather(data, begin, width).view(np.uint8).reshape(-1, width), lines))
+        if matching < len(those):
+            good = min(good, int(those[matching]))
+    return features_at, score_at, good
+
+
+def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> bool:
+    """Take the observations that lie at one stride from the cursor on, up to the first that is not exactly there.
+
+    Returns:
+        Whether all up to the next number of digits were there, so that there may be more at another stride.
+    """
+    index = cursor.next_index[context]
+    digits = len(str(index))
+    features_offset = len(layout.observation_form.line(index))
+    features_end = features_offset + layout.features_bytes
+    score_offset = score_end = features_end
+    scored = layout.score_bytes is not None
+    if layout.score_bytes is not None:
+        score_offset += 1 + len(layout.outcome_form.line(index))
+        score_end = score_offset + layout.score_bytes
+    stride = score_end + 1
+    left = min(10**digits - index, (len(piece.data) - cursor.position) // stride)
+    size = _FIRST_RUN // 4
+    buffer = np.frombuffer(piece.data, np.uint8)
+    while left > 0:
+        size = min(4 * size, left, _LARGEST_RUN)
+        rows = np.ndarray((size, stride), np.uint8, buffer, cursor.position, (stride, 1))
+        numbers = np.arange(index, index + size, dtype=np.int64)
+        good = min(
+            _matching(rows[:, :features_offset], numbered(layout.observation_form, numbers, digits)),
+            _matching(rows[:, features_end : features_end + 1], _NEWLINE),
+        )
+        if scored:
+            good = min(
+                good,
+                _matching(rows[:, features_end + 1 : score_offset], numbered(layout.outcome_form, numbers, digits)),
+                _matching(rows[:, score_end : score_end + 1], _NEWLINE),
+            )
+        begins = cursor.position + stride * np.arange(good, dtype=np.int64)
+        piece.add(begins + features_offset, begins + score_offset if scored else np.full(good, -1, np.int64))
+        cursor.position += good * stride
+        index += good
+        cursor.next_index[context] = index
+        if good < size:
+            return False
+        left -= size
+    return index == 10**digits
+
+
+def numbered(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
+    """The lines for numbers that all have as many digits, as ``[count, length]`` bytes."""
+    at = len(form.prefix)
+    template = b"%b%b%b\n" % (form.prefix, b"0" * digits, form.suffix)
+    lines = np.full(len(numbers), np.void(template)).view(np.uint8).reshape(-1, len(template))
+    left, end = numbers, digits
+    while end > 4:
+        lines[:, at + end - 4 : at + end] = _four_digits(left % 10_000)
+        left, end = left // 10_000, end - 4
+    lines[:, at : at + end] = _four_digits(left)[:, 4 - end :]
+    return lines
+
+
+def _four_digits(numbers: Offsets) -> NDArray[np.uint8]:
+    return _FOUR_DIGITS[numbers].view(np.uint8).reshape(-1, 4)
+
+
+def _matching(found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
+    """How many leading rows are equal."""
+    differing = (np.ascontiguousarray(found) != expected).reshape(-1)
+    if not len(differing):
+        return len(found)
+    first = int(differing.argmax())
+    return first // found.shape[1] if differing[first] else len(found)
+
+
+def gather(data: bytes, offsets: Offsets, size_bytes: int) -> NDArray[np.void]:
+    """``size_bytes`` bytes from each offset, as ``[T]`` opaque items."""
+    if not len(offsets):
+        return np.empty(0, f"V{size_bytes}")
+    return np.ndarray(len(data) - size_bytes + 1, f"V{size_bytes}", data, strides=1)[offsets]

@@ -1,0 +1,137 @@
+"""TFRecord files: records of any bytes, each with two checksums. docs/formats.md, "TFRecord", has the bytes."""
+
+import contextlib
+import os
+import struct
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, cast
+
+import google_crc32c
+
+from mlgokit.errors import TraceError
+from mlgokit.manifest import writing
+
+MAX_RECORD_BYTES = 2**31
+"""No record is larger: protobuf takes no larger message."""
+
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+_BEFORE = _LENGTH.size + _CHECKSUM.size
+_AFTER = _CHECKSUM.size
+_BUFFER_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its bytes, and at which byte of the file they begin."""
+
+    data: bytes
+    offset: int
+
+
+def masked_checksum(data: bytes) -> int:
+    """CRC-32C as the format has it: turned and shifted, so that a checksum of checksums is no special case.
+
+    Example:
+        >>> hex(masked_checksum(b"123456789"))
+        '0xc78ab0e5'
+    """
+    checksum = cast("Callable[[bytes], int]", google_crc32c.value)  # pyright: ignore[reportUnknownMemberType]
+    value = checksum(data)
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame(data: bytes) -> bytes:
+    r"""A record as it stands in a file.
+
+    Example:
+        >>> frame(b"").hex()
+        '000000000000000029039807d8ea82a2'
+    """
+    length = _LENGTH.pack(len(data))
+    checksums = (_CHECKSUM.pack(masked_checksum(part)) for part in (length, data))
+    return b"".join((length, next(checksums), data, next(checksums)))
+
+
+def iter_records(path: Path) -> Iterator[Record]:
+    """The records of a file, in the memory of one of them.
+
+    Raises:
+        TraceError: the file cannot be read, or is damaged or cut short; after the records before that.
+    """
+    try:
+        with path.open("rb", buffering=_BUFFER_BYTES) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            offset = 0
+            while before := file.read(_BEFORE):
+                length = _length(path, offset, before, size_bytes)
+                data = file.read(length)
+                after = file.read(_AFTER)
+                begin = offset + _BEFORE
+                if len(data) + len(after) != length + _AFTER:
+                    found = f"{len(data) + len(after)} before the end"
+                    _fail(path, begin, f"{length} bytes of a record and {_AFTER} of its checksum", found)
+                if _CHECKSUM.pack(masked_checksum(data)) != after:
+                    _fail(path, begin, f"{length} bytes with the checksum that follows them", "others")
+                yield Record(data, begin)
+                offset = begin + length + _AFTER
+    except OSError as error:
+        _fail(path, 0, "a readable file", error.strerror or str(error), "check the path")
+
+
+def _length(path: Path, offset: int, before: bytes, size_bytes: int) -> int:
+    """The length of the record at ``offset``, if it can be true."""
+    if len(before) != _BEFORE:
+        _fail(path, offset, f"{_BEFORE} bytes before a record", f"{len(before)} before the end")
+    length: int = _LENGTH.unpack_from(before)[0]
+    if _CHECKSUM.pack(masked_checksum(before[: _LENGTH.size])) != before[_LENGTH.size :]:
+        _fail(path, offset, "the length of a record with its checksum", before.hex(" "))
+    if length > MAX_RECORD_BYTES:
+        _fail(path, offset, f"at most {MAX_RECORD_BYTES} bytes in a record", str(length))
+    left = size_bytes - offset - _BEFORE
+    if size_bytes and length + _AFTER > left:
+        expected = f"{length} bytes of a record and {_AFTER} of its checksum"
+        _fail(path, offset + _BEFORE, expected, f"{max(left, 0)} before the end")
+    return length
+
+
+def _fail(path: Path, offset: int, expected: str, found: str, advice: str = "") -> NoReturn:
+    advice = advice or "the file is damaged, cut short, compressed or no TFRecord file: write it again"
+    message = f"training set {path}: byte {offset}: expected {expected}, found {found}; {advice}"
+    raise TraceError(message, path=path, offset=offset)
+
+
+@contextlib.contextmanager
+def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
+    """A file of records that appears at ``path`` when the block ends well, and not at all otherwise.
+
+    Yields:
+        The function that appends a record.
+
+    Raises:
+        StorageError: the disk is full or the place is not writable.
+    """
+    temporary = path.with_name(f".{path.name[:200]}.{uuid.uuid4().hex}.tmp")
+    with contextlib.ExitStack() as stack:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(temporary.open("wb", buffering=_BUFFER_BYTES))
+
+        def append(data: bytes) -> None:
+            with writing(path):
+                file.write(frame(data))
+
+        try:
+            yield append
+            with writing(path):
+                file.close()
+                temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                file.close()
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise

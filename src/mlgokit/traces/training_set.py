@@ -1,0 +1,161 @@
+"""Training sets of the reference implementation, TFRecord files of SequenceExamples, to and from logs.
+
+docs/formats.md, "TFRecord", has the bytes. One record is one context: a module for inlining, a function for register
+allocation. Each tensor of a log is a feature list under its own name, the score is the list ``reward``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgokit.errors import TraceError, UsageError
+from mlgokit.spec import TensorSpec
+from mlgokit.traces.item import Header
+from mlgokit.traces.log import ContextSpan, Log
+from mlgokit.traces.sequence_example import SequenceExample, decode_sequence, encode_sequence
+from mlgokit.traces.tfrecord import Record, iter_records
+
+REWARD = "reward"
+"""The feature list with the score of every step."""
+WHOLE_MODULE = "default"
+"""The reference's key for what belongs to the module as a whole."""
+OBSERVATIONS_PER_BATCH = 2**16
+
+_TYPES = {"f": "float", "i": "int64_t"}
+
+
+def sequences_of(
+    log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float] | None = None
+) -> Iterator[bytes]:
+    """A record for each context that has observations; a context that was entered again is one.
+
+    Args:
+        log: the log.
+        names: features to write, the decision among them; their tensors are flattened.
+        module: written as a label, and ignored by the reference.
+        rewards: of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; contexts
+            that are not there are left out. If ``None``, the log's scores are written (0 without outcome).
+
+    Raises:
+        UsageError: the log has no such feature, or no score.
+    """
+    missing = [name for name in names if name not in log.columns]
+    if missing:
+        raise UsageError(
+            f"log of {module or 'a module'}: expected features {', '.join(missing)}, found {', '.join(log.columns)}; "
+            "leave them out or trace with a compiler that has them"
+        )
+    if rewards is None and log.scores is None:
+        raise UsageError(
+            f"log of {module or 'a module'}: expected a score, found none in its header; give the rewards of contexts"
+        )
+    rows: dict[str, list[NDArray[np.int64]]] = {}
+    for span in log.contexts:
+        rows.setdefault(span.name, []).append(np.arange(span.start, span.stop))
+    for name, parts in rows.items():
+        chosen = np.concatenate(parts)
+        key = name or WHOLE_MODULE
+        if not len(chosen) or (rewards is not None and key not in rewards):
+            continue
+        if rewards is None:
+            assert log.scores is not None  # noqa: S101  (checked above)
+            reward = np.nan_to_num(log.scores[chosen].reshape(len(chosen), -1)).astype(np.float32)
+        else:
+            reward = np.full((len(chosen), 1), rewards[key], np.float32)
+        columns: dict[str, NDArray[Any]] = {column: log.columns[column][chosen] for column in names}
+        yield encode_sequence(columns | {REWARD: reward}, labels={"module": module, "key": key})
+
+
+def iter_training_set(
+    path: Path, header: Header | None = None, *, observations_per_batch: int = OBSERVATIONS_PER_BATCH
+) -> Iterator[Log]:
+    """Read a training set as logs, a batch at a time.
+
+    Args:
+        path: a TFRecord file.
+        header: which tensors to read, of which type and shape; other feature lists are passed over. If not given, it
+            is made from the first record: all features as ``float`` or ``int64_t`` of one dimension, by name.
+        observations_per_batch: records are put together until a log has as many observations.
+
+    Yields:
+        Logs with a span for each record. Its name is ``module:key``, or the record's number if it has no labels.
+
+    Raises:
+        TraceError: the file is damaged, or a record lacks a feature or has it in another type or shape.
+    """
+    batch: list[tuple[str, list[NDArray[Any]], int]] = []
+    waiting = 0
+    for number, record in enumerate(iter_records(path)):
+        example = decode_sequence(record.data, path=path, offset=record.offset)
+        if header is None:
+            header = _header_of(example)
+            if header is None:
+                continue
+        specs = _specs(header)
+        columns = [_column(example, spec, path, record) for spec in specs]
+        counts = {len(column) for column in columns}
+        if len(counts) > 1:
+            lengths = ", ".join(f"{spec.name}: {len(column)}" for spec, column in zip(specs, columns, strict=True))
+            _fail(path, record, "as many steps of every feature", lengths)
+        labels = example.labels
+        name = f"{labels['module']}:{labels['key']}" if {"module", "key"} <= labels.keys() else str(number)
+        batch.append((name, columns, counts.pop()))
+        waiting += batch[-1][2]
+        if waiting >= observations_per_batch:
+            yield _log(header, batch)
+            batch, waiting = [], 0
+    if batch and header is not None:
+        yield _log(header, batch)
+
+
+def _specs(header: Header) -> list[TensorSpec]:
+    return [*header.features, *([header.score] if header.score else [])]
+
+
+def _header_of(example: SequenceExample) -> Header | None:
+    specs = {
+        name: TensorSpec(name=name, type=_TYPES[column.dtype.kind], shape=(column.shape[1],))
+        for name, column in sorted(example.columns.items())
+    }
+    score = specs.pop(REWARD, None)
+    return Header(features=tuple(specs.values()), score=score) if specs else None
+
+
+def _column(example: SequenceExample, spec: TensorSpec, path: Path, record: Record) -> NDArray[Any]:
+    """A feature list as the tensor that ``spec`` wants."""
+    found = example.columns.get(spec.name)
+    if found is None:
+        _fail(path, record, f"a feature {spec.name!r}", ", ".join(sorted(example.columns)) or "none")
+    shape = (len(found), *spec.shape)
+    kind = "f" if spec.dtype.kind == "f" else "i"
+    if found.dtype.kind != kind or found.size != np.prod(shape):
+        expected = f"{_TYPES[kind]} of {int(np.prod(spec.shape))} values a step as {spec.name!r}"
+        _fail(path, record, expected, f"{_TYPES[found.dtype.kind]} of {found.shape[1]}")
+    with np.errstate(over="ignore"):
+        column = found.astype(spec.dtype).reshape(shape)
+    if kind == "i" and not np.array_equal(column.astype(np.int64).reshape(found.shape), found):
+        _fail(path, record, f"values of {spec.type} as {spec.name!r}", f"{found.min()} to {found.max()}")
+    return column
+
+
+def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -> Log:
+    specs = _specs(header)
+    columns = [np.concatenate(parts) for parts in zip(*(columns for _, columns, _ in batch), strict=True)]
+    stops = np.cumsum([0, *(count for _, _, count in batch)]).tolist()
+    spans = tuple(
+        ContextSpan(name=name, start=start, stop=stop)
+        for (name, _, _), start, stop in zip(batch, stops[:-1], stops[1:], strict=True)
+    )
+    by_name = {spec.name: column for spec, column in zip(specs, columns, strict=True)}
+    scores = by_name.pop(header.score.name) if header.score else None
+    scored = None if scores is None else np.ones(len(scores), np.bool_)
+    return Log(header=header, contexts=spans, columns=by_name, scores=scores, scored=scored)
+
+
+def _fail(path: Path, record: Record, expected: str, found: str) -> NoReturn:
+    advice = "read it as the problem that it was made for, or write it again"
+    message = f"training set {path}: record at byte {record.offset}: expected {expected}, found {found}; {advice}"
+    raise TraceError(message, path=path, offset=record.offset)

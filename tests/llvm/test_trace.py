@@ -1,0 +1,109 @@
+"""`mlgokit trace` on register allocation with real compilers."""
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from mlgokit import stages
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import load_corpus
+from mlgokit.problems import PROBLEMS
+from mlgokit.traces import read_log
+from mlgokit.traces.training_set import iter_training_set
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+extern "C" int get(int);
+extern "C" void put(int);
+#define ALL(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
+#define DECLARE(N) int v##N = get(N);
+#define CHANGE(N) v##N += get(i + N) * v0;
+#define USE(N) put(v##N);
+extern "C" void hot(int n) { ALL(DECLARE) for (int i = 0; i < n; i++) { ALL(CHANGE) } ALL(USE) }
+extern "C" void once(int i) { ALL(DECLARE) ALL(CHANGE) ALL(USE) }
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One good module, and one that is no bitcode."""
+    folder = tmp_path_factory.mktemp(f"trace-{toolchain.major}")
+    (folder / "m.cpp").write_text(SOURCE)
+    argv = [toolchain.clangxx, "-c", "-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", folder / "m.cpp"]
+    done = process.run([*argv, "-o", folder / "good.bc"], timeout_seconds=60)
+    assert done.returncode == 0, done.stderr
+    (folder / "bad.bc").write_bytes(b"no bitcode")
+    for name in ("good", "bad"):
+        options = ("-cc1", "-triple", toolchain.target, "-O2")
+        (folder / f"{name}.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
+    description = {"has_thinlto": False, "modules": ["good", "bad"]}
+    (folder / "corpus_description.json").write_text(json.dumps(description))
+    return folder
+
+
+@pytest.mark.parametrize("problem", ["regalloc-eviction", "regalloc-priority"])
+def test_register_allocation_is_traced_with_scores_and_reasons(
+    toolchain: Toolchain, corpus: Path, tmp_path: Path, problem: str
+):
+    def trace(policy: str) -> dict[str, tuple[float, float]]:
+        folder = tmp_path / policy.strip(":")
+        found = stages.trace(
+            stages.Trace(
+                corpus=corpus,
+                output=folder,
+                problem=problem,  # pyright: ignore[reportArgumentType]
+                policy=policy,
+                tfrecord=folder / "x.tfrecord",
+                llvm=toolchain.major,
+                workers=1,
+            )
+        )
+        assert (found["modules"], found["succeeded"], found["failures"]) == (2, 1, {"failed": 1})
+        (failure,) = found["failed"]
+        assert failure["module"] == "bad"
+        assert "error:" in failure["reason"]
+        log = read_log(folder / "logs" / "good.log")
+        assert found["decisions"] == log.observation_count > 0
+        (records,) = iter_training_set(folder / "x.tfrecord")
+        assert records.observation_count == found["written_observations"] == log.observation_count
+        assert set(records.columns) >= {*PROBLEMS[problem].feature_names, PROBLEMS[problem].decision}
+        rows = list(csv.reader((folder / "performance.csv").read_text().splitlines()))
+        assert {row[0] for row in rows} == {"good"}
+        return {key: (float(default), float(policy)) for _, key, default, policy in rows}
+
+    default, random = trace(":default"), trace(":random")
+    assert sorted(default) == sorted(random) == ["hot", "once"]
+    module = next(one for one in load_corpus(corpus).modules if one.name == "good")
+    plain = compile_module(toolchain, module.command_line, module.bitcode, regalloc=True).regalloc
+    assert plain is not None
+    for key, (first, second) in default.items():
+        assert first == second == plain.score_of([key])[0]
+        assert random[key][0] == first
+    assert any(first != second for first, second in random.values())
+
+
+def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, corpus: Path, tmp_path: Path):
+    digests: list[list[str]] = []
+    for folder in ("first", "second"):
+        config = stages.Trace(
+            corpus=corpus,
+            output=tmp_path / folder,
+            problem="regalloc-eviction",
+            module_filter="good",
+            key_filter="hot$",
+            llvm=toolchain.major,
+            workers=1,
+        )
+        found = stages.trace(config)
+        assert (found["modules"], found["scored_keys"]) == (1, 1)
+        again = stages.trace(config)
+        assert again == found
+        files = [tmp_path / folder / "logs" / "good.log", tmp_path / folder / "performance.csv"]
+        digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
+    assert digests[0] == digests[1]
