@@ -60,9 +60,7 @@ def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) 
             )
         by_problem[problem] = path
     if not by_problem:
-        raise UsageError(
-            "policies: expected at least one policy file, found none; name what `mlgokit train` wrote (see --help)"
-        )
+        raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
     link_policies(toolchain, by_problem, output)
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
         source = Path(scratch) / "check.c"
