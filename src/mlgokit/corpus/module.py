@@ -11,6 +11,7 @@ Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -294,7 +295,9 @@ def _load_module(
     project = facts.get("project", name.split("/", maxsplit=1)[0])
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
-    if name.encode("utf-8", "ignore").decode() != name:
+    try:
+        os.fsencode(name)
+    except UnicodeError:
         reason = f"expected a name that a file can have, found {name!r}"
         return ModuleFailure(name=name, project=project, reason=reason)
     try:
