@@ -42,7 +42,9 @@ SLOWEST_SECONDS = 20.0
 MEMORY_BYTES = 4 << 30
 
 BITCODE = b"BC\xc0\xde1234"
-COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0"
+COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0-fthinlto-index=a.thinlto.bc\0"
+PLAIN_COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0"
+"""A corpus without ThinLTO has no index that an option could name."""
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 TEXTS = (
     "", ".", "..", "/", "../../up", "/etc/passwd", "/mlgokit-fuzz-escape.o", "a\\..\\b", "\0", "a\nb", "\ud800",
@@ -176,9 +178,9 @@ def _put_corpus(folder: Path, changed: Mapping[str, bytes]) -> None:
         DESCRIPTION_NAME: DESCRIPTION,
         SIDECAR_NAME: SIDECAR,
         "lib/a.o.bc": BITCODE,
-        "lib/a.o.cmd": COMMAND,
+        "lib/a.o.cmd": PLAIN_COMMAND,
         "b.o.bc": BITCODE,
-        "b.o.cmd": COMMAND,
+        "b.o.cmd": PLAIN_COMMAND,
     }
     for name, data in (good | dict(changed)).items():
         path = folder / name

@@ -157,3 +157,9 @@ def test_the_packaged_list_is_well_formed():
     assert {"c++", "c"} == {project.language for project in projects}
     assert any(project.held_out for project in projects)
     assert any(not project.held_out for project in projects)
+
+
+def test_the_list_of_llvms_own_sources_is_one():
+    (project,) = load_projects(Path(__file__).parent.parent.parent / "examples/llvm-19.toml")
+    assert project.name == "llvm"
+    assert project.archive.registry == "debian"

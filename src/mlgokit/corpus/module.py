@@ -11,6 +11,7 @@ Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -295,6 +296,11 @@ def _load_module(
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
     try:
+        os.fsencode(name)
+    except UnicodeError:
+        reason = f"expected a name that a file can have, found {name!r}"
+        return ModuleFailure(name=name, project=project, reason=reason)
+    try:
         reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is None and override is None:
             reason = check_file(command_file, "a command line", folder=folder, most_bytes=LONGEST_COMMAND_LINE)
@@ -306,9 +312,6 @@ def _load_module(
         command_line = override or decode_command_line(command_file.read_bytes())
     except OSError as error:
         return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
-    except UnicodeError:
-        reason = f"expected a name that a file can have, found {name!r}"
-        return ModuleFailure(name=name, project=project, reason=reason)
     if not size:
         reason = f"expected bitcode in {bitcode.name}, found an empty file"
     elif command_line[:1] != ("-cc1",) and override is None:
