@@ -1,0 +1,65 @@
+"""All learners by name. An entry names its module, so that the table can be read without loading JAX."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mlgokit.algorithms.learner import Learner, Task
+from mlgokit.errors import UsageError
+from mlgokit.spec import AdviceKind
+
+BINARY_ONLY = frozenset({AdviceKind.BINARY})
+DISCRETE = frozenset({AdviceKind.BINARY, AdviceKind.MASKED_CHOICE})
+ALL_KINDS = frozenset(AdviceKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One learner.
+
+    Attributes:
+        summary: one line for help texts.
+        module: where its function ``make(task, settings)`` is.
+        kinds: the kinds of advice that it can learn.
+        presets: settings by name; ``default`` is always there.
+    """
+
+    summary: str
+    module: str
+    kinds: frozenset[AdviceKind]
+    presets: Mapping[str, Any]
+
+
+LEARNERS: dict[str, Entry] = {}
+
+
+def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:
+    """The learner ``name`` for ``task``, with ``settings`` or those of a preset.
+
+    Raises:
+        UsageError: there is no such learner or preset, the settings are another learner's, or the learner cannot learn
+            this kind of advice.
+    """
+    if name not in LEARNERS:
+        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
+    entry = LEARNERS[name]
+    if preset not in entry.presets:
+        raise UsageError(
+            f"algorithm {name}: expected one of the presets {', '.join(entry.presets)}, found {preset!r}; "
+            "name one of these"
+        )
+    chosen = entry.presets[preset] if settings is None else settings
+    wanted = cast("type[object]", type(entry.presets["default"]))
+    if not isinstance(chosen, wanted):
+        raise UsageError(
+            f"algorithm {name}: expected settings of the class {wanted.__name__}, found {type(chosen).__name__}; "
+            "give it its own settings"
+        )
+    if task.kind not in entry.kinds:
+        able = ", ".join(key for key, other in LEARNERS.items() if task.kind in other.kinds)
+        raise UsageError(
+            f"algorithm {name}: expected one that learns {task.kind.value} advice, as {task.problem} needs; "
+            f"use one of {able}"
+        )
+    return cast("Learner", importlib.import_module(entry.module).make(task, chosen))
