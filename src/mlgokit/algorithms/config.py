@@ -1,5 +1,6 @@
 """Settings of the algorithms, apart from them, so that a command line can name them without loading JAX."""
 
+import enum
 from dataclasses import dataclass
 
 
@@ -51,3 +52,70 @@ class CloningConfig:
     """Features the policy shall not see."""
     seed: int = 1
     """Of everything random."""
+
+
+class Credit(enum.Enum):
+    """What a decision is rewarded for."""
+
+    MODULE = "module"
+    """All scores of its compilation, as the reference does for inlining."""
+    CONTEXT = "context"
+    """The score of its context."""
+    COMPONENT = "component"
+    """The change that its component made against the base; nothing for a decision that follows the base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PpoConfig:
+    """PPO as a contextual bandit. The defaults are ours; ``PPO_REFERENCE`` is google/ml-compiler-opt's."""
+
+    hidden: tuple[int, ...] = (40, 40, 20)
+    """Widths of the hidden layers."""
+    modules: int = 32
+    """Compilations that explore, in one turn; with component credit each has a base besides."""
+    credit: Credit = Credit.COMPONENT
+    """What a decision is rewarded for."""
+    batch: int = 512
+    """Windows in one gradient step."""
+    sequence: int = 1
+    """Decisions in one window."""
+    steps: int = 40
+    """Gradient steps in one turn."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    clip: float = 0.2
+    """How far the importance ratio may move from 1 before it earns nothing more."""
+    entropy: float = 0.003
+    """Weight of the policy's entropy."""
+    weight_penalty: float = 1e-6
+    """Weight of the sum of the squared weights."""
+    kl_beta: float = 1.0
+    """First weight of the divergence from the policy that explored; it adapts."""
+    kl_target: float = 0.02
+    """Divergence at which that weight stays as it is."""
+    kl_tolerance: float = 0.3
+    """How far from the target it stays as it is."""
+    kl_cutoff_factor: float = 2.0
+    """Times the target: where the squared penalty begins."""
+    kl_cutoff_weight: float = 1000.0
+    """Weight of the squared penalty."""
+    decay: float = 0.8
+    """Of the moving average of scores that rewards are measured against."""
+    spread: float = 1.0
+    """Standard deviation of the exploration of real advice, in its own unit."""
+    reference_frames: bool = False
+    """Leave out what the reference leaves out: the last decision of each window and of each context, and
+    compilations of two decisions or fewer; and centre the advantages."""
+
+
+PPO_REFERENCE = PpoConfig(
+    modules=100,
+    credit=Credit.CONTEXT,
+    batch=256,
+    sequence=16,
+    steps=300,
+    learning_rate=3e-5,
+    kl_target=0.01,
+    reference_frames=True,
+)
+"""The reference's settings for inlining (``ppo_nn_agent.gin``), where a module is the only context."""

@@ -93,6 +93,8 @@ class Proposal:
         temperature: T.
         flip_probability: float64 [R].
         forced: nothing, or one :class:`Forced` per compilation, which goes before all exploration.
+        base: position of another proposal in the same request: its compilation of the same module is what this one's
+            are compared with for credit.
     """
 
     actor: Actor
@@ -101,11 +103,7 @@ class Proposal:
     temperature: float
     flip_probability: Floats
     forced: tuple[Forced, ...] = ()
-
-    @property
-    def explores(self) -> bool:
-        """Whether decisions may depart from the actor's."""
-        return self.temperature > 0 or bool(self.forced) or bool(np.any(self.flip_probability > 0))
+    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +128,9 @@ class Experience:
         scores: float64 [X] smaller is better.
         default_scores: float64 [X] under the heuristic.
         component: int64 [N] the component that each departure from the base belongs to, -1 where there is none;
-            nothing if there is no base. The base is the compilation of the same module under the same actor, asked for
-            in the same breath, that does not explore. See :mod:`mlgokit.algorithms.credit`.
+            nothing if no base was asked for, or it failed. See :mod:`mlgokit.algorithms.credit`.
         change: float64 [number of components] change of the score against the base.
+        base_decisions: [N] what the base decided at the same site; at a site that it lacks, ``decisions``.
     """
 
     proposal: int
@@ -150,6 +148,7 @@ class Experience:
     default_scores: Floats
     component: Ints | None = None
     change: Floats | None = None
+    base_decisions: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

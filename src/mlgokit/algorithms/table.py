@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from mlgokit.algorithms.config import PPO_REFERENCE, PpoConfig
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import UsageError
 from mlgokit.spec import AdviceKind
@@ -31,7 +32,14 @@ class Entry:
     presets: Mapping[str, Any]
 
 
-LEARNERS: dict[str, Entry] = {}
+LEARNERS: dict[str, Entry] = {
+    "ppo": Entry(
+        summary="clipped policy gradient, as the reference implementation's",
+        module="mlgokit.algorithms.ppo",
+        kinds=ALL_KINDS,
+        presets={"default": PpoConfig(), "reference": PPO_REFERENCE},
+    ),
+}
 
 
 def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:

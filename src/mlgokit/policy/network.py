@@ -20,6 +20,8 @@ class OutputKind(enum.Enum):
     """One number: the change of the score in bytes when the call site is inlined rather than not."""
     LOGITS = "logits"
     """Two numbers: the unnormalised log-probabilities of not inlining and of inlining."""
+    PREFERENCE = "preference"
+    """One number: how much a column is preferred (masked choice), or the answer itself (real)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Policy:
             total += answer
             squares += answer * answer
         average = total / self.members
-        if self.output is OutputKind.LOGITS:
+        if self.output is not OutputKind.EFFECT_BYTES:
             return average
         variance = np.maximum(0.0, squares / self.members - average * average)
         return -(average + self.caution * np.sqrt(variance)) / self.bytes_per_unit
