@@ -52,10 +52,8 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
     )
 
 
-def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
-    """Each member's preference [K, ...] for inputs [..., W]; with ``keys``, a part of the hidden units is left out."""
-    shape = inputs.shape[:-1]
-    hidden = inputs.reshape(-1, inputs.shape[-1])[None]
+def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: float = 0.0) -> Any:
+    """The last layer [K, B, O] for inputs [1, B, W]; with ``keys``, a part of the hidden units is left out."""
     for index, layer in enumerate(parameters):
         hidden = jnp.matmul(hidden, layer["weight"]) + layer["bias"][:, None, :]
         if index + 1 < len(parameters):
@@ -63,8 +61,14 @@ def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: floa
             if keys is not None:
                 keep = jax.random.bernoulli(jax.random.fold_in(keys, index), 1 - dropout, hidden.shape)
                 hidden = jnp.where(keep, hidden / (1 - dropout), 0)
-    answer = hidden[:, :, 1] - hidden[:, :, 0] if hidden.shape[2] == 2 else hidden[:, :, 0]
-    return answer.reshape(-1, *shape)
+    return hidden
+
+
+def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
+    """Each member's preference [K, ...] for inputs [..., W]."""
+    last = outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), keys, dropout)
+    answer = last[:, :, 1] - last[:, :, 0] if last.shape[2] == 2 else last[:, :, 0]
+    return answer.reshape(-1, *inputs.shape[:-1])
 
 
 def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, spread: float) -> Any:

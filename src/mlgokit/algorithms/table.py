@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mlgokit.algorithms.config import PPO_REFERENCE, PpoConfig
+from mlgokit.algorithms.config import (
+    BC_REFERENCE,
+    DQN_REFERENCE,
+    ES_REFERENCE,
+    PPO_REFERENCE,
+    BcConfig,
+    BcMaxConfig,
+    DqnConfig,
+    EsConfig,
+    LocalSearchConfig,
+    PpoConfig,
+)
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import UsageError
 from mlgokit.spec import AdviceKind
@@ -33,6 +44,40 @@ class Entry:
 
 
 LEARNERS: dict[str, Entry] = {
+    "behavioural-cloning": Entry(
+        summary="imitation of the heuristic",
+        module="mlgokit.algorithms.behavioural_cloning",
+        kinds=ALL_KINDS,
+        presets={"default": BcConfig(), "reference": BC_REFERENCE},
+    ),
+    "dqn": Entry(
+        summary="a value for each answer, the highest is taken",
+        module="mlgokit.algorithms.dqn",
+        kinds=DISCRETE,
+        presets={"default": DqnConfig(), "reference": DQN_REFERENCE},
+    ),
+    "es": Entry(
+        summary="evolution strategies: perturbed networks, and the direction in which scores fall",
+        module="mlgokit.algorithms.es",
+        kinds=ALL_KINDS,
+        presets={
+            "default": EsConfig(),
+            "cma": EsConfig(strategy="cma", hidden=()),
+            "reference": ES_REFERENCE,
+        },
+    ),
+    "bc-max": Entry(
+        summary="imitation of whichever of several advisors did best",
+        module="mlgokit.algorithms.bc_max",
+        kinds=ALL_KINDS,
+        presets={"default": BcMaxConfig()},
+    ),
+    "local-search": Entry(
+        summary="imitation of what single departures found to be better",
+        module="mlgokit.algorithms.local_search",
+        kinds=ALL_KINDS,
+        presets={"default": LocalSearchConfig()},
+    ),
     "ppo": Entry(
         summary="clipped policy gradient, as the reference implementation's",
         module="mlgokit.algorithms.ppo",
