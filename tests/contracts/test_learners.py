@@ -87,7 +87,7 @@ def costs(world: World, module: Module, decisions: np.ndarray) -> np.ndarray:
 def best_decisions(world: World, module: Module) -> np.ndarray:
     if world.kind is AdviceKind.BINARY:
         return (effect(module.features) < 0).astype(np.int64)
-    if world.kind is AdviceKind.MASKED_CHOICE:
+    if module.mask is not None:
         return np.where(module.mask, effect(module.features), np.inf).argmin(axis=1)
     return wanted(module.features)
 
@@ -162,12 +162,13 @@ def experience(
 ) -> Experience:
     contexts = int(module.context[-1]) + 1
     noise = np.random.default_rng([*place, int(abs(decisions.sum() * 1000))]).normal(size=contexts)
-    component = change = None
+    component: np.ndarray | None = None
+    change: np.ndarray | None = None
     if base is not None:
         departed = decisions != base
         difference = costs(world, module, decisions) - costs(world, module, base)
         component = np.where(departed, module.component, -1)
-        change = np.bincount(module.component, difference)
+        change = np.bincount(module.component, difference).astype(np.float64)
 
     def scores(chosen: np.ndarray) -> np.ndarray:
         return 150 + np.bincount(module.context, 30 + costs(world, module, chosen), minlength=contexts)
@@ -239,10 +240,28 @@ def share_of_best(world: World, policy: Policy) -> float:
     return saved / possible
 
 
-LEAST_SHARE: dict[tuple[str, AdviceKind], float] = {}
-"""Where less than 0.7 is expected, with the reason."""
+LEAST_SHARE = {
+    # It imitates the heuristic, whose own share is 0 by definition.
+    ("behavioural-cloning", AdviceKind.BINARY): -0.1,
+    ("behavioural-cloning", AdviceKind.MASKED_CHOICE): -0.1,
+    ("behavioural-cloning", AdviceKind.REAL): -0.1,
+    # It only knows whole contexts to be better or worse, not decisions.
+    ("bc-max", AdviceKind.MASKED_CHOICE): 0.5,
+    # It only knows whole networks to be better or worse.
+    ("es", AdviceKind.REAL): 0.6,
+}
+"""Where less than 0.7 is expected."""
 
-COMPILATIONS = 800
+COMPILATIONS = {
+    "behavioural-cloning": 300,
+    "bc-max": 2000,
+    "dqn": 600,
+    "effect-regression": 700,
+    "es": 2000,
+    "local-search": 800,
+    "ppo": 1200,
+}
+"""What each may spend; the two that only know whole contexts or networks to be better or worse need more."""
 
 
 def settings(name: str) -> Any:
@@ -255,7 +274,7 @@ def test_it_finds_most_of_the_best_on_modules_it_has_not_seen(name: str, kind: A
     world, unseen = make_world(kind, modules=200, seed=1), make_world(kind, modules=100, seed=2)
     learner = make_learner(name, task_of(world), settings(name))
 
-    state, spent = learn(learner, world, compilations=COMPILATIONS)
+    state, spent = learn(learner, world, compilations=COMPILATIONS.get(name, 1000))
 
     share = share_of_best(unseen, learner.best(state))
     assert share >= LEAST_SHARE.get((name, kind), 0.7), f"{share:.2f} of the best after {spent} compilations"

@@ -224,17 +224,38 @@ class EsConfig:
     """Widths of the hidden layers."""
     perturbations: int = 8
     """Pairs in one turn; with CMA-ES, networks in one turn are twice as many."""
-    modules: int = 4
+    modules: int = 2
     """Modules that each network compiles; all networks of a turn compile the same."""
     spread: float = 0.1
     """Standard deviation of the perturbations."""
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     """Of Adam."""
     ranks: bool = True
     """Use the order of the fitnesses instead of their values."""
 
 
+ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)
+"""CMA-ES on a policy without hidden layers."""
+
 ES_REFERENCE = EsConfig(
     hidden=(64, 64, 64, 64), perturbations=100, modules=1, spread=0.5, learning_rate=0.5, ranks=False
 )
 """The settings of the reference's ``es/inlining``, which draws a module for each perturbation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRegressionConfig:
+    """Decision-effect regression as a learner: rounds of exploration, each followed by a fit to all effects so far."""
+
+    modules: int = 200
+    """Modules in one round."""
+    explorations: int = 2
+    """Explored compilations of each, against one base."""
+    flip_probability: float = 0.06
+    """Probability that a decision is turned round."""
+    least_flips: float = 3.0
+    """Flips expected in a small module, whose probability is raised for it."""
+    temperature: float = 0.5
+    """Of decisions near the boundary, in units of preference, from the second round on."""
+    fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
+    """The regression."""

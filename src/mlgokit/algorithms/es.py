@@ -138,14 +138,18 @@ def _cma(settings: EsConfig) -> Any:
 
 def _packed(search: CMA, centre: Floats) -> State:
     values = search.__getstate__()
-    return {"centre": centre, **{f"cma/{name}": np.array(value) for name, value in values.items() if value is not None}}
+    # Only its own test of when to stop reads the history, part of which is uninitialised memory.
+    values = {name: value for name, value in values.items() if value is not None and name != "_funhist_values"}
+    return {"centre": centre, **{f"cma/{name}": np.array(value) for name, value in values.items()}}
 
 
 def _unpacked(state: State, population: int) -> CMA:
-    search = CMA(mean=state["centre"], sigma=1.0, population_size=population)
-    values = {name: None for name, value in search.__getstate__().items() if value is None}
-    stored = {name.removeprefix("cma/"): value for name, value in state.items() if name.startswith("cma/")}
-    search.__setstate__(values | {name: value if value.ndim else value.item() for name, value in stored.items()})
+    search = CMA(mean=state["centre"].copy(), sigma=1.0, population_size=population)
+    values: dict[str, Any] = dict(search.__getstate__())
+    for name, value in state.items():
+        if name.startswith("cma/"):
+            values[name.removeprefix("cma/")] = value.copy() if value.ndim else value.item()
+    search.__setstate__(values)
     return search
 
 
