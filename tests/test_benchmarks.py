@@ -14,7 +14,7 @@ from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo")
+NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo", "gradient_throughput")
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 

@@ -258,7 +258,7 @@ COMPILATIONS = {
     "dqn": 600,
     "effect-regression": 700,
     "es": 2000,
-    "local-search": 800,
+    "local-search": 1600,
     "ppo": 1200,
 }
 """What each may spend; the two that only know whole contexts or networks to be better or worse need more."""
