@@ -20,7 +20,7 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
         normaliser = SignedLog(mean=np.ones(count, np.float32), scale=np.full(count, 0.5, np.float32), clip=4.0)
     else:
         normaliser = Quantile(boundaries=np.sort(rng.normal(size=(count, 7)).astype(np.float32) * 9, axis=1))
-    widths = [normaliser.width, 5, 1 if output is OutputKind.EFFECT_BYTES else 2]
+    widths = [normaliser.width, 5, 2 if output is OutputKind.LOGITS else 1]
     layers = tuple(
         Layer(
             rng.normal(size=(3, inputs, outputs)).astype(np.float32),

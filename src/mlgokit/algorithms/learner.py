@@ -49,6 +49,7 @@ class Task:
         normaliser: for learners that do not fit one of their own; fitted on a trace of the heuristic.
         project: int64 [M] the project of each module; modules of one project are held out together.
         start: where to start from, a policy with these features, or nothing.
+        mask: name of the feature that says which columns are legal, for the policy; empty without columns.
     """
 
     problem: str
@@ -57,6 +58,7 @@ class Task:
     normaliser: Normaliser
     project: Ints
     start: Policy | None = None
+    mask: str = ""
 
     @property
     def modules(self) -> int:
@@ -83,8 +85,8 @@ class Proposal:
 
     How decisions depart from the actor's, with the temperature T: a **binary** decision is drawn from the logistic of
     preference / T and then turned round with the flip probability; a **masked choice** is drawn from the softmax of
-    preference / T over the legal columns, and then with the flip probability from all legal columns alike; a **real**
-    answer gets normal noise with the standard deviation T. At T = 0 the actor is followed.
+    preference / T over the legal columns, and then with the flip probability another of them is taken; a **real**
+    answer gets normal noise with the standard deviation T, and is not flipped. At T = 0 the actor is followed.
 
     Attributes:
         actor: a policy, or a rule such as ``:default``.
@@ -118,7 +120,7 @@ class Experience:
         module: the module.
         features: [N, F], or [N, C, F] with columns; as the compiler sent them.
         mask: bool [N, C] the legal columns; nothing without columns.
-        decisions: int64 [N], or float64 [N] for real advice.
+        decisions: int64 [N]; float64 [N] for real advice, in the unit of a policy's output and not of the compiler.
         log_probability: float64 [N] natural logarithm of the chance, or of the density, of each decision.
         defaults: as ``decisions``, the heuristic's at the same question.
         sites: int64 [N] what names a question across compilations of the module, such as a hash of caller, callee

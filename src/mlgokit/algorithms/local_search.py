@@ -115,7 +115,7 @@ def _departures(
         return _forced(rows)
     features, known, tried = rows["features"], rows["decisions"], rows["tried"]
     guess: npt.NDArray[Any]
-    preference = policy.preferences(features.reshape(-1, features.shape[-1])).reshape(features.shape[:-1])
+    preference = policy.answers(features.reshape(-1, features.shape[-1])).mean(axis=0).reshape(features.shape[:-1])
     if task.kind is AdviceKind.REAL:
         guess, disagrees = preference.astype(np.float64), np.ones(len(known), bool)
     elif task.kind is AdviceKind.BINARY:

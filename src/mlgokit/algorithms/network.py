@@ -16,6 +16,12 @@ from mlgokit.algorithms.learner import State, Task
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.spec import AdviceKind
 
+_OUTPUTS = {
+    AdviceKind.BINARY: OutputKind.LOGITS,
+    AdviceKind.MASKED_CHOICE: OutputKind.COLUMN_LOGIT,
+    AdviceKind.REAL: OutputKind.PRIORITY,
+}
+
 Parameters = list[dict[str, Any]]
 """For each dense layer ``weight`` [K, I, O] and ``bias`` [K, O]."""
 
@@ -48,7 +54,8 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
             Layer(np.asarray(layer["weight"], np.float32), np.asarray(layer["bias"], np.float32))
             for layer in parameters
         ),
-        output=OutputKind.LOGITS if task.kind is AdviceKind.BINARY else OutputKind.PREFERENCE,
+        output=_OUTPUTS[task.kind],
+        mask=task.mask,
     )
 
 

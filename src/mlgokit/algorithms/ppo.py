@@ -121,12 +121,11 @@ def _frames(
 
 
 def window_order(rows: int, settings: PpoConfig, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-    """Which rows each gradient step sees, [steps, batch, sequence]: whole windows, shuffled anew for each pass."""
+    """Which windows each gradient step sees, [steps, batch]: all whole ones, shuffled anew for each pass."""
     windows = rows // settings.sequence
     wanted = settings.steps * settings.batch
     passes = [rng.permutation(windows) for _ in range(-(-wanted // windows))]
-    chosen = np.concatenate(passes)[:wanted].reshape(settings.steps, settings.batch, 1)
-    return (chosen * settings.sequence + np.arange(settings.sequence)).astype(np.int32)
+    return np.concatenate(passes)[:wanted].reshape(settings.steps, settings.batch).astype(np.int32)
 
 
 @jax.jit
@@ -188,18 +187,21 @@ def train(
     kind: AdviceKind,
     settings: PpoConfig,
 ) -> tuple[network.Parameters, Any, Any, dict[str, Any]]:
-    """One gradient step for each row of ``order`` [steps, B, S], which names rows of the arrays in ``data``.
+    """One gradient step for each row of ``order`` [steps, B], which names windows of the arrays [N, ...] in ``data``.
 
     Returns:
         Parameters, the optimiser's state, beta, and the terms of the loss [steps].
     """
     optimiser = _optimiser(settings)
-    window = jnp.arange(settings.sequence)
-    valid = (window + 1 < settings.sequence) if settings.reference_frames else window >= 0
+    length = settings.sequence
+    whole = len(data["weight"]) // length * length
+    windows = {name: value[:whole].reshape(-1, length, *value.shape[1:]) for name, value in data.items()}
+    place = jnp.arange(length)
+    valid = (place + 1 < length) if settings.reference_frames else place >= 0
 
-    def step(carry: Any, rows: Any) -> Any:
+    def step(carry: Any, chosen: Any) -> Any:
         parameters, optimiser_state, beta = carry
-        batch = {name: value[rows] for name, value in data.items()}
+        batch = {name: value[chosen] for name, value in windows.items()}
         batch["weight"] *= valid
         batch["advantage"] = advantages(batch["reward"], settings)
 

@@ -20,8 +20,10 @@ class OutputKind(enum.Enum):
     """One number: the change of the score in bytes when the call site is inlined rather than not."""
     LOGITS = "logits"
     """Two numbers: the unnormalised log-probabilities of not inlining and of inlining."""
-    PREFERENCE = "preference"
-    """One number: how much a column is preferred (masked choice), or the answer itself (real)."""
+    COLUMN_LOGIT = "column-logit"
+    """One number for each column, of networks that see one column at a time: its unnormalised log-probability."""
+    PRIORITY = "priority"
+    """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Policy:
         output: meaning of the last layer.
         bytes_per_unit: bytes that make one unit of preference (effect-bytes only).
         caution: standard deviations of the members that are added to an effect before it is believed.
+        mask: the feature that says which columns may be chosen (column-logit only).
     """
 
     problem: str
@@ -58,6 +61,7 @@ class Policy:
     output: OutputKind
     bytes_per_unit: float = 1.0
     caution: float = 0.0
+    mask: str = ""
 
     @property
     def members(self) -> int:
