@@ -14,7 +14,7 @@ from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo", "gradient_throughput")
+NAMES = ("overhead", "policy_speed", "score_tracks_link", "echo")
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 
@@ -39,7 +39,7 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-@pytest.mark.parametrize("name", ["results", *NAMES])
+@pytest.mark.parametrize("name", ["results", "gradient_throughput", *NAMES])
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 
@@ -64,6 +64,16 @@ def test_a_corpus_that_is_not_there_is_one_sentence(
 
     assert "corpus_description.json: expected a file" in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
+
+
+def test_the_first_fit_is_kept_apart_from_the_timed_ones(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("gradient_throughput")
+    calls: list[int] = []
+
+    timing = module.timed(lambda: calls.append(sum(range(10_000))), 100, 3)
+
+    assert (len(calls), len(timing.processor), len(timing.wall)) == (4, 3, 3)
+    assert module.observations(50, np.random.default_rng(1)).shape == (50, module.FEATURES)
 
 
 class Tools:

@@ -74,7 +74,7 @@ class Quantile:
         """Normalise ``values`` [T, F] to [T, 2 F]."""
         count = self.boundaries.shape[1]
         # There are only count + 1 ranks: what they become is worked out once, in double precision as in the plugin.
-        ranks = np.arange(count + 1) / count
+        ranks = np.arange(count + 1, dtype=np.float64) / count
         inputs = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
         found = np.empty((*values.shape, 2), np.float32)
         for column, row in enumerate(self.boundaries):
