@@ -74,6 +74,16 @@ def test_a_corpus_that_is_not_there_is_one_sentence(
     assert not (tmp_path / "x.json").exists()
 
 
+def test_the_first_fit_is_kept_apart_from_the_timed_ones(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("gradient_throughput")
+    calls: list[int] = []
+
+    timing = module.timed(lambda: calls.append(sum(range(10_000))), 100, 3)
+
+    assert (len(calls), len(timing.processor), len(timing.wall)) == (4, 3, 3)
+    assert module.observations(50, np.random.default_rng(1)).shape == (50, module.FEATURES)
+
+
 class Tools:
     """As much of a toolchain as a benchmark looks at before it reads the corpus."""
 

@@ -1,21 +1,53 @@
-"""Behavioural cloning: a network that imitates decisions from their features, on the reference's quantile inputs."""
+"""Behavioural cloning: a network that imitates decisions from their features.
 
-# JAX and optax annotate their functions only in part, which strict mode would report at every call.
-# pyright: basic
+``fit_clone`` is the reference's on its quantile inputs, for a table of decisions that is there already; ``make`` is the
+same as a learner that has an advisor's decisions compiled module by module.
+"""
 
-import itertools
-from typing import Any
+from collections.abc import Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-import optax
 
-from mlgokit.algorithms.config import CloningConfig
+from mlgokit.algorithms import imitation, network
+from mlgokit.algorithms.config import BcConfig, CloningConfig, ImitationConfig
+from mlgokit.algorithms.exploring import drawn_modules, followed
+from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.dataset.normaliser import fit_quantile
 from mlgokit.errors import UsageError
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Policy
+from mlgokit.spec import AdviceKind
+
+
+def make(task: Task, settings: BcConfig) -> Learner:
+    """Cloning of the advisor ``settings.rule`` for ``task``."""
+
+    def start(rng: np.random.Generator) -> State:
+        return {**imitation.start(task, settings.imitation, rng), "visited": np.zeros(task.modules, bool)}
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        new = np.flatnonzero(~state["visited"])
+        if not len(new):
+            return (followed(settings.rule, drawn_modules(task.modules, min(settings.modules, task.modules), rng)),)
+        return (followed(settings.rule, np.sort(rng.permutation(new)[: settings.modules]).astype(np.int64)),)
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        visited = state["visited"].copy()
+        for proposal in proposals:
+            visited[proposal.modules] = True
+        told = imitation.stacked([imitation.rows_of(experience) for experience in experiences])
+        rows = imitation.replaced(imitation.kept_rows(state), told)
+        state = imitation.with_rows({**state, "visited": visited}, rows)
+        state, metrics = imitation.fit(task, settings.imitation, state, rng=rng)
+        return state, metrics | {"gain": relative_gain(experiences)}
+
+    def best(state: State) -> Policy:
+        return network.to_policy(task, imitation.parameters_of(task, settings.imitation, state))
+
+    return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
 def fit_clone(
@@ -38,42 +70,21 @@ def fit_clone(
         )
     kept = [index for index, name in enumerate(names) if name not in config.excluded]
     values = values[:, kept]
-    normaliser = fit_quantile(values, count=config.quantiles)
-    labels = decisions.astype(np.int32)
-    sizes = [normaliser.width, *config.hidden, 2]
-    weights: Any = [
-        {
-            "weight": jnp.asarray(rng.normal(size=(inputs, outputs)) * np.sqrt(2 / inputs), jnp.float32),
-            "bias": jnp.zeros(outputs),
-        }
-        for inputs, outputs in itertools.pairwise(sizes)
-    ]
-    optimiser = optax.adam(config.learning_rate, eps=3.125e-4)
-    state = optimiser.init(weights)
-
-    def loss(weights: Any, inputs: Any, labels: Any) -> jax.Array:
-        hidden = inputs
-        for index, layer in enumerate(weights):
-            hidden = hidden @ layer["weight"] + layer["bias"]
-            if index + 1 < len(weights):
-                hidden = jax.nn.relu(hidden)
-        return optax.softmax_cross_entropy_with_integer_labels(hidden, labels).mean()
-
-    @jax.jit
-    def step(weights: Any, state: Any, inputs: Any, labels: Any) -> tuple[Any, Any]:
-        updates, state = optimiser.update(jax.grad(loss)(weights, inputs, labels), state, weights)
-        return optax.apply_updates(weights, updates), state
-
-    batch = min(config.batch, len(labels))
-    for _ in range(config.epochs):
-        order = rng.permutation(len(labels))
-        for begin in range(0, len(order) - batch + 1, batch):
-            rows = order[begin : begin + batch]
-            weights, state = step(weights, state, normaliser.apply(values[rows]), labels[rows])
-    return Policy(
+    task = Task(
         problem=problem,
+        kind=AdviceKind.BINARY,
         features=tuple(names[index] for index in kept),
-        normaliser=normaliser,
-        layers=tuple(Layer(np.asarray(layer["weight"])[None], np.asarray(layer["bias"])[None]) for layer in weights),
-        output=OutputKind.LOGITS,
+        normaliser=fit_quantile(values, count=config.quantiles),
+        project=np.zeros(1, np.int64),
     )
+    settings = ImitationConfig(
+        hidden=config.hidden,
+        steps=config.epochs * max(1, len(decisions) // config.batch),
+        batch=config.batch,
+        learning_rate=config.learning_rate,
+    )
+    count = len(decisions)
+    rows = {"features": values, "decisions": decisions.astype(np.float64), "weight": np.ones(count)}
+    state = imitation.with_rows(imitation.start(task, settings, rng), rows)
+    state, _ = imitation.fit(task, settings, state, rng=rng)
+    return network.to_policy(task, imitation.parameters_of(task, settings, state))

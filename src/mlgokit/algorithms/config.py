@@ -1,6 +1,9 @@
 """Settings of the algorithms, apart from them, so that a command line can name them without loading JAX."""
 
+import dataclasses
+import enum
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +74,208 @@ class SizeModelConfig:
     """Of AdamW."""
     huber: float = 0.2
     """Relative error from which on it counts linearly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImitationConfig:
+    """How a network is fitted to decisions, in the learners that imitate."""
+
+    hidden: tuple[int, ...] = (40, 40, 20)
+    """Widths of the hidden layers."""
+    steps: int = 200
+    """Gradient steps in one turn."""
+    batch: int = 256
+    """Decisions in one gradient step."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    dropout: float = 0.0
+    """Share of hidden units left out in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BcConfig:
+    """Behavioural cloning as a learner."""
+
+    rule: str = ":default"
+    """The advisor to imitate."""
+    modules: int = 64
+    """Modules in one turn."""
+    imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
+    """The fit."""
+
+
+BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch=64, dropout=0.2))
+"""google/ml-compiler-opt's network and optimiser (``behavioral_cloning_nn_agent.gin``), which makes 100,000 steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BcMaxConfig:
+    """Imitation of the best of several advisors."""
+
+    rules: tuple[str, ...] = (":default", ":never", ":always")
+    """The advisors before there is a policy; only the heuristic where the others make no sense."""
+    modules: int = 64
+    """Modules in one turn."""
+    flips: float = 2.0
+    """Flips expected in one module."""
+    spread: float = 0.5
+    """Standard deviation of the exploration of real advice, in its own unit."""
+    imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
+    """The fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSearchConfig:
+    """Local search for labels, and imitation of them."""
+
+    modules: int = 64
+    """Modules in one turn."""
+    departures: int = 8
+    """Sites of a module that are tried at once; their credit is told apart by component."""
+    spread: float = 0.5
+    """Standard deviation of a departure of real advice, in its own unit."""
+    imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
+    """The fit."""
+
+
+class Credit(enum.Enum):
+    """What a decision is rewarded for."""
+
+    MODULE = "module"
+    """All scores of its compilation, as the reference does for inlining."""
+    CONTEXT = "context"
+    """The score of its context."""
+    COMPONENT = "component"
+    """The change that its component made against the base; nothing for a decision that follows the base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PpoConfig:
+    """PPO as a contextual bandit. The defaults are ours; ``PPO_REFERENCE`` is google/ml-compiler-opt's."""
+
+    hidden: tuple[int, ...] = (40, 40, 20)
+    """Widths of the hidden layers."""
+    modules: int = 32
+    """Compilations that explore, in one turn; with component credit each has a base besides."""
+    credit: Credit = Credit.COMPONENT
+    """What a decision is rewarded for."""
+    batch: int = 512
+    """Windows in one gradient step."""
+    sequence: int = 1
+    """Decisions in one window."""
+    steps: int = 40
+    """Gradient steps in one turn."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    clip: float = 0.2
+    """How far the importance ratio may move from 1 before it earns nothing more."""
+    entropy: float = 0.003
+    """Weight of the policy's entropy."""
+    weight_penalty: float = 1e-6
+    """Weight of the sum of the squared weights."""
+    kl_beta: float = 1.0
+    """First weight of the divergence from the policy that explored; it adapts."""
+    kl_target: float = 0.02
+    """Divergence at which that weight stays as it is."""
+    kl_tolerance: float = 0.3
+    """How far from the target it stays as it is."""
+    kl_cutoff_factor: float = 2.0
+    """Times the target: where the squared penalty begins."""
+    kl_cutoff_weight: float = 1000.0
+    """Weight of the squared penalty."""
+    decay: float = 0.8
+    """Of the moving average of scores that rewards are measured against."""
+    spread: float = 1.0
+    """Standard deviation of the exploration of real advice, in its own unit."""
+    reference_frames: bool = False
+    """Leave out what the reference leaves out: the last decision of each window and of each context, and
+    compilations of two decisions or fewer; and centre the advantages."""
+
+
+PPO_REFERENCE = PpoConfig(
+    modules=100,
+    credit=Credit.CONTEXT,
+    batch=256,
+    sequence=16,
+    steps=300,
+    learning_rate=3e-5,
+    kl_target=0.01,
+    reference_frames=True,
+)
+"""The reference's settings for inlining (``ppo_nn_agent.gin``), where a module is the only context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DqnConfig:
+    """Q-learning of single decisions. The defaults are ours; ``DQN_REFERENCE`` is near google/ml-compiler-opt's."""
+
+    hidden: tuple[int, ...] = (40, 40, 20)
+    """Widths of the hidden layers."""
+    modules: int = 32
+    """Compilations that explore, in one turn; with component credit each has a base besides."""
+    credit: Credit = Credit.COMPONENT
+    """What a decision is rewarded for."""
+    epsilon: float = 0.15
+    """Probability that a decision is turned round, or drawn from all legal columns."""
+    remembered: int = 50_000
+    """Decisions kept to learn from; the oldest are forgotten."""
+    batch: int = 256
+    """Decisions in one gradient step."""
+    steps: int = 150
+    """Gradient steps in one turn."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    decay: float = 0.8
+    """Of the moving average of scores that rewards are measured against; unused with component credit."""
+
+
+DQN_REFERENCE = DqnConfig(hidden=(20, 10), modules=100, credit=Credit.CONTEXT, epsilon=0.1, batch=256, steps=300)
+"""Network, exploration and optimiser of ``dqn_nn_agent.gin``. That one looks one decision ahead and takes the whole
+return as the reward of each; here nothing is looked ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EsConfig:
+    """Evolution strategies. The defaults are ours; ``ES_REFERENCE`` is google/ml-compiler-opt's."""
+
+    strategy: Literal["antithetic", "cma"] = "antithetic"
+    """Gradient estimate from pairs of opposite perturbations, or CMA-ES, for networks of a few hundred weights."""
+    hidden: tuple[int, ...] = (8,)
+    """Widths of the hidden layers."""
+    perturbations: int = 8
+    """Pairs in one turn; with CMA-ES, networks in one turn are twice as many."""
+    modules: int = 2
+    """Modules that each network compiles; all networks of a turn compile the same."""
+    spread: float = 0.1
+    """Standard deviation of the perturbations."""
+    learning_rate: float = 0.1
+    """Of Adam."""
+    ranks: bool = True
+    """Use the order of the fitnesses instead of their values."""
+
+
+ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)
+"""CMA-ES on a policy without hidden layers."""
+
+ES_REFERENCE = EsConfig(
+    hidden=(64, 64, 64, 64), perturbations=100, modules=1, spread=0.5, learning_rate=0.5, ranks=False
+)
+"""The settings of the reference's ``es/inlining``, which draws a module for each perturbation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRegressionConfig:
+    """Decision-effect regression as a learner: rounds of exploration, each followed by a fit to all effects so far."""
+
+    modules: int = 200
+    """Modules in one round."""
+    explorations: int = 2
+    """Explored compilations of each, against one base."""
+    flip_probability: float = 0.06
+    """Probability that a decision is turned round."""
+    least_flips: float = 3.0
+    """Flips expected in a small module, whose probability is raised for it."""
+    temperature: float = 0.5
+    """Of decisions near the boundary, in units of preference, from the second round on."""
+    fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
+    """The regression."""

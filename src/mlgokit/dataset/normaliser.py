@@ -87,11 +87,14 @@ class Quantile:
     def apply(self, values: Values) -> Inputs:
         """Normalise ``values`` [T, F] to [T, 2 F]."""
         count = self.boundaries.shape[1]
-        ranks = np.empty(values.shape, np.float64)
+        # There are only count + 1 ranks: what they become is worked out once, in double precision as in the plugin.
+        ranks = np.arange(count + 1, dtype=np.float64) / count
+        inputs = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
         floats = plain(values).astype(np.float32)
+        found = np.empty((*values.shape, 2), np.float32)
         for column, row in enumerate(self.boundaries):
-            ranks[:, column] = np.searchsorted(row, floats[:, column], side="right") / count
-        return np.stack([ranks, ranks * ranks], axis=-1).reshape(len(values), -1).astype(np.float32)
+            found[:, column] = inputs[np.searchsorted(row, floats[:, column], side="right")]
+        return found.reshape(len(values), -1)
 
 
 Normaliser = SignedLog | Quantile

@@ -1,0 +1,88 @@
+"""BC-Max: imitate, context by context, whichever of several advisors did best there (Marinov et al., 2024).
+
+The advisors are rules, and then the policy itself with a few of its decisions flipped, so that what is imitated gets
+better than all the rules together. https://arxiv.org/abs/2403.19462
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlgokit.algorithms import imitation, network
+from mlgokit.algorithms.config import BcMaxConfig
+from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
+from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import relative_gain
+from mlgokit.policy.network import Policy
+from mlgokit.spec import AdviceKind
+
+_LEAST_STAKE = 1e-3
+
+
+def make(task: Task, settings: BcMaxConfig) -> Learner:
+    """BC-Max for ``task``."""
+    rules = settings.rules if task.kind is AdviceKind.BINARY else (DEFAULT_RULE,)
+
+    def start(rng: np.random.Generator) -> State:
+        return {**imitation.start(task, settings.imitation, rng), "visited": np.zeros(task.modules, bool)}
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        new = np.flatnonzero(~state["visited"])
+        if len(new):
+            modules = new[np.sort(rng.permutation(len(new))[: settings.modules])].astype(np.int64)
+            return tuple(followed(rule, modules) for rule in rules)
+        modules = drawn_modules(task.modules, settings.modules, rng)
+        sizes = np.bincount(imitation.kept_rows(state).get("module", modules), minlength=task.modules)[modules]
+        actor = best(state)
+        exploring = Proposal(
+            actor=actor,
+            modules=modules,
+            seeds=drawn_seeds(len(modules), rng),
+            temperature=settings.spread if task.kind is AdviceKind.REAL else 0.0,
+            flip_probability=np.minimum(0.5, settings.flips / np.maximum(sizes, 1)),
+        )
+        return (exploring,)
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        visited = state["visited"].copy()
+        for proposal in proposals:
+            visited[proposal.modules] = True
+        rows = _best_of(imitation.kept_rows(state), experiences)
+        state, metrics = imitation.fit(
+            task, settings.imitation, imitation.with_rows({**state, "visited": visited}, rows), rng=rng
+        )
+        return state, metrics | {"gain": relative_gain(experiences)}
+
+    def best(state: State) -> Policy:
+        return network.to_policy(task, imitation.parameters_of(task, settings.imitation, state))
+
+    return Learner(start=start, ask=ask, tell=tell, best=best)
+
+
+def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:
+    """The decisions of the lowest score seen for each context, weighted by how far that is below the highest seen."""
+    seen: dict[tuple[int, int], tuple[float, float]] = {}
+    if rows:
+        keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
+        seen = dict(zip(keys, zip(rows["score"].tolist(), rows["highest"].tolist(), strict=True), strict=True))
+    winners: dict[tuple[int, int], imitation.Rows] = {}
+    for experience in experiences:
+        found = imitation.rows_of(experience)
+        for place, context in enumerate(experience.context_ids.tolist()):
+            key = (experience.module, context)
+            score = float(experience.scores[place])
+            lowest, highest = seen.get(key, (np.inf, -np.inf))
+            if score < lowest:
+                winners[key] = imitation.chosen_rows(found, experience.context == place)
+            seen[key] = (min(score, lowest), max(score, highest))
+    rows = imitation.replaced(
+        {name: value for name, value in rows.items() if name != "highest"}, imitation.stacked(list(winners.values()))
+    )
+    if not rows:
+        return rows
+    keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
+    highest = np.array([seen[key][1] for key in keys])
+    stake = (highest - rows["score"]) / np.maximum(rows["score"], 1e-9)
+    return {**rows, "highest": highest, "weight": stake + _LEAST_STAKE}

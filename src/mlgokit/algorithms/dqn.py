@@ -1,0 +1,162 @@
+"""Deep Q-learning of single decisions: learn what each answer is worth, take the best, now and then another.
+
+With credit by component, a departure's value is compared with that of the base's decision in its place, and their
+difference is fitted to what the component saved. That stays true when the policy, and so the base, moves on. With
+credit by module or context the value of the decision taken is fitted to the reward, as the reference's DQN does.
+"""
+
+# JAX and optax annotate their functions only in part, which strict mode would report at every call.
+# pyright: basic
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+
+from mlgokit.algorithms import network
+from mlgokit.algorithms.config import Credit, DqnConfig
+from mlgokit.algorithms.exploring import explored
+from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
+from mlgokit.policy.network import Policy
+from mlgokit.spec import AdviceKind
+
+_ADAM_EPSILON = 3.125e-4
+_MEMORY = "memory/"
+
+
+def make(task: Task, settings: DqnConfig) -> Learner:
+    """Q-learning for ``task``."""
+    optimiser = _optimiser(settings)
+
+    def start(rng: np.random.Generator) -> State:
+        parameters = network.initial(task, settings.hidden, rng)
+        return {
+            **network.pack("parameters", parameters),
+            **network.pack("optimiser", optimiser.init(parameters)),
+            **no_averages(),
+        }
+
+    def current(state: State) -> network.Parameters:
+        return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+
+    def best(state: State) -> Policy:
+        return network.to_policy(task, current(state))
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        return explored(
+            best(state),
+            modules=task.modules,
+            count=settings.modules,
+            temperature=0.0,
+            flip_probability=settings.epsilon,
+            base=settings.credit is Credit.COMPONENT,
+            rng=rng,
+        )
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        drawn = [one for one in experiences if np.any(proposals[one.proposal].flip_probability > 0)]
+        rewards, averages = decision_rewards(drawn, settings.credit, state, settings.decay)
+        memory = remembered(state, drawn, rewards, settings)
+        state = {**state, **{name: averages[name] for name in no_averages()}}
+        state |= {_MEMORY + name: value for name, value in memory.items()}
+        metrics = {"gain": relative_gain(experiences)}
+        if not memory or not len(memory["reward"]):
+            return state, metrics
+        parameters = current(state)
+        fitted, optimiser_state, losses = _fit(
+            parameters,
+            network.unpack("optimiser", state, optimiser.init(parameters)),
+            network.padded(_inputs(task, memory)),
+            rng.integers(0, len(memory["reward"]), (settings.steps, settings.batch), dtype=np.int32),
+            kind=task.kind,
+            settings=settings,
+        )
+        state |= {**network.pack("parameters", fitted), **network.pack("optimiser", optimiser_state)}
+        return state, metrics | {"loss": float(np.mean(losses)), "remembered": float(len(memory["reward"]))}
+
+    return Learner(start=start, ask=ask, tell=tell, best=best)
+
+
+def _optimiser(settings: DqnConfig) -> optax.GradientTransformation:
+    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
+
+
+def remembered(
+    state: State, experiences: Sequence[Experience], rewards: Sequence[npt.NDArray[np.float64]], settings: DqnConfig
+) -> dict[str, npt.NDArray[Any]]:
+    """What was remembered and the decisions that teach something new, the latest ``settings.remembered`` of them.
+
+    ``other`` is the decision that the reward compares with, or -1.
+    """
+    parts = [{name.removeprefix(_MEMORY): value for name, value in state.items() if name.startswith(_MEMORY)}]
+    for experience, reward in zip(experiences, rewards, strict=True):
+        keep = np.ones(len(reward), bool)
+        other = np.full(len(reward), -1, np.int64)
+        if settings.credit is Credit.COMPONENT:
+            if experience.component is None or experience.base_decisions is None:
+                continue
+            keep = experience.component >= 0
+            other = experience.base_decisions
+        row: dict[str, npt.NDArray[Any]] = {
+            "features": experience.features[keep],
+            "decisions": experience.decisions[keep].astype(np.int64),
+            "other": other[keep].astype(np.int64),
+            "reward": reward[keep],
+        }
+        parts.append(row if experience.mask is None else row | {"mask": experience.mask[keep]})
+    parts = [part for part in parts if part]
+    return (
+        {name: np.concatenate([part[name] for part in parts])[-settings.remembered :] for name in parts[0]}
+        if parts
+        else {}
+    )
+
+
+def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    features = memory["features"]
+    flat = task.normaliser.apply(features.reshape(-1, features.shape[-1]))
+    scale = max(float(np.sqrt(np.square(memory["reward"]).mean())), 1e-9)
+    return {
+        "inputs": flat.reshape(*features.shape[:-1], task.normaliser.width),
+        "decisions": memory["decisions"].astype(np.int32),
+        "other": memory["other"].astype(np.int32),
+        "reward": (memory["reward"] / scale).astype(np.float32),
+    }
+
+
+def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any:
+    """What each answer is worth [B, A]; A is 2, or the number of columns."""
+    if kind is AdviceKind.MASKED_CHOICE:
+        return network.answers(parameters, inputs).mean(axis=0)
+    return network.outputs(parameters, inputs[None]).mean(axis=0)
+
+
+@partial(jax.jit, static_argnames=("kind", "settings"))
+def _fit(parameters: Any, optimiser_state: Any, data: Any, order: Any, *, kind: AdviceKind, settings: DqnConfig) -> Any:
+    optimiser = _optimiser(settings)
+
+    def step(carry: Any, rows: Any) -> Any:
+        parameters, optimiser_state = carry
+        batch = {name: value[rows] for name, value in data.items()}
+
+        def loss(parameters: network.Parameters) -> Any:
+            worth = values(kind, parameters, batch["inputs"])
+            taken = jnp.take_along_axis(worth, batch["decisions"][:, None], axis=1)[:, 0]
+            other = jnp.take_along_axis(worth, jnp.maximum(batch["other"], 0)[:, None], axis=1)[:, 0]
+            compared = jnp.where(batch["other"] >= 0, taken - other, taken)
+            return optax.huber_loss(compared, batch["reward"]).mean()
+
+        value, gradient = jax.value_and_grad(loss)(parameters)
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
+        return (cast("network.Parameters", optax.apply_updates(parameters, updates)), optimiser_state), value
+
+    (parameters, optimiser_state), losses = jax.lax.scan(step, (parameters, optimiser_state), order)
+    return parameters, optimiser_state, losses

@@ -1,0 +1,140 @@
+"""Decision-effect regression as a learner: explore around the last fit, and fit anew to the effects of all rounds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.config import EffectRegressionConfig
+from mlgokit.algorithms.effect_regression import fit_effects
+from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
+from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import relative_gain
+from mlgokit.dataset.normaliser import SignedLog
+from mlgokit.policy.network import Layer, OutputKind, Policy
+
+_EFFECTS = ("values", "sign", "component", "change", "project")
+
+
+def make(task: Task, settings: EffectRegressionConfig) -> Learner:
+    """Effect regression for ``task``."""
+
+    def start(rng: np.random.Generator) -> State:
+        del rng
+        return {"decisions": np.zeros(task.modules, np.int64)}
+
+    def actor_of(state: State) -> Actor:
+        if "policy/mean" in state:
+            return best(state)
+        return DEFAULT_RULE if task.start is None else task.start
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng)
+        explored = np.repeat(modules, settings.explorations)
+        # Before a module was seen, its share of flips is a guess.
+        counts = np.maximum(state["decisions"][explored], 1)
+        least = np.where(state["decisions"][explored] > 0, settings.least_flips / counts, settings.flip_probability)
+        actor = actor_of(state)
+        return (
+            Proposal(
+                actor=actor,
+                modules=explored,
+                seeds=drawn_seeds(len(explored), rng),
+                temperature=0.0 if isinstance(actor, str) else settings.temperature,
+                flip_probability=np.minimum(0.3, np.maximum(settings.flip_probability, least)),
+                base=1,
+            ),
+            followed(actor, modules),
+        )
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        del proposals
+        counts = state["decisions"].copy()
+        for experience in experiences:
+            counts[experience.module] = len(experience.decisions)
+        effects = with_effects(state, experiences, task)
+        metrics = {"gain": relative_gain(experiences), "flips": float(len(effects["sign"]))}
+        state = {**state, "decisions": counts, **{f"effects/{name}": value for name, value in effects.items()}}
+        if not len(effects["change"]):
+            return state, metrics
+        names = tuple(str(project) for project in range(int(task.project.max()) + 1))
+        measured = MeasuredEffects(names=task.features, projects=names, **effects)
+        policy, report = fit_effects(measured, settings.fit, problem=task.problem, rng=rng)
+        return {**state, **_packed(policy)}, metrics | {"correlation": report.correlation}
+
+    def best(state: State) -> Policy:
+        if "policy/mean" in state:
+            return _unpacked(state, task, settings)
+        return _nothing_known(task, settings) if task.start is None else task.start
+
+    return Learner(start=start, ask=ask, tell=tell, best=best)
+
+
+def with_effects(state: State, experiences: Sequence[Experience], task: Task) -> dict[str, npt.NDArray[Any]]:
+    """The effects in ``state`` and those of the departures in ``experiences``, as fields of ``MeasuredEffects``."""
+    width = len(task.features)
+    parts: dict[str, list[npt.NDArray[Any]]] = {
+        "values": [state.get("effects/values", np.zeros((0, width), np.int64))],
+        "sign": [state.get("effects/sign", np.zeros(0, np.float32))],
+        "component": [state.get("effects/component", np.zeros(0, np.int64))],
+        "change": [state.get("effects/change", np.zeros(0, np.float32))],
+        "project": [state.get("effects/project", np.zeros(0, np.int64))],
+    }
+    begin = len(parts["change"][0])
+    for experience in experiences:
+        if experience.component is None or experience.change is None:
+            continue
+        flips = np.flatnonzero(experience.component >= 0)
+        used, component = np.unique(experience.component[flips], return_inverse=True)
+        # The regression wants the flips of a component next to each other.
+        order = np.argsort(component, kind="stable")
+        parts["values"].append(experience.features[flips[order]].astype(np.int64))
+        parts["sign"].append(np.where(experience.decisions[flips[order]] > 0, 1.0, -1.0).astype(np.float32))
+        parts["component"].append(component[order].astype(np.int64) + begin)
+        parts["change"].append(experience.change[used].astype(np.float32))
+        parts["project"].append(np.full(len(used), task.project[experience.module], np.int64))
+        begin += len(used)
+    return {name: np.concatenate(parts[name]) for name in _EFFECTS}
+
+
+def _nothing_known(task: Task, settings: EffectRegressionConfig) -> Policy:
+    """A policy that expects no effect of anything, and so never inlines."""
+    width = len(task.features)
+    return Policy(
+        problem=task.problem,
+        features=task.features,
+        normaliser=SignedLog(mean=np.zeros(width, np.float32), scale=np.zeros(width, np.float32), clip=1.0),
+        layers=(Layer(np.zeros((1, width, 1), np.float32), np.zeros((1, 1), np.float32)),),
+        output=OutputKind.EFFECT_BYTES,
+        bytes_per_unit=settings.fit.bytes_per_unit,
+    )
+
+
+def _packed(policy: Policy) -> State:
+    if not isinstance(policy.normaliser, SignedLog):
+        raise TypeError("effect regression fits policies with the signed-log normaliser")
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "policy/mean": policy.normaliser.mean,
+        "policy/scale": policy.normaliser.scale,
+        "policy/clip": np.array(policy.normaliser.clip),
+    }
+    for index, layer in enumerate(policy.layers):
+        arrays |= {f"policy/weight{index}": layer.weight, f"policy/bias{index}": layer.bias}
+    return arrays
+
+
+def _unpacked(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
+    depth = len(settings.fit.hidden) + 1
+    return Policy(
+        problem=task.problem,
+        features=task.features,
+        normaliser=SignedLog(mean=state["policy/mean"], scale=state["policy/scale"], clip=float(state["policy/clip"])),
+        layers=tuple(Layer(state[f"policy/weight{index}"], state[f"policy/bias{index}"]) for index in range(depth)),
+        output=OutputKind.EFFECT_BYTES,
+        bytes_per_unit=settings.fit.bytes_per_unit,
+        caution=settings.fit.caution,
+    )

@@ -1,0 +1,177 @@
+"""Evolution strategies: perturb the weights, compile, and move to where the scores are lower; no gradient of anything.
+
+Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (Hansen) from the package cmaes. Both ask for
+whole policies that do not explore decision by decision, so they need nothing of a compilation but its score.
+"""
+
+# optax annotates its functions only in part, which strict mode would report at every call.
+# pyright: basic
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import optax
+from cmaes import CMA
+
+from mlgokit.algorithms import network
+from mlgokit.algorithms.config import EsConfig
+from mlgokit.algorithms.exploring import drawn_modules, followed
+from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import relative_gain, relative_reward
+from mlgokit.policy.network import Policy
+
+
+def make(task: Task, settings: EsConfig) -> Learner:
+    """Evolution strategies for ``task``."""
+    shapes = network.initial(task, settings.hidden, np.random.default_rng(0))
+    strategy = _cma(settings) if settings.strategy == "cma" else _antithetic(settings)
+    start_centre, networks, moved = strategy
+
+    def start(rng: np.random.Generator) -> State:
+        return start_centre(_flat(network.initial(task, settings.hidden, rng)))
+
+    def policy(weights: Floats) -> Policy:
+        return network.to_policy(task, _shaped(weights, shapes))
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        weights = networks(state, rng)
+        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng)
+        return tuple(followed(policy(row), modules) for row in weights)
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        del rng
+        tested = np.stack([_weights_of(proposal.actor) for proposal in proposals])
+        rewards = fitness(len(proposals), experiences)
+        known = np.isfinite(rewards)
+        metrics = {"gain": relative_gain(experiences), "failed": float(np.count_nonzero(~known))}
+        if not known.any():
+            return state, metrics
+        return moved(state, tested, rewards), metrics | {"reward": float(rewards[known].mean())}
+
+    return Learner(start=start, ask=ask, tell=tell, best=lambda state: policy(state["centre"]))
+
+
+def fitness(count: int, experiences: Sequence[Experience]) -> Floats:
+    """Mean reward of each of ``count`` proposals against the heuristic, NaN where nothing compiled.
+
+    Only modules that compiled under every proposal with any result are compared: an easy module that one network
+    failed on would otherwise look like that network's merit.
+    """
+    table: dict[int, dict[int, float]] = {}
+    for one in experiences:
+        score, default = np.array([one.scores.sum()]), np.array([one.default_scores.sum()])
+        table.setdefault(one.proposal, {})[one.module] = float(relative_reward(score, default)[0])
+    shared = set.intersection(*(set(found) for found in table.values())) if table else set()
+    rewards = np.full(count, np.nan)
+    for proposal, found in table.items():
+        rewards[proposal] = np.mean([found[module] for module in sorted(shared)]) if shared else np.nan
+    return rewards
+
+
+def centred_ranks(rewards: Floats) -> Floats:
+    """Order of ``rewards``, from -0.5 to 0.5.
+
+    Example:
+        >>> centred_ranks(np.array([3.0, 100.0, -5.0])).tolist()
+        [0.0, 0.5, -0.5]
+    """
+    if len(rewards) < 2:
+        return np.zeros(len(rewards))
+    return rewards.argsort(kind="stable").argsort(kind="stable") / (len(rewards) - 1) - 0.5
+
+
+def _antithetic(settings: EsConfig) -> Any:
+    optimiser = optax.adam(settings.learning_rate)
+
+    def start(weights: Floats) -> State:
+        return {"centre": weights, **network.pack("optimiser", optimiser.init(weights))}
+
+    def networks(state: State, rng: np.random.Generator) -> Floats:
+        noise = rng.normal(size=(settings.perturbations, len(state["centre"]))) * settings.spread
+        return state["centre"] + np.concatenate([noise, -noise])
+
+    def moved(state: State, tested: Floats, rewards: Floats) -> State:
+        first, second = np.split(rewards, 2)
+        paired = np.isfinite(first) & np.isfinite(second)
+        if not paired.any():
+            return state
+        both = np.concatenate([first[paired], second[paired]])
+        value = centred_ranks(both) if settings.ranks else (both - both.mean()) / max(float(both.std()), 1e-8)
+        above, below = np.split(value, 2)
+        noise = (np.split(tested, 2)[0][paired] - np.split(tested, 2)[1][paired]) / (2 * settings.spread)
+        gradient = ((above - below)[:, None] * noise).mean(axis=0) / 2
+        optimiser_state = network.unpack("optimiser", state, optimiser.init(state["centre"]))
+        updates, optimiser_state = optimiser.update(-gradient, optimiser_state)
+        centre = state["centre"] + np.asarray(updates, np.float64)
+        return {"centre": centre, **network.pack("optimiser", optimiser_state)}
+
+    return start, networks, moved
+
+
+def _cma(settings: EsConfig) -> Any:
+    """CMA-ES by ask and tell, its state taken apart into arrays after every step."""
+    population = 2 * settings.perturbations
+
+    def start(weights: Floats) -> State:
+        return _packed(CMA(mean=weights, sigma=settings.spread, population_size=population), weights)
+
+    def networks(state: State, rng: np.random.Generator) -> Floats:
+        search = _unpacked(state, population)
+        search.reseed_rng(int(rng.integers(2**31)))
+        return np.stack([search.ask() for _ in range(population)])
+
+    def moved(state: State, tested: Floats, rewards: Floats) -> State:
+        search = _unpacked(state, population)
+        worst = np.nanmin(rewards)
+        # CMA-ES wants all of its population back; a network that does not compile is as bad as the worst.
+        search.tell(
+            [(row, -float(reward)) for row, reward in zip(tested, np.nan_to_num(rewards, nan=worst), strict=True)]
+        )
+        return _packed(search, np.asarray(search.mean, np.float64))
+
+    return start, networks, moved
+
+
+def _packed(search: CMA, centre: Floats) -> State:
+    values = search.__getstate__()
+    # Only its own test of when to stop reads the history, part of which is uninitialised memory.
+    values = {name: value for name, value in values.items() if value is not None and name != "_funhist_values"}
+    return {"centre": centre, **{f"cma/{name}": np.array(value) for name, value in values.items()}}
+
+
+def _unpacked(state: State, population: int) -> CMA:
+    search = CMA(mean=state["centre"].copy(), sigma=1.0, population_size=population)
+    values: dict[str, Any] = dict(search.__getstate__())
+    for name, value in state.items():
+        if name.startswith("cma/"):
+            values[name.removeprefix("cma/")] = value.copy() if value.ndim else value.item()
+    search.__setstate__(values)
+    return search
+
+
+def _flat(parameters: network.Parameters) -> Floats:
+    return np.concatenate([layer[name].ravel() for layer in parameters for name in ("weight", "bias")]).astype(float)
+
+
+def _shaped(weights: npt.NDArray[Any], like: network.Parameters) -> network.Parameters:
+    parameters: network.Parameters = []
+    begin = 0
+    for layer in like:
+        parts: dict[str, Any] = {}
+        for name in ("weight", "bias"):
+            end = begin + layer[name].size
+            parts[name] = weights[begin:end].reshape(layer[name].shape)
+            begin = end
+        parameters.append(parts)
+    return parameters
+
+
+def _weights_of(actor: Policy | str) -> Floats:
+    """The weights that were tested: those of the policy, which has them in single precision."""
+    if isinstance(actor, str):
+        raise TypeError("evolution strategies propose policies, not rules")
+    return _flat([{"weight": layer.weight, "bias": layer.bias} for layer in actor.layers])

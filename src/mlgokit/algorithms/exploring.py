@@ -1,0 +1,82 @@
+"""What several learners ask for and do with what they are told: proposals around a policy, experiences as arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.learner import Actor, Experience, Ints, Proposal, Task
+
+
+def drawn_seeds(count: int, rng: np.random.Generator) -> Ints:
+    """Seeds for as many explorations."""
+    return rng.integers(0, 2**62, count, dtype=np.int64)
+
+
+def drawn_modules(modules: int, count: int, rng: np.random.Generator) -> Ints:
+    """``count`` of ``modules``, each at most once more than any other.
+
+    Example:
+        >>> drawn_modules(3, 3, np.random.default_rng(0)).tolist()
+        [0, 1, 2]
+        >>> len(drawn_modules(3, 7, np.random.default_rng(0)))
+        7
+    """
+    whole, rest = divmod(count, modules)
+    drawn = np.concatenate([np.tile(np.arange(modules), whole), rng.permutation(modules)[:rest]])
+    return np.sort(drawn).astype(np.int64)
+
+
+def explored(
+    actor: Actor,
+    *,
+    modules: int,
+    count: int,
+    temperature: float,
+    flip_probability: float = 0.0,
+    base: bool,
+    rng: np.random.Generator,
+) -> tuple[Proposal, ...]:
+    """``count`` explorations around ``actor``; with ``base`` also one of each of their modules that follows it."""
+    chosen = drawn_modules(modules, count, rng)
+    proposals = [
+        Proposal(
+            actor=actor,
+            modules=chosen,
+            seeds=drawn_seeds(count, rng),
+            temperature=temperature,
+            flip_probability=np.full(count, flip_probability),
+            base=1 if base else None,
+        )
+    ]
+    if base:
+        proposals.append(followed(actor, np.unique(chosen)))
+    return tuple(proposals)
+
+
+def followed(actor: Actor, modules: Ints) -> Proposal:
+    """Compilations of ``modules`` that do as ``actor`` says."""
+    count = len(modules)
+    return Proposal(
+        actor=actor,
+        modules=modules,
+        seeds=np.zeros(count, np.int64),
+        temperature=0.0,
+        flip_probability=np.zeros(count),
+    )
+
+
+def joined(task: Task, experiences: Sequence[Experience]) -> dict[str, npt.NDArray[Any]]:
+    """All decisions in a row: ``inputs`` [N, W] or [N, C, W], ``decisions``, ``log_probability`` and ``mask``."""
+    features = np.concatenate([experience.features for experience in experiences])
+    flat = features.reshape(-1, features.shape[-1])
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "inputs": task.normaliser.apply(flat).reshape(*features.shape[:-1], task.normaliser.width),
+        "decisions": np.concatenate([one.decisions for one in experiences]).astype(np.float32),
+        "log_probability": np.concatenate([one.log_probability for one in experiences]).astype(np.float32),
+    }
+    masks = [one.mask for one in experiences if one.mask is not None]
+    if masks:
+        arrays["mask"] = np.concatenate(masks)
+    return arrays

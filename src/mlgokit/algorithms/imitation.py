@@ -1,0 +1,178 @@
+"""To fit networks to decisions: what behavioural cloning, BC-Max and local search have in common."""
+
+# JAX and optax annotate their functions only in part, which strict mode would report at every call.
+# pyright: basic
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+
+from mlgokit.algorithms import network
+from mlgokit.algorithms.config import ImitationConfig
+from mlgokit.algorithms.learner import Experience, State, Task
+from mlgokit.spec import AdviceKind
+
+_ADAM_EPSILON = 3.125e-4
+_KEPT = "kept/"
+_CHUNK = 100
+
+Rows = Mapping[str, npt.NDArray[Any]]
+"""Decisions by name: ``features`` [N, F] or [N, C, F], ``mask`` [N, C] with columns, ``decisions``, ``weight``,
+``score``, ``module``, ``context`` and ``site`` [N]."""
+
+
+def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> State:
+    """Parameters and optimiser; no decisions yet."""
+    parameters = network.initial(task, settings.hidden, rng)
+    return {
+        **network.pack("parameters", parameters),
+        **network.pack("optimiser", _optimiser(settings).init(parameters)),
+    }
+
+
+def parameters_of(task: Task, settings: ImitationConfig, state: State) -> network.Parameters:
+    """The parameters in ``state``."""
+    return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+
+
+def kept_rows(state: State) -> Rows:
+    """The decisions that ``state`` holds."""
+    return {name.removeprefix(_KEPT): value for name, value in state.items() if name.startswith(_KEPT)}
+
+
+def with_rows(state: State, rows: Rows) -> State:
+    """``state`` with these decisions instead of its own."""
+    others = {name: value for name, value in state.items() if not name.startswith(_KEPT)}
+    return others | {_KEPT + name: value for name, value in rows.items()}
+
+
+def rows_of(experience: Experience) -> Rows:
+    """All decisions of one compilation, each with the score of its context."""
+    count = len(experience.decisions)
+    rows: dict[str, npt.NDArray[Any]] = {
+        "features": experience.features,
+        "decisions": experience.decisions.astype(np.float64),
+        "weight": np.ones(count),
+        "score": experience.scores[experience.context],
+        "module": np.full(count, experience.module, np.int64),
+        "context": experience.context_ids[experience.context],
+        "site": experience.sites,
+    }
+    return rows if experience.mask is None else rows | {"mask": experience.mask}
+
+
+def chosen_rows(rows: Rows, keep: npt.NDArray[Any]) -> Rows:
+    """The rows that ``keep`` (a mask, or positions) names."""
+    return {name: value[keep] for name, value in rows.items()}
+
+
+def stacked(parts: Sequence[Rows]) -> Rows:
+    """All rows of ``parts`` with any, in their order."""
+    parts = [part for part in parts if part and len(part["decisions"])]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+def replaced(rows: Rows, by: Rows) -> Rows:
+    """``rows`` without the contexts that ``by`` has decisions of, and then those of ``by``."""
+    if not rows or not by:
+        return by or rows
+    new = set(zip(by["module"].tolist(), by["context"].tolist(), strict=True))
+    old = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
+    return stacked([chosen_rows(rows, np.array([key not in new for key in old], bool)), by])
+
+
+def fit(
+    task: Task, settings: ImitationConfig, state: State, *, rng: np.random.Generator
+) -> tuple[State, dict[str, float]]:
+    """Go on with the fit to the decisions that ``state`` holds, for the steps of one turn."""
+    rows = kept_rows(state)
+    if not rows or not rows["weight"].sum() > 0:
+        return state, {}
+    features = rows["features"]
+    data: dict[str, npt.NDArray[Any]] = {
+        "inputs": task.normaliser.apply(features.reshape(-1, features.shape[-1])).reshape(
+            *features.shape[:-1], task.normaliser.width
+        ),
+        "decisions": rows["decisions"].astype(np.float32),
+        "weight": (rows["weight"] / rows["weight"].mean()).astype(np.float32),
+    }
+    if "mask" in rows:
+        data["mask"] = rows["mask"]
+    parameters = parameters_of(task, settings, state)
+    optimiser_state = network.unpack("optimiser", state, _optimiser(settings).init(parameters))
+    parameters, optimiser_state, losses = train(
+        parameters, optimiser_state, data, settings.steps, kind=task.kind, settings=settings, rng=rng
+    )
+    fitted = {**state, **network.pack("parameters", parameters), **network.pack("optimiser", optimiser_state)}
+    return fitted, {"loss": float(losses.mean()), "decisions": float(len(features))}
+
+
+def train(
+    parameters: network.Parameters,
+    optimiser_state: Any,
+    data: Mapping[str, npt.NDArray[Any]],
+    steps: int,
+    *,
+    kind: AdviceKind,
+    settings: ImitationConfig,
+    rng: np.random.Generator,
+) -> tuple[network.Parameters, Any, npt.NDArray[np.float32]]:
+    """``steps`` gradient steps on ``data``: ``inputs`` [N, ...], ``decisions`` and ``weight`` [N], perhaps ``mask``.
+
+    Returns:
+        Parameters, the optimiser's state, and the loss of each step.
+    """
+    rows = len(data["decisions"])
+    batch = min(settings.batch, 1 << (rows.bit_length() - 1))
+    passes = -(-steps * batch // rows)
+    order = np.concatenate([rng.permutation(rows) for _ in range(passes)])[: steps * batch]
+    order = order.reshape(steps, batch).astype(np.int32)
+    arrays = jax.device_put(network.padded(data))
+    losses: list[Any] = []
+    for begin in range(0, steps, _CHUNK):
+        key = jax.random.key(int(rng.integers(2**31)))
+        part = order[begin : begin + _CHUNK]
+        parameters, optimiser_state, loss = _chunk(
+            parameters, optimiser_state, arrays, part, key, kind=kind, settings=settings
+        )
+        losses.append(loss)
+    return parameters, optimiser_state, np.concatenate(losses)
+
+
+def _optimiser(settings: ImitationConfig) -> optax.GradientTransformation:
+    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
+
+
+@partial(jax.jit, static_argnames=("kind", "settings"))
+def _chunk(
+    parameters: Any, optimiser_state: Any, data: Any, order: Any, key: Any, *, kind: AdviceKind, settings: Any
+) -> Any:
+    optimiser = _optimiser(settings)
+
+    def step(carry: Any, batch: Any) -> Any:
+        parameters, optimiser_state = carry
+        rows, number = batch
+        weight = data["weight"][rows]
+        inputs, decisions = data["inputs"][rows], data["decisions"][rows]
+        mask = data["mask"][rows] if "mask" in data else None
+        keys = jax.random.fold_in(key, number) if settings.dropout else None
+
+        def loss(parameters: network.Parameters) -> Any:
+            answer = network.answers(parameters, inputs, keys, settings.dropout)
+            logs = network.log_probability(kind, answer, decisions, mask, 1.0)
+            return -(logs * weight).mean(axis=-1).sum()
+
+        value, gradient = jax.value_and_grad(loss)(parameters)
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
+        return (cast("network.Parameters", optax.apply_updates(parameters, updates)), optimiser_state), value
+
+    (parameters, optimiser_state), losses = jax.lax.scan(
+        step, (parameters, optimiser_state), (order, jnp.arange(len(order)))
+    )
+    return parameters, optimiser_state, losses

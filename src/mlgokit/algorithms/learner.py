@@ -1,0 +1,210 @@
+"""The contract of all learners: ask which compilations to run, tell how they went, take the best policy.
+
+A learner is four pure functions over one state, and knows neither compiler nor disk::
+
+    learner = make_learner("ppo", task)
+    state = learner.start(rng)
+    while budget:
+        proposals = learner.ask(state, rng)
+        state, metrics = learner.tell(state, proposals, compile_all(proposals), rng)
+    policy = learner.best(state)
+
+A state is a flat mapping from names to arrays, so that a checkpoint is its bytes, and learning that continues from
+them gives bit by bit what it would have given without the interruption.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from mlgokit.dataset.normaliser import Normaliser
+from mlgokit.errors import InputError
+from mlgokit.policy.network import Policy
+from mlgokit.spec import AdviceKind
+
+FORMAT_VERSION = 1
+DEFAULT_RULE = ":default"
+_KEY = "mlgokit.learner"
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+State = Mapping[str, npt.NDArray[Any]]
+Actor = Policy | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is learned; M modules.
+
+    Attributes:
+        problem: its name, for the policy.
+        kind: what one decision is.
+        features: names of the F features that the policy may see, in the order of the experiences' columns.
+        normaliser: for learners that do not fit one of their own; fitted on a trace of the heuristic.
+        project: int64 [M] the project of each module; modules of one project are held out together.
+        start: where to start from, a policy with these features, or nothing.
+        mask: name of the feature that says which columns are legal, for the policy; empty without columns.
+    """
+
+    problem: str
+    kind: AdviceKind
+    features: tuple[str, ...]
+    normaliser: Normaliser
+    project: Ints
+    start: Policy | None = None
+    mask: str = ""
+
+    @property
+    def modules(self) -> int:
+        """Number of modules."""
+        return len(self.project)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """Decisions that are given rather than asked for, by site; all other sites are the actor's.
+
+    Attributes:
+        sites: int64 [S] as in :attr:`Experience.sites`.
+        decisions: [S] what to decide there.
+    """
+
+    sites: Ints
+    decisions: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """R compilations under one actor.
+
+    How decisions depart from the actor's, with the temperature T: a **binary** decision is drawn from the logistic of
+    preference / T and then turned round with the flip probability; a **masked choice** is drawn from the softmax of
+    preference / T over the legal columns, and then with the flip probability another of them is taken; a **real**
+    answer gets normal noise with the standard deviation T, and is not flipped. At T = 0 the actor is followed.
+
+    Attributes:
+        actor: a policy, or a rule such as ``:default``.
+        modules: int64 [R] the modules to compile, the same one more than once if wanted.
+        seeds: int64 [R] of the exploration.
+        temperature: T.
+        flip_probability: float64 [R].
+        forced: nothing, or one :class:`Forced` per compilation, which goes before all exploration.
+        base: position of another proposal in the same request: its compilation of the same module is what this one's
+            are compared with for credit.
+    """
+
+    actor: Actor
+    modules: Ints
+    seeds: Ints
+    temperature: float
+    flip_probability: Floats
+    forced: tuple[Forced, ...] = ()
+    base: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """One compilation that worked, of N decisions in X contexts; C columns where there are any.
+
+    Compilations that fail are left out of what is told, so a learner must not count on all that it asked for.
+
+    Attributes:
+        proposal: position of the proposal in what was asked.
+        compilation: position in the proposal.
+        module: the module.
+        features: [N, F], or [N, C, F] with columns; as the compiler sent them.
+        mask: bool [N, C] the legal columns; nothing without columns.
+        decisions: int64 [N]; float64 [N] for real advice, in the unit of a policy's output and not of the compiler.
+        log_probability: float64 [N] natural logarithm of the chance, or of the density, of each decision.
+        defaults: as ``decisions``, the heuristic's at the same question.
+        sites: int64 [N] what names a question across compilations of the module, such as a hash of caller, callee
+            and which of their calls it is.
+        context: int64 [N] position of each decision's context.
+        context_ids: int64 [X] what names a context across compilations of the module.
+        scores: float64 [X] smaller is better.
+        default_scores: float64 [X] under the heuristic.
+        component: int64 [N] the component that each departure from the base belongs to, -1 where there is none;
+            nothing if no base was asked for, or it failed. See :mod:`mlgokit.algorithms.credit`.
+        change: float64 [number of components] change of the score against the base.
+        base_decisions: [N] what the base decided at the same site; at a site that it lacks, ``decisions``.
+    """
+
+    proposal: int
+    compilation: int
+    module: int
+    features: npt.NDArray[Any]
+    mask: npt.NDArray[np.bool_] | None = None
+    decisions: npt.NDArray[Any]
+    log_probability: Floats
+    defaults: npt.NDArray[Any]
+    sites: Ints
+    context: Ints
+    context_ids: Ints
+    scores: Floats
+    default_scores: Floats
+    component: Ints | None = None
+    change: Floats | None = None
+    base_decisions: npt.NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """Four pure functions; none changes its arguments, and all that is random comes from ``rng``.
+
+    Attributes:
+        start: the first state.
+        ask: the compilations wanted next: at least one.
+        tell: the state after them, and numbers for a table or a plot. The proposals are the ones asked for.
+        best: the policy to use if learning stops here.
+    """
+
+    start: Callable[[np.random.Generator], State]
+    ask: Callable[[State, np.random.Generator], tuple[Proposal, ...]]
+    tell: Callable[
+        [State, Sequence[Proposal], Sequence[Experience], np.random.Generator], tuple[State, dict[str, float]]
+    ]
+    best: Callable[[State], Policy]
+
+
+def state_bytes(state: State, *, learner: str) -> bytes:
+    """``state`` as a file, safetensors again; the same state always gives the same bytes.
+
+    Example:
+        >>> state = {"step": np.array(3), "weight": np.zeros((2, 0), np.float32)}
+        >>> again = state_from_bytes(state_bytes(state, learner="ppo"), learner="ppo")
+        >>> {name: (value.dtype.name, value.shape) for name, value in sorted(again.items())}
+        {'step': ('int64', ()), 'weight': ('float32', (2, 0))}
+    """
+    description = json.dumps({"format_version": FORMAT_VERSION, "learner": learner}, sort_keys=True)
+    arrays = {name: np.array(value, order="C") for name, value in sorted(state.items())}
+    return save(arrays, metadata={_KEY: description})
+
+
+def state_from_bytes(data: bytes, *, learner: str) -> State:
+    """The state in ``data``.
+
+    Raises:
+        InputError: these are not the bytes of a state of this learner.
+    """
+    try:
+        arrays = load(data)
+        header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        found = json.loads(header["__metadata__"][_KEY])
+        version, name = found["format_version"], found["learner"]
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise InputError(
+            f"checkpoint: expected the safetensors file of a learner's state, found something else ({error}); "
+            "start the training anew"
+        ) from error
+    if (version, name) != (FORMAT_VERSION, learner):
+        raise InputError(
+            f"checkpoint: expected version {FORMAT_VERSION} of a state of {learner!r}, found version {version!r} of "
+            f"{name!r}; name the algorithm that wrote it, or start the training anew"
+        )
+    return arrays

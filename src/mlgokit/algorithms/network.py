@@ -1,0 +1,133 @@
+"""Networks of the learners: small ensembles in JAX, the distributions they stand for, and the way to a policy."""
+
+# JAX and optax annotate their functions only in part, which strict mode would report at every call.
+# pyright: basic
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.learner import State, Task
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.spec import AdviceKind
+
+_OUTPUTS = {
+    AdviceKind.BINARY: OutputKind.LOGITS,
+    AdviceKind.MASKED_CHOICE: OutputKind.COLUMN_LOGIT,
+    AdviceKind.REAL: OutputKind.PRIORITY,
+}
+
+Parameters = list[dict[str, Any]]
+"""For each dense layer ``weight`` [K, I, O] and ``bias`` [K, O]."""
+
+
+def initial(
+    task: Task, hidden: Sequence[int], rng: np.random.Generator, *, members: int = 1, last: float = 0.01
+) -> Parameters:
+    """He-normal hidden layers and a small last layer, so that the first policy hardly prefers anything.
+
+    A task with a start of the same shape gives that one's parameters.
+    """
+    if task.start is not None:
+        return [{"weight": layer.weight.copy(), "bias": layer.bias.copy()} for layer in task.start.layers]
+    sizes = [task.normaliser.width, *hidden, 2 if task.kind is AdviceKind.BINARY else 1]
+    layers: Parameters = []
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        scale = last if index == len(hidden) else np.sqrt(2 / inputs)
+        drawn = rng.normal(size=(members, inputs, outputs)) * scale
+        layers.append({"weight": drawn.astype(np.float32), "bias": np.zeros((members, outputs), np.float32)})
+    return layers
+
+
+def to_policy(task: Task, parameters: Parameters) -> Policy:
+    """The policy with these parameters."""
+    return Policy(
+        problem=task.problem,
+        features=task.features,
+        normaliser=task.normaliser,
+        layers=tuple(
+            Layer(np.asarray(layer["weight"], np.float32), np.asarray(layer["bias"], np.float32))
+            for layer in parameters
+        ),
+        output=_OUTPUTS[task.kind],
+        mask=task.mask,
+    )
+
+
+def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: float = 0.0) -> Any:
+    """The last layer [K, B, O] for inputs [1, B, W]; with ``keys``, a part of the hidden units is left out."""
+    for index, layer in enumerate(parameters):
+        hidden = jnp.matmul(hidden, layer["weight"]) + layer["bias"][:, None, :]
+        if index + 1 < len(parameters):
+            hidden = jax.nn.relu(hidden)
+            if keys is not None:
+                keep = jax.random.bernoulli(jax.random.fold_in(keys, index), 1 - dropout, hidden.shape)
+                hidden = jnp.where(keep, hidden / (1 - dropout), 0)
+    return hidden
+
+
+def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
+    """Each member's preference [K, ...] for inputs [..., W]."""
+    last = outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), keys, dropout)
+    answer = last[:, :, 1] - last[:, :, 0] if last.shape[2] == 2 else last[:, :, 0]
+    return answer.reshape(-1, *inputs.shape[:-1])
+
+
+def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, spread: float) -> Any:
+    """Of ``decisions`` [...] under preferences ``answer`` [..., B], or [..., B, C] for a masked choice."""
+    if kind is AdviceKind.BINARY:
+        return jax.nn.log_sigmoid(jnp.where(decisions > 0, answer, -answer))
+    if kind is AdviceKind.MASKED_CHOICE:
+        logs = jax.nn.log_softmax(jnp.where(mask, answer, -1e30), axis=-1)
+        places = jnp.broadcast_to(decisions.astype(jnp.int32), logs.shape[:-1])[..., None]
+        return jnp.take_along_axis(logs, places, axis=-1)[..., 0]
+    return -0.5 * ((decisions - answer) / spread) ** 2 - jnp.log(spread * jnp.sqrt(2 * jnp.pi))
+
+
+def entropy(kind: AdviceKind, answer: Any, mask: Any, spread: float) -> Any:
+    """Of the distributions with preferences ``answer``."""
+    if kind is AdviceKind.BINARY:
+        chance = jax.nn.sigmoid(answer)
+        return jax.nn.softplus(answer) - chance * answer
+    if kind is AdviceKind.MASKED_CHOICE:
+        logs = jax.nn.log_softmax(jnp.where(mask, answer, -1e30), axis=-1)
+        return -jnp.sum(jnp.where(mask, jnp.exp(logs) * logs, 0), axis=-1)
+    return jnp.full(answer.shape, 0.5 * jnp.log(2 * jnp.pi * jnp.e * spread**2))
+
+
+def divergence(kind: AdviceKind, before: Any, after: Any, mask: Any, spread: float) -> Any:
+    """Kullback and Leibler's, of the distributions with preferences ``before`` from those with ``after``."""
+    if kind is AdviceKind.BINARY:
+        chance = jax.nn.sigmoid(before)
+        return chance * (before - after) + jax.nn.softplus(after) - jax.nn.softplus(before)
+    if kind is AdviceKind.MASKED_CHOICE:
+        old = jax.nn.log_softmax(jnp.where(mask, before, -1e30), axis=-1)
+        new = jax.nn.log_softmax(jnp.where(mask, after, -1e30), axis=-1)
+        return jnp.sum(jnp.where(mask, jnp.exp(old) * (old - new), 0), axis=-1)
+    return 0.5 * ((before - after) / spread) ** 2
+
+
+def pack(name: str, tree: Any) -> dict[str, npt.NDArray[Any]]:
+    """The leaves of ``tree`` as entries of a state."""
+    return {f"{name}/{index}": np.asarray(leaf) for index, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def unpack(name: str, state: State, like: Any) -> Any:
+    """The tree of which :func:`pack` made entries, with the structure of ``like``."""
+    leaves = jax.tree.leaves(like)
+    return jax.tree.unflatten(jax.tree.structure(like), [state[f"{name}/{index}"] for index in range(len(leaves))])
+
+
+def padded(arrays: Mapping[str, npt.NDArray[Any]], *, least: int = 256) -> dict[str, npt.NDArray[Any]]:
+    """``arrays`` with their rows padded with zeros to a power of two, so that few shapes are compiled."""
+    rows = max(least, *(len(array) for array in arrays.values()))
+    size = 1 << (rows - 1).bit_length()
+    return {
+        name: np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+        for name, array in arrays.items()
+    }

@@ -1,0 +1,222 @@
+"""PPO (Schulman et al., 2017) on single decisions: clipped, kept near the policy that explored, no value network.
+
+Each decision is a bandit of its own: it earns its reward at once and leads nowhere, which is the reference's discount
+of 0. ``PPO_REFERENCE`` is the reference's learner to the formula (``tf_agents``' ``PPOAgent`` with the settings of
+google/ml-compiler-opt); the default rewards each departure with what its component saved, and so has far less noise to
+average out.
+"""
+
+# JAX and optax annotate their functions only in part, which strict mode would report at every call.
+# pyright: basic
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+
+from mlgokit.algorithms import network
+from mlgokit.algorithms.config import Credit, PpoConfig
+from mlgokit.algorithms.exploring import explored, joined
+from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
+from mlgokit.spec import AdviceKind
+
+_ADAM_EPSILON = 3.125e-4
+_VARIANCE_EPSILON = 1e-8
+
+
+def make(task: Task, settings: PpoConfig) -> Learner:
+    """PPO for ``task``."""
+    optimiser = _optimiser(settings)
+    temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
+
+    def start(rng: np.random.Generator) -> State:
+        parameters = network.initial(task, settings.hidden, rng)
+        return {
+            **network.pack("parameters", parameters),
+            **network.pack("optimiser", optimiser.init(parameters)),
+            "beta": np.array(settings.kl_beta, np.float32),
+            **no_averages(),
+        }
+
+    def current(state: State) -> network.Parameters:
+        return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+
+    def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
+        policy = network.to_policy(task, current(state))
+        return explored(
+            policy,
+            modules=task.modules,
+            count=settings.modules,
+            temperature=temperature,
+            base=settings.credit is Credit.COMPONENT,
+            rng=rng,
+        )
+
+    def tell(
+        state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
+    ) -> tuple[State, dict[str, float]]:
+        drawn = [experience for experience in experiences if proposals[experience.proposal].temperature > 0]
+        rewards, averages = decision_rewards(drawn, settings.credit, state, settings.decay)
+        metrics = {"gain": relative_gain(experiences), "reward": _mean(rewards)}
+        frames = [_frames(one, reward, settings) for one, reward in zip(drawn, rewards, strict=True)]
+        frames = [frame for frame in frames if len(frame["reward"])]
+        rows = sum(len(frame["reward"]) for frame in frames)
+        if rows < settings.sequence:
+            return {**state, **averages}, metrics
+        data = {name: np.concatenate([frame[name] for frame in frames]) for name in ("reward", "weight")}
+        data |= joined(task, [one for one in drawn if _kept(one, settings)])
+        parameters = current(state)
+        data = network.padded(data)
+        data["before"] = np.asarray(_preferences(parameters, data["inputs"]))
+        order = window_order(rows, settings, rng)
+        fitted, optimiser_state, beta, measured = train(
+            parameters,
+            network.unpack("optimiser", state, optimiser.init(parameters)),
+            state["beta"],
+            data,
+            order,
+            kind=task.kind,
+            settings=settings,
+        )
+        metrics |= {name: float(np.mean(value)) for name, value in measured.items()} | {"beta": float(beta)}
+        return {
+            **network.pack("parameters", fitted),
+            **network.pack("optimiser", optimiser_state),
+            "beta": np.asarray(beta),
+            **{name: averages[name] for name in no_averages()},
+        }, metrics
+
+    return Learner(start=start, ask=ask, tell=tell, best=lambda state: network.to_policy(task, current(state)))
+
+
+def _optimiser(settings: PpoConfig) -> optax.GradientTransformation:
+    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
+
+
+def _mean(rewards: Sequence[npt.NDArray[np.float64]]) -> float:
+    return float(np.concatenate(rewards).mean()) if rewards and sum(map(len, rewards)) else 0.0
+
+
+def _kept(experience: Experience, settings: PpoConfig) -> bool:
+    return len(experience.decisions) > (2 if settings.reference_frames else 0)
+
+
+def _frames(
+    experience: Experience, reward: npt.NDArray[np.float64], settings: PpoConfig
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Reward and weight [N] of the decisions, none where the compilation is left out."""
+    if not _kept(experience, settings):
+        reward = reward[:0]
+    weight = np.ones(len(reward), np.float32)
+    if settings.reference_frames and len(weight):
+        last = np.append(experience.context[1:] != experience.context[:-1], True)
+        weight[last] = 0
+    return {"reward": reward.astype(np.float32), "weight": weight}
+
+
+def window_order(rows: int, settings: PpoConfig, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+    """Which windows each gradient step sees, [steps, batch]: all whole ones, shuffled anew for each pass."""
+    windows = rows // settings.sequence
+    wanted = settings.steps * settings.batch
+    passes = [rng.permutation(windows) for _ in range(-(-wanted // windows))]
+    return np.concatenate(passes)[:wanted].reshape(settings.steps, settings.batch).astype(np.int32)
+
+
+@jax.jit
+def _preferences(parameters: network.Parameters, inputs: Any) -> jax.Array:
+    return network.answers(parameters, inputs).mean(axis=0)
+
+
+def advantages(reward: Any, settings: PpoConfig) -> Any:
+    """Normalised rewards [B, S] of a batch.
+
+    The reference subtracts the mean over all frames, the last of each window counting as 0. With the base as baseline
+    there is nothing to subtract, and only the scale is taken out.
+    """
+    if settings.reference_frames:
+        reward = reward.at[:, -1].set(0)
+        return (reward - reward.mean()) / jnp.sqrt(reward.var() + _VARIANCE_EPSILON)
+    if settings.credit is Credit.COMPONENT:
+        return reward / jnp.sqrt(jnp.square(reward).mean() + _VARIANCE_EPSILON)
+    return (reward - reward.mean()) / jnp.sqrt(reward.var() + _VARIANCE_EPSILON)
+
+
+def loss_terms(after: Any, batch: dict[str, Any], beta: Any, kind: AdviceKind, settings: PpoConfig) -> dict[str, Any]:
+    """The terms of the loss that depend on the preferences ``after`` [B, S] or [B, S, C]; means are over all frames.
+
+    ``batch`` has ``advantage``, ``weight``, ``decisions``, ``log_probability`` [B, S], ``before`` like ``after``, and
+    ``mask`` with columns.
+    """
+    mask, weight, spread = batch.get("mask"), batch["weight"], settings.spread
+    chosen = network.log_probability(kind, after, batch["decisions"], mask, spread)
+    ratio = jnp.exp(chosen - batch["log_probability"])
+    clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
+    earned = jnp.minimum(ratio * batch["advantage"], clipped * batch["advantage"])
+    apart = (network.divergence(kind, batch["before"], after, mask, spread) * weight).mean()
+    over = jnp.maximum(apart - settings.kl_cutoff_factor * settings.kl_target, 0)
+    return {
+        "policy_loss": -(earned * weight).mean(),
+        "entropy_loss": -settings.entropy * (network.entropy(kind, after, mask, spread) * weight).mean(),
+        "kl_loss": beta * apart + settings.kl_cutoff_weight * over**2,
+    }
+
+
+def adapted_beta(beta: Any, divergence: Any, settings: PpoConfig) -> Any:
+    """The weight of the divergence for the next step."""
+    low, high = 1 - settings.kl_tolerance, 1 + settings.kl_tolerance
+    factor = jnp.where(
+        divergence < settings.kl_target * low, 1 / 1.5, jnp.where(divergence > settings.kl_target * high, 1.5, 1.0)
+    )
+    return jnp.clip(beta * factor, 1e-15, 1e17)
+
+
+@partial(jax.jit, static_argnames=("kind", "settings"))
+def train(
+    parameters: network.Parameters,
+    optimiser_state: Any,
+    beta: Any,
+    data: dict[str, Any],
+    order: Any,
+    *,
+    kind: AdviceKind,
+    settings: PpoConfig,
+) -> tuple[network.Parameters, Any, Any, dict[str, Any]]:
+    """One gradient step for each row of ``order`` [steps, B], which names windows of the arrays [N, ...] in ``data``.
+
+    Returns:
+        Parameters, the optimiser's state, beta, and the terms of the loss [steps].
+    """
+    optimiser = _optimiser(settings)
+    length = settings.sequence
+    whole = len(data["weight"]) // length * length
+    windows = {name: value[:whole].reshape(-1, length, *value.shape[1:]) for name, value in data.items()}
+    place = jnp.arange(length)
+    valid = (place + 1 < length) if settings.reference_frames else place >= 0
+
+    def step(carry: Any, chosen: Any) -> Any:
+        parameters, optimiser_state, beta = carry
+        batch = {name: value[chosen] for name, value in windows.items()}
+        batch["weight"] *= valid
+        batch["advantage"] = advantages(batch["reward"], settings)
+
+        def loss(parameters: network.Parameters) -> Any:
+            after = network.answers(parameters, batch["inputs"]).mean(axis=0)
+            terms = loss_terms(after, batch, beta, kind, settings)
+            penalty = sum(jnp.square(layer["weight"]).sum() for layer in parameters) * settings.weight_penalty
+            return sum(terms.values()) + penalty, terms
+
+        gradient, terms = jax.grad(loss, has_aux=True)(parameters)
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
+        parameters = cast("network.Parameters", optax.apply_updates(parameters, updates))
+        moved = network.answers(parameters, batch["inputs"]).mean(axis=0)
+        divergence = network.divergence(kind, batch["before"], moved, batch.get("mask"), settings.spread).mean()
+        return (parameters, optimiser_state, adapted_beta(beta, divergence, settings)), terms | {"kl": divergence}
+
+    (parameters, optimiser_state, beta), measured = jax.lax.scan(step, (parameters, optimiser_state, beta), order)
+    return parameters, optimiser_state, beta, measured
