@@ -21,7 +21,7 @@ from mlgokit.corpus.identity import known_contents
 from mlgokit.corpus.module import Module, load_corpus, write_corpus
 from mlgokit.corpus.projects import load_projects
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
-from mlgokit.stages import choose_projects, training_modules
+from mlgokit.stages import choose_projects, corpora, training_modules
 from mlgokit.store import ModuleRun
 from mlgokit.train import EffectTraining
 
@@ -342,7 +342,7 @@ def no_compiler(*_: object, **__: object) -> Toolchain:
 
 
 def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stages, "find_toolchain", no_compiler)
+    monkeypatch.setattr(corpora, "find_toolchain", no_compiler)
 
     info = stages.info(stages.Info(corpus=corpus))
     assert (info.modules, info.described, info.functions) == (4, 0, 0)

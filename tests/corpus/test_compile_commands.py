@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from mlgokit.corpus.compile_commands import (
     CompileCommand,
@@ -165,6 +165,8 @@ def test_splitting_undoes_quoting(words: list[str]):
 
 
 @settings(max_examples=60, deadline=None)
+@example("\\\n")
+@example("a\\\nb \\\n '' \\\n''")
 @given(st.text(st.sampled_from("ab \t\n\"'\\-=:"), max_size=30))
 def test_words_are_the_shells(text: str):
     done = subprocess.run(["sh", "-c", f"printf '%s\\0' end {text}"], capture_output=True, check=False)

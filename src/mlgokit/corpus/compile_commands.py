@@ -155,6 +155,9 @@ def split_command(text: str) -> list[str]:
         if part is None:
             raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
         plain, single, double, escaped = part.groups()
+        position = part.end()
+        if escaped == "\n":
+            continue
         word = [] if word is None else word
         if plain is not None:
             word.append(plain)
@@ -162,9 +165,8 @@ def split_command(text: str) -> list[str]:
             word.append(single)
         elif double is not None:
             word.append(_ESCAPED.sub(r"\1", double))
-        elif escaped != "\n":
+        else:
             word.append(escaped)
-        position = part.end()
     return words if word is None else [*words, "".join(word)]
 
 
