@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgokit import errors
 from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin, default_build_folder
@@ -472,9 +473,12 @@ def at_the_gate(tmp_path: Path, gate: Gate, tiny_projects: TinyProjects) -> Call
     def start(*words: object, after: int) -> subprocess.Popen[bytes]:
         gate.close(after=after)
         argv = [sys.executable, "-c", START, *map(str, words), "--workers", "1"]
-        surroundings = {**os.environ, "XDG_CACHE_HOME": str(tiny_projects.home), LOCATION_VARIABLE: str(gate.root)}
-        with (tmp_path / "stderr").open("wb") as errors:
-            started = subprocess.Popen(argv, stderr=errors, stdout=subprocess.DEVNULL, env=surroundings)
+        # The child must run the code under test too, where another copy is the installed one.
+        code = {"PYTHONPATH": str(Path(errors.__file__).parents[1])}
+        home = {"XDG_CACHE_HOME": str(tiny_projects.home), LOCATION_VARIABLE: str(gate.root)}
+        with (tmp_path / "stderr").open("wb") as said:
+            surroundings = {**os.environ, **code, **home}
+            started = subprocess.Popen(argv, stderr=said, stdout=subprocess.DEVNULL, env=surroundings)
         assert poll(lambda: gate.blocked() is not None or started.poll() is not None)
         assert started.poll() is None, (tmp_path / "stderr").read_text()
         return started
@@ -718,7 +722,7 @@ def some_policy(problem: str) -> Policy:
         problem=problem,
         features=("cost_estimate",),
         normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=4.0),
-        layers=(Layer(np.ones((1, 2, 2), np.float32), np.zeros((1, 2), np.float32)),),
+        layers=(Layer(np.ones((1, 1, 2), np.float32), np.zeros((1, 2), np.float32)),),
         output=OutputKind.LOGITS,
     )
 
