@@ -14,37 +14,22 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from made_objects import make_coff, make_elf, make_mach_o
+from fuzz_readers import READERS, Reader
 from results import Cell, Result, Table, run_benchmark
 
 from mlgokit.collect import Report
-from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.compile_commands import read_compile_commands
-from mlgokit.corpus.loose import import_local_thinlto
-from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
-from mlgokit.corpus.object_lists import (
-    ObjectFile,
-    objects_in_aquery,
-    objects_in_parameters,
-    objects_of_commands,
-)
-from mlgokit.corpus.objects import import_objects
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.manifest import package_version
 
 SLOWEST_SECONDS = 20.0
 MEMORY_BYTES = 4 << 30
 
-BITCODE = b"BC\xc0\xde1234"
-COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0-fthinlto-index=a.thinlto.bc\0"
-PLAIN_COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0"
-"""A corpus without ThinLTO has no index that an option could name."""
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 TEXTS = (
     "", ".", "..", "/", "../../up", "/etc/passwd", "/mlgokit-fuzz-escape.o", "a\\..\\b", "\0", "a\nb", "\ud800",
@@ -70,21 +55,6 @@ class FuzzCorpus:
     """Where the result goes; the Markdown goes beside it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
-    """Something that reads data of others.
-
-    Attributes:
-        seeds: good inputs that are mutated.
-        read: reads the bytes; gets a folder for its input and one for its output.
-        is_text: whether the seeds are JSON, whose values are exchanged as well.
-    """
-
-    seeds: Sequence[bytes]
-    read: Callable[[bytes, Path, Path], None]
-    is_text: bool = False
-
-
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """What became of the cases of one reader."""
@@ -102,160 +72,6 @@ class HangError(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(FuzzCorpus, measure, arguments)
-
-
-def _read_object(data: bytes, source: Path, output: Path) -> None:
-    path = source / "lib/a.o"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(data)
-    (source / "a.thinlto.bc").write_bytes(BITCODE)
-    item = ObjectFile(name="lib/a.o", path=path, base=source)
-    with contextlib.suppress(MlgokitError):
-        import_objects([item], corpus_folder=output, project="p", distributed_thinlto=True)
-        load_corpus(output)
-    import_objects([item], corpus_folder=output, project="p")
-    load_corpus(output)
-
-
-def _read_parameters(data: bytes, source: Path, output: Path) -> None:
-    (source / "a.params").write_bytes(data)
-    objects = objects_in_parameters(source / "a.params", object_base=_with_objects(source))
-    import_objects(objects, corpus_folder=output, project="p")
-
-
-def _read_aquery(data: bytes, source: Path, output: Path) -> None:
-    (source / "aquery.json").write_bytes(data)
-    objects = objects_in_aquery(source / "aquery.json", object_base=_with_objects(source))
-    import_objects(objects, corpus_folder=output, project="p")
-
-
-def _read_database(data: bytes, source: Path, output: Path) -> None:
-    (source / "compile_commands.json").write_bytes(data)
-    _with_objects(source)
-    commands = read_compile_commands(source / "compile_commands.json")
-    import_objects(objects_of_commands(commands), corpus_folder=output, project="p")
-
-
-def _with_objects(source: Path) -> Path:
-    """A folder with the objects that the lists name."""
-    for name in ("lib/a.o", "b.o"):
-        path = source / name
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(OBJECTS[0])
-    return source
-
-
-def _read_description(data: bytes, source: Path, output: Path) -> None:
-    _put_corpus(output, {DESCRIPTION_NAME: data})
-    del source
-    load_corpus(output)
-
-
-def _read_sidecar(data: bytes, source: Path, output: Path) -> None:
-    _put_corpus(output, {SIDECAR_NAME: data})
-    del source
-    load_corpus(output)
-
-
-def _read_command_line(data: bytes, source: Path, output: Path) -> None:
-    _put_corpus(output, {"lib/a.o.cmd": data})
-    del source
-    load_corpus(output)
-
-
-def _read_parts(data: bytes, source: Path, output: Path) -> None:
-    """Two corpora, one of them hostile, joined into a third; ``data`` is the description, a zero byte, the sidecar."""
-    description, _, sidecar = data.partition(b"\0")
-    _put_corpus(source / "good", {})
-    _put_corpus(source / "bad", {DESCRIPTION_NAME: description, SIDECAR_NAME: sidecar})
-    combine_corpora(source, corpus_folder=output)
-    load_corpus(output)
-
-
-def _put_corpus(folder: Path, changed: Mapping[str, bytes]) -> None:
-    good = {
-        DESCRIPTION_NAME: DESCRIPTION,
-        SIDECAR_NAME: SIDECAR,
-        "lib/a.o.bc": BITCODE,
-        "lib/a.o.cmd": PLAIN_COMMAND,
-        "b.o.bc": BITCODE,
-        "b.o.cmd": PLAIN_COMMAND,
-    }
-    for name, data in (good | dict(changed)).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-def _read_thinlto(data: bytes, source: Path, output: Path) -> None:
-    (source / "a.o.3.import.bc").write_bytes(data)
-    (source / "a.o.thinlto.bc").write_bytes(data)
-    import_local_thinlto(source, corpus_folder=output, project="p", override=["-cc1", "-Oz"])
-    load_corpus(output)
-
-
-def _objects() -> list[bytes]:
-    elf = {".text": b"\x90", ".llvmbc": BITCODE, ".llvmcmd": COMMAND}
-    apple = {"__TEXT,__text": b"\x90", "__LLVM,__bitcode": BITCODE, "__LLVM,__cmdline": COMMAND}
-    forms = [(word, order) for word in (8, 4) for order in ("little", "big")]
-    return [
-        *(make_elf(elf, word=word, order=order) for word, order in forms),
-        *(make_mach_o(apple, word=word, order=order) for word, order in forms),
-        *(make_coff({**elf, ".a_long_name": b"x"}, big=big) for big in (False, True)),
-    ]
-
-
-OBJECTS = _objects()
-DESCRIPTION = json.dumps({"has_thinlto": False, "modules": ["lib/a.o", "b.o"]}, indent=2).encode()
-OVERRIDE = json.dumps({"global_command_override": ["-cc1"], "has_thinlto": True, "modules": ["b.o"]}).encode()
-FACTS = {
-    "project": "p",
-    "language": "c",
-    "held_out": True,
-    "source": None,
-    "front_end_seconds": 0.5,
-    "bitcode_bytes": 8,
-}
-SIDECAR = json.dumps(
-    {
-        "format_version": 1,
-        "modules": {"lib/a.o": FACTS, "b.o": FACTS},
-        "failures": [{"name": "c.o", "project": "p", "reason": "no"}],
-    }
-).encode()
-DATABASE = json.dumps(
-    [
-        {"directory": ".", "command": 'cc -DA="b c" -c a.c -o lib/a.o', "file": "a.c"},
-        {"directory": ".", "arguments": ["cc", "-c", "b.c", "-ob.o", "@r"], "file": "b.c", "output": "b.o"},
-    ]
-).encode()
-AQUERY = json.dumps(
-    {
-        "artifacts": [{"id": 1}],
-        "actions": [
-            {"mnemonic": "CppCompile", "arguments": ["cc"]},
-            {
-                "mnemonic": "CppLink",
-                "arguments": ["cc", "@p", "-o", "x", "lib/a.o"],
-                "paramFiles": [{"execPath": "p", "arguments": ["b.o"]}],
-            },
-        ],
-    }
-).encode()
-
-READERS: dict[str, Reader] = {
-    "objects": Reader(seeds=OBJECTS, read=_read_object),
-    "linker parameters": Reader(seeds=[b"-o\nx\nlib/a.o\nb.o\n", b'"lib/a.o"\n-o x\n'], read=_read_parameters),
-    "bazel aquery": Reader(seeds=[AQUERY], read=_read_aquery, is_text=True),
-    "compilation database": Reader(seeds=[DATABASE], read=_read_database, is_text=True),
-    "description": Reader(seeds=[DESCRIPTION, OVERRIDE], read=_read_description, is_text=True),
-    "sidecar": Reader(seeds=[SIDECAR], read=_read_sidecar, is_text=True),
-    "command line": Reader(seeds=[COMMAND], read=_read_command_line),
-    "combined corpora": Reader(seeds=[DESCRIPTION + b"\0" + SIDECAR], read=_read_parts),
-    "ThinLTO files": Reader(seeds=[BITCODE, b""], read=_read_thinlto),
-}
-"""By name. ``read`` may raise any :class:`MlgokitError`, and nothing else."""
 
 
 def mutate(reader: Reader, rng: np.random.Generator) -> bytes:

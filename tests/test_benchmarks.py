@@ -47,7 +47,7 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-@pytest.mark.parametrize("name", ["results", "made_objects", "fuzz_corpus", *NAMES])
+@pytest.mark.parametrize("name", ["results", "made_objects", "fuzz_readers", "fuzz_corpus", *NAMES])
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 

@@ -20,6 +20,7 @@ from mlgokit import cli, errors, quickstart, stages
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.cli import Arguments, main, run
 from mlgokit.corpus.module import Module, write_corpus
+from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.errors import MlgokitError
 from mlgokit.train import EffectTraining
 
@@ -205,6 +206,19 @@ def test_a_disk_that_will_not_do_is_a_sentence(
         f"mlgokit: expected to be able to {found}; "
         "free some space or check permissions, then run the same command again\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [((Verdict.SAME, Verdict.SAME_CODE), 0), ((Verdict.SAME, Verdict.DIFFERENT), 1), ((Verdict.NO_REFERENCE,), 1)],
+)
+def test_verification_ends_with_1_when_code_differs(
+    verdicts: tuple[Verdict, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    modules = tuple(VerifiedModule(name=verdict.name, verdict=verdict) for verdict in verdicts)
+    monkeypatch.setattr(stages, "verify", lambda *_, **__: VerifyResult(modules=modules, of=9))
+    assert ended("--json", "corpus", "verify", "--objects", "x") == code
+    assert json.loads(capsys.readouterr().out)["verified"] == (code == 0)
 
 
 def test_a_mistake_of_ours_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch):

@@ -149,7 +149,7 @@ def _carry_out(arguments: Arguments) -> int:
             return quickstart(command, as_json=arguments.json, report=report)
         result, draw = _result(command, report)
     _show(arguments, result, draw)
-    return 0
+    return MlgokitError.exit_code if isinstance(command, stages.Verify) and not result["verified"] else 0
 
 
 def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:

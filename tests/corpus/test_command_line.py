@@ -30,3 +30,8 @@ def test_anything_else_than_one_line_is_refused(text: str):
 def test_an_option_without_its_value_ends_the_line():
     assert options_for_ir(["-cc1", "-mllvm", "a.c"]) == ("-cc1", "-mllvm")
     assert options_for_ir(["-cc1", "-o", "a.c"]) == ("-cc1",)
+
+
+def test_a_quotation_that_does_not_end_is_refused():
+    with pytest.raises(ToolError, match=r"clang -###: expected quoted words, found .*; take line breaks out of the"):
+        read_dry_run(' "clang" "-cc1" "-target-cpu" "x\n86" "a.c"\n')

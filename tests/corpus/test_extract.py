@@ -264,3 +264,15 @@ def test_folders_may_be_relative(place: Place):
         )
         assert corpus.modules[0].bitcode == Path("corpus/p/a.cc.o.bc")
         assert corpus.modules[0].bitcode.exists()
+
+
+def test_options_of_a_list_that_do_more_than_decide_the_code_are_refused(place: Place):
+    place.add("a.cc")
+    compiler = place.toolchain.clang
+    compiler.write_text(compiler.read_text().replace('"-cc1" "-Oz"', '"-cc1" "-Oz" "-mllvm" "-info-output-file=x"'))
+    message = (
+        r"project 'p': options: expected options that only decide the code, found -mllvm -info-output-file=x; correct "
+        "the list of projects"
+    )
+    with pytest.raises(CorpusError, match=message):
+        place.extract()

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import load_corpus
-from mlgokit.corpus.override import UNSPECIFIED, fill_override, split_link_command, translate_linker
+from mlgokit.corpus.override import UNSPECIFIED, fill_override, link_options, split_link_command, translate_linker
 from mlgokit.errors import CorpusError, UsageError
 
+NOBODY = Toolchain(major=19, version="19", clang=Path("/no/clang"), clangxx=Path("/no/clang++"), version_text="none")
 ALWAYS = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
 STATIC = ("-mrelocation-model", "static")
 PIC = ("-mrelocation-model", "pic", "-pic-level", "2")
@@ -107,3 +109,11 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
         fill_override(tmp_path, options)
     with pytest.raises(CorpusError, match=r"expected a corpus's description, found: .*No such file"):
         fill_override(tmp_path / "nowhere", options)
+
+
+def test_a_response_file_without_words_is_refused(tmp_path: Path):
+    (tmp_path / "a.rsp").write_text("'a.o")
+    with pytest.raises(UsageError, match=r"a\.rsp: expected the words of a link command, found: No closing quotation"):
+        link_options(["ld.lld", "@a.rsp"], toolchain=NOBODY, folder=tmp_path)
+    found = link_options(["ld.lld", "@gone.rsp", "@", "--lto-O3"], toolchain=NOBODY, folder=tmp_path)
+    assert "-O3" in found.options

@@ -97,6 +97,25 @@ def test_no_corpus_writes_or_runs_what_it_likes(toolchain: Toolchain, tmp_path: 
     assert list(outside.iterdir()) == []
 
 
+def test_the_action_that_a_foreign_corpus_names_is_not_the_one_that_is_done(toolchain: Toolchain, tmp_path: Path):
+    source = tmp_path / "a.c"
+    source.write_text("int f(int x) { return x + 1; }\n")
+    actions = (("-emit-obj",), ("-S",), ("-emit-llvm-bc",), ("-emit-llvm", "-S", "-x", "c"))
+    for number, action in enumerate(actions):
+        bitcode = tmp_path / f"{number}.bc"
+        front_end = [toolchain.clang, "-cc1", "-Oz", "-disable-llvm-passes", "-emit-llvm-bc", "-o", bitcode, source]
+        assert process.run(front_end, timeout_seconds=60).returncode == 0
+        bitcode.with_suffix(".cmd").write_bytes(encode_command_line(("-cc1", *action, "-disable-llvm-passes", "-Oz")))
+    names = [str(number) for number in range(len(actions))]
+    (tmp_path / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
+    results = [
+        compile_module(toolchain, one.command_line, one.bitcode, keep_object=tmp_path / f"{one.name}.o")
+        for one in load_corpus(tmp_path).modules
+    ]
+    assert [result.reason for result in results] == [""] * len(actions)
+    assert len({(tmp_path / f"{name}.o").read_bytes() for name in names}) == 1
+
+
 def test_the_environment_does_not_reach_the_compiler(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -25,13 +25,19 @@ def read_dry_run(stderr: str) -> list[str]:
         ['-cc1', '-D', 'A="b"', 'a.c']
 
     Raises:
-        ToolError: there is not exactly one such line.
+        ToolError: there is not exactly one such line, or an option has a line break in it.
     """
-    lines = [line for line in stderr.splitlines() if ' "-cc1" ' in line]
+    lines = [line for line in stderr.split("\n") if ' "-cc1" ' in line]
     if len(lines) != 1:
         text = stderr.strip()[-300:]
         raise ToolError(f"clang -###: expected one line with -cc1, found {len(lines)} in {text!r}; check the compiler")
-    return shlex.split(lines[0])[1:]
+    try:
+        return shlex.split(lines[0])[1:]
+    except ValueError as error:
+        raise ToolError(
+            f"clang -###: expected quoted words, found {lines[0].strip()[-300:]!r} ({error}); "
+            "take line breaks out of the options"
+        ) from error
 
 
 def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from mlgokit.corpus.front_end import (
 )
 from mlgokit.corpus.module import Corpus
 from mlgokit.corpus.projects import Project
+from mlgokit.corpus.safety import check_command_line
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import digest_value
 
@@ -175,4 +176,9 @@ def _command_line(project: Project, *, toolchain: Toolchain, root: Path, source:
             f"project {project.name!r}: expected options that {argv[0]} takes, found: {first_error(done.stderr)}; "
             "correct the list of projects"
         )
-    return options_for_ir(read_dry_run(done.stderr))
+    options = options_for_ir(read_dry_run(done.stderr))
+    if (trouble := check_command_line(options)) is not None:
+        raise CorpusError(
+            f"project {project.name!r}: options: {trouble.partition(';')[0]}; correct the list of projects"
+        )
+    return options

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.decided import Decisions, decisions_in
 from mlgokit.corpus.module import (
     Corpus,
     Module,
@@ -96,6 +97,7 @@ class _Making:
     partial: Path
     limits: ExtractionLimits
     known: Mapping[str, Mapping[str, Any]]
+    decisions: Decisions
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -122,7 +124,7 @@ def make_corpus(
     limits: ExtractionLimits | None = None,
     report: Progress | None = None,
 ) -> Corpus:
-    """Run the front ends and write the corpus; modules that an earlier run finished are reused.
+    """Run the front ends and write the corpus; modules that an earlier run finished are reused, and a split is kept.
 
     Args:
         jobs: what to make, in the order of the corpus.
@@ -139,11 +141,13 @@ def make_corpus(
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
+    known = _known_facts(corpus_folder)
     making = _Making(
         corpus_folder=corpus_folder,
         partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
         limits=limits or ExtractionLimits(),
-        known=_known_facts(corpus_folder),
+        known=known,
+        decisions=decisions_in(known.items()),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
@@ -161,7 +165,7 @@ def make_corpus(
 
 
 def _known_facts(corpus_folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """What an earlier run noted; it saves nothing but the measured times, so that a bad sidecar is just replaced."""
+    """What an earlier run and a split noted; a bad sidecar is just replaced."""
     with contextlib.suppress(CorpusError):
         return read_sidecar(corpus_folder)[0]
     return {}
@@ -209,7 +213,7 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     cmd_bytes = encode_command_line(job.command_line)
     known = making.known.get(job.name, {})
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes and not _outdated(bitcode, job.made_from):
-        module = _module(job, bitcode, seconds=known.get("front_end_seconds"))
+        module = _module(making, job, bitcode, seconds=known.get("front_end_seconds"))
         if known.get("bitcode_sha256", module.bitcode_sha256) == module.bitcode_sha256:
             return module
     fresh = making.partial / f"{uuid.uuid4().hex}.bc"
@@ -222,7 +226,7 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
             fresh.replace(bitcode)
     finally:
         fresh.unlink(missing_ok=True)
-    return _module(job, bitcode, seconds=seconds)
+    return _module(making, job, bitcode, seconds=seconds)
 
 
 def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[float, str | None]:
@@ -257,12 +261,14 @@ def _outdated(bitcode: Path, made_from: Path | None) -> bool:
         return True
 
 
-def _module(job: FrontEndJob, bitcode: Path, *, seconds: float | None) -> Module:
+def _module(making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None) -> Module:
+    decision = making.decisions.of(job.name, job.project)
     return Module(
         name=job.name,
         project=job.project,
         language=job.language,
-        held_out=job.held_out,
+        held_out=job.held_out if decision is None else decision.held_out,
+        split=None if decision is None else decision.split,
         bitcode=bitcode,
         command_line=job.command_line,
         source=job.source,

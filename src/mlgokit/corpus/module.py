@@ -44,6 +44,7 @@ FACTS: dict[str, tuple[type, ...]] = {
     "bitcode_bytes": (int,),
     "bitcode_sha256": (str, type(None)),
     "text_bytes": (int, type(None)),
+    "split": (str, type(None)),
 }
 FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
 
@@ -57,6 +58,7 @@ class Module:
         project: whose it is.
         language: ``c++``, ``c``, or ``unknown``.
         held_out: kept out of training.
+        split: who decided that, if a split did; see :mod:`mlgokit.corpus.split`.
         bitcode: path of the bitcode.
         command_line: options for clang, ``-cc1`` first, without input and output.
         source: path of the source below the project's root, if known.
@@ -71,6 +73,7 @@ class Module:
     project: str
     language: str
     held_out: bool = False
+    split: str | None = None
     bitcode: Path
     command_line: tuple[str, ...]
     source: str | None = None
@@ -207,7 +210,8 @@ def write_corpus(
 
 def module_facts(module: Module) -> dict[str, Any]:
     """A module's entry in the sidecar: what LLVM's layout has no place for."""
-    return {key: getattr(module, key) for key in FACTS}
+    facts = {key: getattr(module, key) for key in FACTS}
+    return facts if module.split is not None else {key: value for key, value in facts.items() if key != "split"}
 
 
 def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
@@ -323,6 +327,7 @@ def _load_module(
         project=project,
         language=facts.get("language", language_of(name, command_line)),
         held_out=facts.get("held_out", False),
+        split=facts.get("split"),
         bitcode=bitcode,
         command_line=command_line,
         source=facts.get("source"),

@@ -6,6 +6,7 @@ are from ``createConfig`` in ``lld/ELF/LTO.cpp``, those about clang from ``runTh
 """
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,14 @@ from typing import Any, cast
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.files import opened
 from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options, spell_options
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.manifest import atomic_write
 
 DRY_RUN_SECONDS = 60.0
+RESPONSE_BYTES = 64 << 20
+"""Of one response file."""
 DEFAULT_LEVEL = "2"
 """What lld optimizes with if nothing is said."""
 UNSPECIFIED = ["<UNSPECIFIED>"]
@@ -282,12 +286,28 @@ def _is_tool(word: str) -> bool:
 
 
 def _expanded(words: Sequence[str], folder: Path | None) -> Iterator[str]:
-    """The words, and in place of ``@file`` those in the file; one that is not there held inputs, most likely."""
+    """The words, and in place of ``@file`` those in the file; one that is not there held inputs, most likely.
+
+    Raises:
+        UsageError: what is in the file are no words.
+    """
     for word in words:
         if not word.startswith("@"):
             yield word
-        elif folder is not None and (path := folder / word[1:]).is_file():
-            yield from shlex.split(path.read_text(encoding="utf-8", errors="surrogateescape"))
+        elif folder is not None:
+            path = folder / word[1:]
+            try:
+                with opened(path, "") as descriptor:
+                    data = os.read(descriptor, RESPONSE_BYTES)
+            except InputError:
+                continue
+            try:
+                yield from shlex.split(data.decode("utf-8", "surrogateescape"))
+            except ValueError as error:
+                raise UsageError(
+                    f"{path}: expected the words of a link command, found: {error}; link again, or give the command "
+                    "without response files"
+                ) from error
 
 
 def _without_inputs(words: Iterable[str]) -> Iterator[str]:

@@ -160,7 +160,11 @@ def split_corpus(
         decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
     else:
         decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=force)
-    modules = tuple(replace(module, held_out=decisions[module.name][0]) for module in corpus.modules)
+    modules = tuple(
+        replace(module, held_out=held_out, split=mark)
+        for module in corpus.modules
+        for held_out, mark in [decisions[module.name]]
+    )
     for module in modules:
         fact = facts.setdefault(module.name, {"project": module.project, "language": module.language})
         fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from mlgokit.compiler import process
+from mlgokit.corpus.decided import NOTHING_DECIDED, Decisions, earlier_decisions
 from mlgokit.corpus.module import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -59,6 +60,7 @@ class CorpusWriter:
     names: IO[str]
     facts: IO[str]
     failed: IO[str]
+    decisions: Decisions = NOTHING_DECIDED
     modules: int = 0
     described: int = 0
     failures: int = 0
@@ -68,7 +70,9 @@ class CorpusWriter:
         """Put a module, whose files are there already, or a failure into the corpus."""
         if isinstance(outcome, Module):
             self.add_name(outcome.name)
-            self.add_facts(outcome.name, module_facts(outcome))
+            facts = module_facts(outcome)
+            before = self.decisions.by_name.get(outcome.name)
+            self.add_facts(outcome.name, facts if before is None else {**facts, "held_out": before.held_out})
             return
         with writing(self.folder):
             self.failed.write(f"{',' if self.failures else ''}\n  {json.dumps(asdict(outcome))}")
@@ -83,7 +87,8 @@ class CorpusWriter:
         self.modules += 1
 
     def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Put what is known about a module into the sidecar."""
+        """Put what is known about a module into the sidecar; what a split decided about it stays."""
+        facts = self.decisions.facts(name, facts)
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
         self.described += 1
@@ -108,6 +113,8 @@ def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | N
 def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Generator[CorpusWriter]:
     """A corpus that is there when the block ends well; a description that was there before stays until then.
 
+    The split of a corpus that was there before is kept.
+
     Args:
         folder: the corpus.
         fields: of the description, see :func:`description_fields`.
@@ -130,7 +137,8 @@ def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Ge
                 )
                 names.write(head)
                 facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
-            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed)
+            decisions = earlier_decisions(folder)
+            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed, decisions=decisions)
             yield writer
             if not writer.modules:
                 first = f" ({writer.examples[0].name}: {writer.examples[0].reason})" if writer.examples else ""

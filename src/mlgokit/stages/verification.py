@@ -67,7 +67,7 @@ class Override:
 
 
 def verify(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
-    """Compare.
+    """Compare; the command line ends with 1 if not all that was looked at has the build's code.
 
     Raises:
         UsageError: not exactly one thing to compare with is named.
