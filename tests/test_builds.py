@@ -7,7 +7,8 @@ import pytest
 
 from mlgokit.compiler.record import RecordedBuild
 from mlgokit.corpus.commands_import import ImportedCommands
-from mlgokit.corpus.module import Corpus, ModuleFailure
+from mlgokit.corpus.module import ModuleFailure
+from mlgokit.corpus.stream import Imported
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.stages import Import, Record, builds, import_build, record
 
@@ -67,8 +68,8 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
 
     def import_commands(database: Path, **options: Any) -> ImportedCommands:
         seen.update(options, database=database)
-        corpus = Corpus(folder=tmp_path, modules=(), failures=failures)
-        return ImportedCommands(corpus=corpus, repeated=1, unwanted=2, dropped={"-fgcc": 3})
+        imported = Imported(folder=tmp_path, modules=2, failures=30, examples=failures)
+        return ImportedCommands(imported=imported, repeated=1, unwanted=2, dropped={"-fgcc": 3})
 
     monkeypatch.setattr(builds, "import_commands", import_commands)
     monkeypatch.setattr(builds, "find_toolchain", lambda major: f"LLVM {major}")
@@ -79,7 +80,7 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(result.pop("reasons")) == 20
     assert result == {
         "corpus": str(tmp_path),
-        "modules": 0,
+        "modules": 2,
         "failures": 30,
         "repeated_commands": 1,
         "unwanted_commands": 2,

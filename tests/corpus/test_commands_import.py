@@ -1,15 +1,19 @@
 import dataclasses
 import json
 import os
+import tracemalloc
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgokit.compiler import process
+from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.commands_import import CommandFilter, ImportedCommands, import_commands
+from mlgokit.corpus.commands_import import CommandFilter, import_commands
 from mlgokit.corpus.front_end import ExtractionLimits
-from mlgokit.corpus.module import load_corpus
+from mlgokit.corpus.module import SIDECAR_NAME, Corpus, load_corpus, read_sidecar
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 
 COMPILER = r"""#!/bin/sh
@@ -42,6 +46,16 @@ cp "$1" "$out"
 """
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Made:
+    """What was made, and what was told about it."""
+
+    corpus: Corpus
+    repeated: int
+    unwanted: int
+    dropped: Mapping[str, int]
+
+
 @dataclasses.dataclass(kw_only=True)
 class Place:
     """A build folder with a database, and the corpus that is made of it."""
@@ -62,11 +76,14 @@ class Place:
         command = f"{compiler} {options} -o {output} -c ../{name}"
         self.entries.append({"directory": str(self.build), "file": f"../{name}", "command": command})
 
-    def make(self, **options: Any) -> ImportedCommands:
+    def make(self, **options: Any) -> Made:
         self.build.mkdir(parents=True, exist_ok=True)
         database = self.build / "compile_commands.json"
         database.write_text(json.dumps(self.entries))
-        return import_commands(database, toolchain=self.toolchain, corpus_folder=self.folder / "corpus", **options)
+        result = import_commands(database, toolchain=self.toolchain, corpus_folder=self.folder / "corpus", **options)
+        corpus = load_corpus(self.folder / "corpus")
+        assert (result.imported.modules, result.imported.failures) == (len(corpus.modules), len(corpus.failures))
+        return Made(corpus=corpus, repeated=result.repeated, unwanted=result.unwanted, dropped=result.dropped)
 
     def calls(self) -> list[str]:
         """What the compiler was asked since the last call: ``dry`` or the source."""
@@ -85,7 +102,7 @@ def place(tmp_path: Path) -> Place:
     return Place(folder=tmp_path, toolchain=toolchain)
 
 
-def failures(result: ImportedCommands) -> dict[str, str]:
+def failures(result: Made) -> dict[str, str]:
     return {failure.name: failure.reason for failure in result.corpus.failures}
 
 
@@ -101,7 +118,6 @@ def test_each_command_gives_a_module_named_after_its_output(place: Place):
     assert (module.project, module.language, module.source, module.held_out) == ("app", "c++", "src/a.cc", False)
     assert module.command_line == ("-cc1", "-O2")
     assert module.bitcode.read_text() == "// src/a.cc\n"
-    assert load_corpus(place.folder / "corpus") == result.corpus
 
 
 def test_one_dry_run_serves_all_that_differ_in_sources_and_macros(place: Place):
@@ -242,3 +258,62 @@ def test_misuse_is_told_before_anything_runs(place: Place, options: dict[str, An
     with pytest.raises(UsageError, match=message):
         place.make(**options)
     assert not place.calls()
+
+
+def test_an_interrupted_import_keeps_what_it_measured_and_what_was_known_before(place: Place):
+    for name in ("a.cc", "b.cc", "c.cc"):
+        place.add(name)
+    place.make()
+    facts, _ = read_sidecar(place.folder / "corpus")
+
+    def stop(done: int, total: int, label: str) -> None:
+        assert (total, label.rsplit("/", 1)[1]) == (3, ["a.cc.o", "b.cc.o"][done - 1])
+        if done == 2:
+            raise KeyboardInterrupt
+
+    for has_sidecar in (True, False):
+        if not has_sidecar:
+            (place.folder / "corpus" / SIDECAR_NAME).unlink()
+        with pytest.raises(KeyboardInterrupt):
+            place.make(report=stop)
+        kept, _ = read_sidecar(place.folder / "corpus")
+        assert list(kept) == list(facts)[: None if has_sidecar else 2]
+        if has_sidecar:
+            assert kept == facts
+    assert not list((place.folder / "corpus").glob(".*.tmp"))
+
+
+def test_memory_does_not_grow_with_the_number_of_commands(place: Place, monkeypatch: pytest.MonkeyPatch):
+    """A kilobyte for each; a real process is not needed to see it."""
+
+    def run(argv: Sequence[str], **_: object) -> Completed:
+        stderr = ' "clang" "-cc1" "-O2" "-o" "a.o" "-x" "c++" "a.cc"' if "-###" in argv else "error: no source"
+        if argv[-1] == "0.cc":
+            Path(argv[argv.index("-o") + 1]).write_bytes(b"BC\xc0\xde")
+        ended: Any = {"timed_out": False, "wall_seconds": 0.0, "user_seconds": 0.0, "peak_bytes": 0}
+        return Completed(returncode=int(argv[-1] not in {"-", "0.cc"}), stdout=b"", stderr=stderr, **ended)
+
+    monkeypatch.setattr(process, "run", run)
+    place.add("good.cc")
+    peaks: list[int] = []
+    for count in (500, 1500):
+        folder = place.folder / str(count)
+        folder.mkdir()
+        entries = [
+            {
+                "directory": str(folder),
+                "file": f"{index}.cc",
+                "command": f"c++ -O2 -DFILE={index} -c {index}.cc -o {index}.o",
+            }
+            for index in range(count)
+        ]
+        (folder / "db.json").write_text(json.dumps(entries))
+        tracemalloc.start()
+        result = import_commands(
+            folder / "db.json", toolchain=place.toolchain, corpus_folder=folder / "corpus", project="p"
+        )
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (result.imported.modules, result.imported.failures) == (1, count - 1)
+    # A table of the interpreter's that doubles takes 2 MB; jobs and modules that are kept take 8.
+    assert peaks[1] - peaks[0] < 4 << 20

@@ -4,51 +4,37 @@ The options are the build's own, so that a module's code is what the build would
 information is left out: it has the machine's paths, and no decision of the optimizer depends on it.
 """
 
-import functools
+import contextlib
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_command import FrontEndCall, front_end_call
-from mlgokit.corpus.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
+from mlgokit.corpus.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.front_end import (
-    DRY_RUN_SECONDS,
     ExtractionLimits,
     FrontEndJob,
     Progress,
     claim_corpus,
-    front_end_environment,
-    make_corpus,
+    front_ends,
 )
-from mlgokit.corpus.module import Corpus, ModuleFailure
-from mlgokit.corpus.safety import check_command_line
-from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.corpus.module import Module, ModuleFailure
+from mlgokit.corpus.stream import Imported, corpus_writer, description_fields, in_order
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import digest_file
 
 Level = Literal["O1", "O2", "O3", "Os", "Oz"]
 
-_UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
-_UNFIT = re.compile(r"error: unsupported argument '([^']*)' to option '([^']*)'")
-_ATTEMPTS = 4
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _BUILD_FOLDERS = re.compile(
     r"(cmake-)?(build|out|output|release|debug|obj|bin|_build|builddir)([-_.].*)?", re.IGNORECASE
-)
-# Options of -cc1 that write beside the output or load other programs: what asks for them is not given to the driver.
-_REFUSED = re.compile(
-    r"-(load|plugin|add-plugin|fpass-plugin=.*|dependency-file|dependency-dot|serialize-diagnostic-file|stats-file=.*|"
-    r"opt-record-file|ftime-trace.*|header-include-file|module-dependency-dir|coverage-(notes|data)-file.*|"
-    r"fmodule-output.*|split-dwarf-output|ast-dump.*|rewrite-.*|emit-pch|emit-module.*|E|Eonly|fsyntax-only)"
 )
 
 
@@ -86,28 +72,16 @@ class ImportedCommands:
     """What came of a compilation database.
 
     Attributes:
-        corpus: the corpus, with its failures.
+        imported: how many modules and failures the corpus has.
         repeated: commands that the database had before.
         unwanted: commands that the filter left out.
         dropped: options of the build that clang does not know, or that were not wanted, with the number of commands.
     """
 
-    corpus: Corpus
+    imported: Imported
     repeated: int
     unwanted: int
     dropped: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What commands have in common that differ only in their sources; ``essential`` is the key of a dry run."""
-
-    directory: Path
-    driver: str
-    words: tuple[str, ...]
-    essential: tuple[str, ...]
-    language: str
-    named: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,32 +90,41 @@ class _Source:
 
     name: str
     call: FrontEndCall
-    options: _Options
+    options: BuildOptions
     file: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _DryRun:
-    """The options for the bitcode, what clang did not know, and why there are none, if so."""
+class _Request:
+    """What is read of which database."""
 
-    command_line: tuple[str, ...] = ()
-    unknown: frozenset[str] = frozenset()
-    reason: str | None = None
+    database: Path
+    project: str
+    root: Path
+    level: Level | None
+    is_wanted: Callable[[CompileCommand], bool]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """What reading the database has found so far."""
+    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
 
-    project: str
-    root: Path
-    sources: list[_Source] = field(default_factory=list[_Source])
-    failures: list[ModuleFailure] = field(default_factory=list[ModuleFailure])
-    names: Counter[str] = field(default_factory=Counter[str])
-    seen: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])
-    sets: dict[_Options, _Options] = field(default_factory=dict[_Options, _Options])
+    names: Counter[int] = field(default_factory=Counter[int])
+    seen: set[int] = field(default_factory=set[int])
+    failures: int = 0
+    first_failure: ModuleFailure | None = None
     repeated: int = 0
     unwanted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What the compiler says about the commands; ``sources`` is their number."""
+
+    toolchain: Toolchain
+    answers: Mapping[tuple[object, ...], DryRun]
+    sources: int
+    held_out: bool
 
 
 def import_commands(
@@ -157,7 +140,9 @@ def import_commands(
     limits: ExtractionLimits | None = None,
     report: Progress | None = None,
 ) -> ImportedCommands:
-    """Make a corpus of the sources that a build compiles, whatever compiler it names.
+    """Make a corpus of the sources that a build compiles, whatever compiler it names; takes little memory.
+
+    The database is read twice, first for the options that differ, then for the sources, one by one.
 
     Modules that an earlier run finished are reused, unless their source is newer; a changed header is not noticed.
 
@@ -181,12 +166,13 @@ def import_commands(
         UsageError: a filter or the project's name is not usable.
     """
     wanted = wanted or CommandFilter()
-    reading = _read(database, project=project, level=level, wanted=wanted)
+    request = _request(database, project=project, level=level, wanted=wanted)
+    options, sources = _survey(request)
     claim_corpus(
         corpus_folder,
         config={
             "source": "compile_commands",
-            "project": reading.project,
+            "project": request.project,
             "level": level,
             "include": wanted.include,
             "exclude": wanted.exclude,
@@ -194,19 +180,33 @@ def import_commands(
         toolchain=toolchain,
         inputs={"compile_commands": digest_file(database)},
     )
-    jobs, dropped = _plan(reading, toolchain=toolchain, held_out=held_out, workers=workers)
-    corpus = make_corpus(
-        jobs,
-        corpus_folder=corpus_folder,
-        failures=reading.failures,
-        wanted=f"modules of the commands in {database}",
-        remedy="correct the database, or give options that this compiler takes",
-        workers=workers,
-        limits=limits,
-        report=report,
+    plan = _Plan(
+        toolchain=toolchain,
+        answers=dry_runs(toolchain, options, workers=workers),
+        sources=sources,
+        held_out=held_out,
     )
+    reading, dropped = _Reading(), Counter[str]()
+    remedy = "correct the database, or give options that this compiler takes"
+    with (
+        front_ends(corpus_folder, limits=limits) as make,
+        corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
+    ):
+
+        def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+            return job if isinstance(job, ModuleFailure) else make(job)
+
+        jobs = _jobs(request, reading, plan, dropped)
+        with contextlib.closing(in_order(outcome, jobs, workers=workers)) as outcomes:
+            for done, found in enumerate(outcomes, 1):
+                writer.add(found)
+                if report is not None:
+                    report(done, max(done, plan.sources), found.name)
     return ImportedCommands(
-        corpus=corpus, repeated=reading.repeated, unwanted=reading.unwanted, dropped=dict(dropped.most_common())
+        imported=writer.imported(),
+        repeated=reading.repeated,
+        unwanted=reading.unwanted,
+        dropped=dict(dropped.most_common()),
     )
 
 
@@ -226,37 +226,64 @@ def command_jobs(
         ToolError: the compiler cannot be started.
         UsageError: a filter or the project's name is not usable.
     """
-    reading = _read(database, project=project, level=level, wanted=wanted or CommandFilter())
-    return _plan(reading, toolchain=toolchain, held_out=False, workers=workers)[0]
+    request = _request(database, project=project, level=level, wanted=wanted or CommandFilter())
+    options, sources = _survey(request)
+    answers = dry_runs(toolchain, options, workers=workers)
+    plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False)
+    return [job for job in _jobs(request, _Reading(), plan, Counter()) if isinstance(job, FrontEndJob)]
 
 
-def _read(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Reading:
-    is_wanted = wanted.predicate()
+def _request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Request:
     root = database.resolve().parent
-    reading = _Reading(project=check_project(project, root), root=root)
-    for item in read_compile_commands(database):
-        _take(reading, item, is_wanted=is_wanted, level=level)
-    if not reading.sources:
-        raise _nothing(database, reading)
-    return reading
+    return _Request(
+        database=database,
+        project=check_project(project, root),
+        root=root,
+        level=level,
+        is_wanted=wanted.predicate(),
+    )
 
 
-def _plan(
-    reading: _Reading, *, toolchain: Toolchain, held_out: bool, workers: int
-) -> tuple[list[FrontEndJob], Counter[str]]:
-    """A job for each source that the compiler can be asked about, and how many commands lost which option."""
-    dry_runs = _dry_runs(toolchain, [source.options for source in reading.sources], workers=workers)
-    jobs: list[FrontEndJob] = []
-    dropped: Counter[str] = Counter()
-    for source in reading.sources:
-        dry = dry_runs[_key(source.options)]
+def _survey(request: _Request) -> tuple[list[BuildOptions], int]:
+    """One set of options for each dry run, and how many sources and failures there are."""
+    reading = _Reading()
+    distinct: dict[tuple[object, ...], BuildOptions] = {}
+    count = 0
+    for source in _sources(request, reading):
+        count += 1
+        if isinstance(source, _Source):
+            distinct.setdefault(dry_run_key(source.options), source.options)
+    if not distinct:
+        raise _nothing(request.database, reading)
+    return list(distinct.values()), count
+
+
+def _sources(request: _Request, reading: _Reading) -> Generator[_Source | ModuleFailure]:
+    """The database, entry by entry, without those that are repeated or not wanted."""
+    for item in read_compile_commands(request.database):
+        source = _source(request, reading, item)
+        if isinstance(source, ModuleFailure):
+            reading.failures += 1
+            reading.first_failure = reading.first_failure or source
+        if source is not None:
+            yield source
+
+
+def _jobs(
+    request: _Request, reading: _Reading, plan: _Plan, dropped: Counter[str]
+) -> Generator[FrontEndJob | ModuleFailure]:
+    """A job for each source that the compiler can be asked about; counts how many commands lost which option."""
+    for source in _sources(request, reading):
+        if isinstance(source, ModuleFailure):
+            yield source
+            continue
+        dry = plan.answers[dry_run_key(source.options)]
         dropped.update(source.call.dropped)
         dropped.update(word for word in source.options.words if word in dry.unknown)
         if dry.reason is not None:
-            reading.failures.append(ModuleFailure(name=source.name, project=reading.project, reason=dry.reason))
-            continue
-        jobs.append(_job(toolchain, source, dry, reading=reading, held_out=held_out))
-    return jobs, dropped
+            yield ModuleFailure(name=source.name, project=request.project, reason=dry.reason)
+        else:
+            yield _job(request, source, plan, dry)
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
@@ -291,9 +318,9 @@ def check_project(project: str | None, folder: Path) -> str:
 
 
 def _nothing(database: Path, reading: _Reading) -> CorpusError:
-    found = f"{len(reading.failures)} entries that are none"
-    if reading.failures:
-        found += f" ({reading.failures[0].name}: {reading.failures[0].reason})"
+    found = f"{reading.failures} entries that are none"
+    if reading.first_failure is not None:
+        found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
     if reading.unwanted:
         found += f", and {reading.unwanted} that the filter leaves out"
     return CorpusError(
@@ -302,28 +329,22 @@ def _nothing(database: Path, reading: _Reading) -> CorpusError:
     )
 
 
-def _take(
-    reading: _Reading,
-    item: CompileCommand | MalformedCommand,
-    *,
-    is_wanted: Callable[[CompileCommand], bool],
-    level: Level | None,
-) -> None:
+def _source(
+    request: _Request, reading: _Reading, item: CompileCommand | MalformedCommand
+) -> _Source | ModuleFailure | None:
     """Make a source of one entry, or a failure, or count it."""
     if isinstance(item, MalformedCommand):
-        name = f"{reading.project}/entry-{item.index}"
-        reading.failures.append(ModuleFailure(name=name, project=reading.project, reason=item.reason))
-        return
-    if not is_wanted(item):
+        name = f"{request.project}/entry-{item.index}"
+        return ModuleFailure(name=name, project=request.project, reason=item.reason)
+    if not request.is_wanted(item):
         reading.unwanted += 1
-        return
-    name = _module_name(item, reading)
+        return None
+    name = _module_name(item, request)
     try:
-        call = front_end_call(item, level=level)
+        call = front_end_call(item, level=request.level)
     except ValueError as error:
-        reading.failures.append(ModuleFailure(name=name, project=reading.project, reason=str(error)))
-        return
-    options = _Options(
+        return ModuleFailure(name=name, project=request.project, reason=str(error))
+    options = BuildOptions(
         directory=item.directory,
         driver=call.driver,
         words=_interned(call.options),
@@ -331,16 +352,15 @@ def _take(
         language=call.language,
         named=call.input[:-1],
     )
-    options = reading.sets.setdefault(options, options)
-    key = (id(options), str(item.file), str(item.output))
+    key = hash((options, str(item.file), str(item.output)))
     if key in reading.seen:
         reading.repeated += 1
-        return
+        return None
     reading.seen.add(key)
-    reading.names[name] += 1
-    if (count := reading.names[name]) > 1:
+    reading.names[hash(name)] += 1
+    if (count := reading.names[hash(name)]) > 1:
         name = f"{name}-{count}"
-    reading.sources.append(_Source(name=name, call=call, options=options, file=item.file))
+    return _Source(name=name, call=call, options=options, file=item.file)
 
 
 def _interned(words: Iterable[str]) -> tuple[str, ...]:
@@ -348,93 +368,29 @@ def _interned(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(sys.intern(word) for word in words)
 
 
-def _module_name(command: CompileCommand, reading: _Reading) -> str:
+def _module_name(command: CompileCommand, request: _Request) -> str:
     """The output's path below the build folder, or the source's, with an ``.o``."""
     path = command.output or command.file.with_name(f"{command.file.name}.o")
-    relative = os.path.relpath(path, reading.root)
+    relative = os.path.relpath(path, request.root)
     parts = [part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."}]
     name = re.sub(r"[\x00-\x1f\x7f\\]", "_", "/".join(parts).encode("utf-8", "replace").decode())
     return (
-        f"{reading.project}/{name}" if PurePosixPath(name).suffix in {".o", ".obj"} else f"{reading.project}/{name}.o"
+        f"{request.project}/{name}" if PurePosixPath(name).suffix in {".o", ".obj"} else f"{request.project}/{name}.o"
     )
 
 
-def _key(options: _Options) -> tuple[object, ...]:
-    return options.directory, options.driver, options.essential, options.language, options.named
-
-
-def _dry_runs(toolchain: Toolchain, options: Sequence[_Options], *, workers: int) -> dict[tuple[object, ...], _DryRun]:
-    """One dry run for each set of options that compiles bitcode in its own way."""
-    distinct = {_key(item): item for item in options}
-    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="dry-run") as pool:
-        results = pool.map(functools.partial(_dry_run, toolchain), distinct.values())
-        return dict(zip(distinct, results, strict=True))
-
-
-def _driver(toolchain: Toolchain, name: str) -> str:
-    return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
-
-
-def _dry_run(toolchain: Toolchain, options: _Options) -> _DryRun:
-    """Ask the driver for the ``-cc1`` line, again without the options that it does not know."""
-    unknown: set[str] = set()
-    reason = "no message"
-    source = [*(options.named or ("-x", options.language)), "-"]
-    if not options.directory.is_dir():
-        return _DryRun(reason=f"expected the folder {options.directory} of the command, found none")
-    for _ in range(_ATTEMPTS):
-        words = [word for word in options.essential if word not in unknown]
-        argv = [_driver(toolchain, options.driver), *words, "-###", "-c", "-o", "module.o", *source]
-        done = process.run(argv, timeout_seconds=DRY_RUN_SECONDS, cwd=options.directory, env=front_end_environment())
-        if done.returncode == 0:
-            return _checked(done.stderr, frozenset(unknown))
-        found = _not_known(done.stderr, words)
-        if not found:
-            reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
-            break
-        unknown |= found
-    return _DryRun(reason=reason)
-
-
-def _not_known(stderr: str, words: Sequence[str]) -> set[str]:
-    """The words that the driver complains about."""
-    found = {word for word in _UNKNOWN.findall(stderr) if word in words}
-    for value, option in _UNFIT.findall(stderr):
-        found |= {word for word in words if word.startswith(option) and word.endswith(value)}
-    return found
-
-
-def _checked(stderr: str, unknown: frozenset[str]) -> _DryRun:
-    """What a dry run says, unless it asks for something that extraction does not do."""
-    try:
-        words = read_dry_run(stderr)
-    except ToolError as error:
-        return _DryRun(reason=str(error))
-    if refused := next((word for word in words if _REFUSED.fullmatch(word)), None):
-        return _DryRun(reason=f"expected options that decide the code, found {refused}, which extraction does not do")
-    command_line = options_for_ir(words)
-    if (trouble := check_command_line(command_line)) is not None:
-        return _DryRun(reason=trouble)
-    if "-O0" in command_line and "-disable-O0-optnone" not in command_line:
-        return _DryRun(
-            reason="expected an optimization level, found -O0, at which clang marks functions not to be optimized; "
-            "give one (--level Oz), or build with optimization"
-        )
-    return _DryRun(command_line=command_line, unknown=unknown)
-
-
-def _job(toolchain: Toolchain, source: _Source, dry: _DryRun, *, reading: _Reading, held_out: bool) -> FrontEndJob:
+def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun) -> FrontEndJob:
     options = source.options
     words = (word for word in options.words if word not in dry.unknown)
-    relative = os.path.relpath(source.file, reading.root)
+    relative = os.path.relpath(source.file, request.root)
     return FrontEndJob(
         name=source.name,
-        project=reading.project,
+        project=request.project,
         language=source.call.language,
-        held_out=held_out,
+        held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        driver=(_driver(toolchain, options.driver), *words),
+        driver=(driver_path(plan.toolchain, options.driver), *words),
         input=source.call.input,
         command_line=dry.command_line,
         made_from=source.file,

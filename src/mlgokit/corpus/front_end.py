@@ -4,21 +4,24 @@ A run is interruptible: the compilers that run are killed, every finished module
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.decided import Decisions, decisions_in
+from mlgokit.corpus.decided import Decisions, decisions_in, earlier_decisions
+from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.module import (
+    SIDECAR_NAME,
     Corpus,
     Module,
     ModuleFailure,
@@ -89,6 +92,13 @@ class FrontEndJob:
     made_from: Path | None = None
 
 
+class _Known(NamedTuple):
+    """What an earlier run noted of a module."""
+
+    seconds: float | None
+    digest: bytes | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Making:
     """What all jobs of one call share; ``partial`` is a folder for files that are not whole yet."""
@@ -96,7 +106,7 @@ class _Making:
     corpus_folder: Path
     partial: Path
     limits: ExtractionLimits
-    known: Mapping[str, Mapping[str, Any]]
+    known: Mapping[str, _Known]
     decisions: Decisions
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -146,13 +156,13 @@ def make_corpus(
         corpus_folder=corpus_folder,
         partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
         limits=limits or ExtractionLimits(),
-        known=known,
+        known={name: _known(facts) for name, facts in known.items()},
         decisions=decisions_in(known.items()),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
     try:
-        outcomes = _make_all(making, jobs, workers=workers, report=report)
+        outcomes = _make_all(making, jobs, known=known, workers=workers, report=report)
     finally:
         shutil.rmtree(making.partial, ignore_errors=True)
     modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
@@ -162,6 +172,50 @@ def make_corpus(
         raise CorpusError(f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}")
     write_corpus(corpus_folder, modules, failed)
     return Corpus(folder=corpus_folder, modules=modules, failures=failed)
+
+
+@contextlib.contextmanager
+def front_ends(
+    corpus_folder: Path, *, limits: ExtractionLimits | None = None
+) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
+    """Makes modules one by one, in any thread; those that an earlier run finished are reused, and a split is kept.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    known: dict[str, _Known] = {}
+    path = corpus_folder / SIDECAR_NAME
+    if path.exists():
+        with contextlib.suppress(CorpusError):
+            for name, facts in pieces_of(path, "modules", remedy="import again"):
+                if isinstance(facts, dict):
+                    known[name] = _known(cast("dict[str, Any]", facts))
+    making = _Making(
+        corpus_folder=corpus_folder,
+        partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
+        limits=limits or ExtractionLimits(),
+        known=known,
+        decisions=earlier_decisions(corpus_folder),
+    )
+    with writing(corpus_folder):
+        making.partial.mkdir()
+    try:
+        yield functools.partial(_make, making)
+    except BaseException:
+        making.cancelled.set()
+        raise
+    finally:
+        shutil.rmtree(making.partial, ignore_errors=True)
+
+
+def _known(facts: Mapping[str, Any]) -> _Known:
+    seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
+    with contextlib.suppress(ValueError):
+        return _Known(
+            seconds=seconds if isinstance(seconds, float | int) else None,
+            digest=bytes.fromhex(digest) if isinstance(digest, str) else None,
+        )
+    return _Known(seconds=None, digest=b"")
 
 
 def _known_facts(corpus_folder: Path) -> Mapping[str, Mapping[str, Any]]:
@@ -178,7 +232,12 @@ def front_end_environment() -> dict[str, str]:
 
 
 def _make_all(
-    making: _Making, jobs: Sequence[FrontEndJob], *, workers: int, report: Progress | None
+    making: _Making,
+    jobs: Sequence[FrontEndJob],
+    *,
+    known: Mapping[str, Mapping[str, Any]],
+    workers: int,
+    report: Progress | None,
 ) -> list[Module | ModuleFailure]:
     """One outcome for each job, in the order of the jobs."""
     outcomes: dict[str, Module | ModuleFailure] = {}
@@ -200,7 +259,7 @@ def _make_all(
             wait(unfinished, timeout=0.05)
         finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
         with contextlib.suppress(StorageError):
-            write_sidecar(making.corpus_folder, {**making.known, **finished}, ())
+            write_sidecar(making.corpus_folder, {**known, **finished}, ())
         raise
     pool.shutdown()
     return [outcomes[job.name] for job in jobs]
@@ -211,10 +270,10 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)
-    known = making.known.get(job.name, {})
+    known = making.known.get(job.name)
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes and not _outdated(bitcode, job.made_from):
-        module = _module(making, job, bitcode, seconds=known.get("front_end_seconds"))
-        if known.get("bitcode_sha256", module.bitcode_sha256) == module.bitcode_sha256:
+        module = _module(making, job, bitcode, seconds=None if known is None else known.seconds)
+        if known is None or known.digest is None or known.digest.hex() == module.bitcode_sha256:
             return module
     fresh = making.partial / f"{uuid.uuid4().hex}.bc"
     try:

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 
 from mlgokit.compiler import process
 from mlgokit.corpus.decided import NOTHING_DECIDED, Decisions, earlier_decisions
+from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.module import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -21,7 +22,7 @@ from mlgokit.corpus.module import (
     ModuleFailure,
     module_facts,
 )
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, StorageError
 from mlgokit.manifest import writing
 
 EXAMPLES = 20
@@ -61,6 +62,7 @@ class CorpusWriter:
     facts: IO[str]
     failed: IO[str]
     decisions: Decisions = NOTHING_DECIDED
+    known: set[int] | None = None
     modules: int = 0
     described: int = 0
     failures: int = 0
@@ -92,6 +94,15 @@ class CorpusWriter:
         with writing(self.folder):
             self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
         self.described += 1
+        if self.known is not None:
+            self.known.add(hash(name))
+
+    def add_earlier(self, path: Path) -> None:
+        """Put in what an earlier sidecar says of modules that were not added."""
+        if path.exists() and self.known is not None:
+            for name, facts in pieces_of(path, "modules", remedy="import again"):
+                if hash(name) not in self.known:
+                    self.add_facts(name, facts)
 
     def imported(self) -> Imported:
         """The counts so far."""
@@ -110,7 +121,9 @@ def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | N
 
 
 @contextlib.contextmanager
-def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Generator[CorpusWriter]:
+def corpus_writer(
+    folder: Path, fields: Mapping[str, Any], *, remedy: str, keep_facts: bool = False
+) -> Generator[CorpusWriter]:
     """A corpus that is there when the block ends well; a description that was there before stays until then.
 
     The split of a corpus that was there before is kept.
@@ -119,6 +132,7 @@ def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Ge
         folder: the corpus.
         fields: of the description, see :func:`description_fields`.
         remedy: what to do if no module came, for the sentence.
+        keep_facts: when the block does not end well, write down what is known of the modules that were added.
 
     Raises:
         CorpusError: no module was added.
@@ -139,7 +153,13 @@ def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Ge
                 facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
             decisions = earlier_decisions(folder)
             writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed, decisions=decisions)
-            yield writer
+            writer.known = set() if keep_facts else None
+            try:
+                yield writer
+            except BaseException:
+                if keep_facts and writer.described:
+                    _keep_facts(writer, scratch / "facts")
+                raise
             if not writer.modules:
                 first = f" ({writer.examples[0].name}: {writer.examples[0].reason})" if writer.examples else ""
                 raise CorpusError(
@@ -160,6 +180,16 @@ def corpus_writer(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Ge
             (scratch / "names").replace(folder / DESCRIPTION_NAME)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
+    """Make a sidecar of the facts so far and those that were there before."""
+    path = writer.folder / SIDECAR_NAME
+    with contextlib.suppress(CorpusError, StorageError, OSError):
+        writer.add_earlier(path)
+        writer.facts.write('},\n "failures": []}\n')
+        writer.facts.flush()
+        partial.replace(path)
 
 
 def in_order(work: Callable[[Item], Outcome], items: Iterable[Item], *, workers: int) -> Generator[Outcome]:

@@ -257,12 +257,8 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
         limits=ExtractionLimits(module_seconds=config.module_seconds),
         report=_relabelled(report, "front end"),
     )
-    corpus = imported.corpus
     return {
-        "corpus": str(config.corpus),
-        "modules": len(corpus.modules),
-        "failures": len(corpus.failures),
-        "reasons": _reasons(corpus.failures),
+        **_counts(imported.imported),
         "repeated_commands": imported.repeated,
         "unwanted_commands": imported.unwanted,
         "dropped_options": dict(imported.dropped),
