@@ -367,6 +367,17 @@ def test_a_full_folder_is_an_error_before_the_compiler_starts(start: Start, monk
             start("", {"c": use()}).__enter__()
 
 
+def test_a_message_for_which_there_was_no_room_is_told(start: Start, monkeypatch: pytest.MonkeyPatch):
+    here = os.statvfs("/")
+    # Free blocks are the fourth number, and those for users the fifth (Linux: statvfs(3)).
+    full = os.statvfs_result((*here[:3], 0, 0, *here[5:]))
+    monkeypatch.setattr(os, "fstatvfs", lambda _: full)
+    with start("sys.exit(1)", {"c": use()}) as session:
+        result = finish(session)
+    assert result.status is InteractiveStatus.FAILED
+    assert "found exit code 1: its message was lost, because the disk with temporary files is full" in result.detail
+
+
 def test_silence_counts_over_all_channels(start: Start):
     script = """
 e, p = Channel(bases[0], EVICTION), Channel(bases[1], PRIORITY)

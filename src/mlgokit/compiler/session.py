@@ -25,6 +25,8 @@ from mlgokit.problems import Problem
 from mlgokit.traces import Log
 
 _READ_BYTES = 2**16
+_LEAST_ROOM = 2**13
+"""Bytes; a disk with less cannot hold a compiler's messages."""
 _LOOK_AFTER_SECONDS = 1.0
 """How often the pipes are looked for while the compiler says nothing."""
 
@@ -228,10 +230,18 @@ class Session:
         """The sentence about a compiler that ended by itself, and badly."""
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it said nothing")
+        silence = "it said nothing"
+        if self._has_no_room():
+            silence = "its message was lost, because the disk with temporary files is full; free some space"
+        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else silence)
         rest = [self._damage] if self._damage else []
         rest += [f"channel {line.name}: its pipes were removed" for line in self._lines.values() if line.is_lost()]
         return "; ".join([f"{self.program}: expected exit code 0, found {how}: {said}", *rest])
+
+    def _has_no_room(self) -> bool:
+        """Whether what the compiler says cannot be kept."""
+        disk = os.fstatvfs(self._stderr.fileno())
+        return disk.f_bavail * disk.f_frsize < _LEAST_ROOM
 
     def _wait(self) -> None:
         """Read what the compiler says next, or find out that it will say nothing more."""
