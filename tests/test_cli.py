@@ -23,6 +23,7 @@ from mlgokit.corpus.module import Module, write_corpus
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.errors import MlgokitError
 from mlgokit.train import EffectTraining
+from mlgokit.tune.project import SearchConfig
 
 COMMANDS: dict[str, tuple[type, ...]] = {
     "": (Arguments,),
@@ -38,6 +39,7 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus info": (stages.Info,),
     "corpus split": (stages.Split,),
     "trace": (stages.Trace,),
+    "tune": (stages.Tune, SearchConfig),
     "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig),
     "evaluate": (stages.Evaluate,),
     "export": (cli.ExportCommand,),

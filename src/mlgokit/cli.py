@@ -19,6 +19,7 @@ from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
 from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
+from mlgokit.tune.table import print_tuned
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -70,12 +71,14 @@ StageCommand = (
     | stages.Trace
     | stages.Train
     | stages.Evaluate
+    | stages.Tune
     | stages.Export
 )
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
     | Annotated[stages.Trace, tyro.conf.subcommand("trace")]
+    | Annotated[stages.Tune, tyro.conf.subcommand("tune")]
     | Annotated[stages.Train, tyro.conf.subcommand("train")]
     | Annotated[stages.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
@@ -155,6 +158,9 @@ def _carry_out(arguments: Arguments) -> int:
 def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
     """What a stage returned, as JSON values, and how to draw it."""
     match command:
+        case stages.Tune():
+            tuned = stages.tune(command, report=report)
+            return tuned.to_json(), lambda out: print_tuned(tuned, out)
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)

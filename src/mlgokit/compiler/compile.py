@@ -66,6 +66,7 @@ class PluginUse:
         seed: of exploration.
         temperature: of drawn decisions; 0 acts greedily.
         flip_probability: of turning a decision round.
+        decisions: a table of inlining decisions that is asked before the policy.
     """
 
     plugin: Path
@@ -74,6 +75,7 @@ class PluginUse:
     seed: int = 0
     temperature: float = 0.0
     flip_probability: float = 0.0
+    decisions: Path | None = None
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
@@ -82,6 +84,7 @@ class PluginUse:
         return (
             given
             | wanted
+            | ({"MLGOKIT_DECISIONS": str(self.decisions)} if self.decisions else {})
             | {
                 "MLGOKIT_SEED": str(self.seed),
                 "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),

@@ -51,6 +51,8 @@ def link_policies(
 ) -> Path:
     """Write to ``output`` a plugin that has policy files inside, by the name of their problem.
 
+    Under the name ``decisions`` a decision table goes in.
+
     Raises:
         ToolError: as :func:`build_plugin`, or the linker failed.
     """

@@ -4,6 +4,7 @@
 #include "Features.h"
 #include "Files.h"
 #include "Policy.h"
+#include "SiteKeys.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -57,7 +58,7 @@ class Advisor final : public MLInlineAdvisor {
 public:
   Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
           const Settings &S, Rule R, std::optional<Policy> P, std::vector<size_t> Sources,
-          std::unique_ptr<Logger> Log)
+          std::optional<DecisionTable> Table, std::unique_ptr<Logger> Log)
       : MLInlineAdvisor(M, MAM,
 #if LLVM_VERSION_MAJOR >= 22
                         [&M](const std::vector<TensorSpec> &Inputs) {
@@ -67,7 +68,12 @@ public:
                         std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
                         [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Log(std::move(Log)) {}
+        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Table(std::move(Table)), Log(std::move(Log)) {
+    if (this->Table)
+      Tuned = this->Table->find(M);
+    if (this->Log || Tuned)
+      Keys.emplace(M);
+  }
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Observer.forget();
@@ -83,8 +89,13 @@ protected:
     // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
     const int64_t Default = R == Rule::Default || Log ? GetDefaultAdvice(Call) : 0;
 
+    const uint64_t Site = Keys ? Keys->next(Call) : 0;
+    const std::optional<bool> Decided = Tuned ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
+
     double Preference = 0;
-    if (R == Rule::Policy) {
+    if (Decided) {
+      Preference = *Decided ? HUGE_VAL : -HUGE_VAL;
+    } else if (R == Rule::Policy) {
       for (size_t I = 0; I < Sources.size(); ++I)
         Row[I] = double(Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
                                                           : Extra[Sources[I] - Runner.Values.size()]);
@@ -101,7 +112,7 @@ protected:
     Runner.Answer = Inline;
     Observer.decided(Callee, Inline);
     if (Log)
-      record(Call, Runner, Default, float(std::log(Inline ? Both : 1 - Both)));
+      record(Call, Runner, Site, Default, float(std::log(Inline ? Both : 1 - Both)));
     return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
   }
 
@@ -127,7 +138,7 @@ private:
         .has_value();
   }
 
-  void record(CallBase &Call, const PolicyModelRunner &Runner, int64_t Default, float LogProbability) {
+  void record(CallBase &Call, const PolicyModelRunner &Runner, uint64_t Site, int64_t Default, float LogProbability) {
     size_t Column = 0;
     auto Write = [&](const auto &Value) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Value)); };
     Log->startObservation();
@@ -137,6 +148,7 @@ private:
       Write(Value);
     Write(functionId(*Call.getCaller()));
     Write(functionId(*Call.getCalledFunction()));
+    Write(Site);
     Write(Default);
     Write(Runner.Answer);
     Write(LogProbability);
@@ -147,6 +159,9 @@ private:
   const Rule R;
   std::optional<Policy> P;
   const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
+  std::optional<DecisionTable> Table;
+  const DecisionTable::Entry *Tuned = nullptr; // the module's part of it
+  std::optional<SiteKeys> Keys;
   std::unique_ptr<Logger> Log;
   uint64_t Asked = 0;
   CallSiteObserver Observer;
@@ -158,7 +173,7 @@ std::vector<TensorSpec> logColumns() {
   std::vector<TensorSpec> Columns = llvmFeatures();
   for (const char *Name : FeatureNames)
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
-  for (const char *Name : {"caller_id", "callee_id"})
+  for (const char *Name : {"caller_id", "callee_id", "site"})
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
   Columns.push_back(DefaultDecisionSpec);
   Columns.push_back(InlineDecisionSpec);
@@ -171,11 +186,13 @@ std::vector<TensorSpec> logColumns() {
 Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                        FunctionAnalysisManager &FAM, const InlineParams &Params,
                                                        const Settings &S) {
-  const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
-                                        .Case(":default", Rule::Default)
-                                        .Case(":never", Rule::Never)
-                                        .Case(":always", Rule::Always)
-                                        .Default(std::nullopt);
+  std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
+                                  .Case(":default", Rule::Default)
+                                  .Case(":never", Rule::Never)
+                                  .Case(":always", Rule::Always)
+                                  .Default(std::nullopt);
+  if (!S.hasPolicy(Problem::InlineSize) && S.hasDecisions())
+    Named = Rule::Default;
   std::optional<Policy> P;
   std::vector<size_t> Sources;
   if (!Named) {
@@ -193,13 +210,20 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
       return Found.takeError();
     Sources = std::move(*Found);
   }
+  Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
+  if (!Table)
+    return Table.takeError();
+  const DecisionTable::Entry *Tuned = *Table ? (*Table)->find(M) : nullptr;
+  // Without a policy to fall back on, what was not tuned stays as LLVM would have it, and is not even looked at.
+  if (*Table && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
+    return nullptr;
   Expected<std::unique_ptr<Logger>> Log = openLog(Problem::InlineSize, S, logColumns());
   if (!Log)
     return Log.takeError();
   if (*Log)
     (*Log)->switchContext("");
   return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),
-                                   std::move(Sources), std::move(*Log));
+                                   std::move(Sources), std::move(*Table), std::move(*Log));
 }
 
 } // namespace mlgokit

@@ -63,6 +63,26 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
   return Parsed;
 }
 
+Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S) {
+  std::unique_ptr<MemoryBuffer> File;
+  StringRef Bytes = embeddedDecisions(), Origin = "inside the plugin";
+  if (!S.Decisions.empty()) {
+    auto Read = MemoryBuffer::getFile(S.Decisions, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    if (!Read)
+      return createStringError(Read.getError(), "decision table " + S.Decisions +
+                                                    ": expected a readable file, found: " + Read.getError().message());
+    File = std::move(*Read);
+    Bytes = File->getBuffer();
+    Origin = S.Decisions;
+  }
+  if (Bytes.empty())
+    return std::nullopt;
+  Expected<DecisionTable> Parsed = DecisionTable::parse(Bytes, Origin);
+  if (!Parsed)
+    return Parsed.takeError();
+  return std::move(*Parsed);
+}
+
 Expected<std::vector<size_t>> findFeatures(const Policy &P, const StringMap<size_t> &Known) {
   std::vector<size_t> Sources;
   for (const std::string &Name : P.features()) {

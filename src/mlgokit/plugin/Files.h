@@ -4,6 +4,7 @@
 
 #include "Policy.h"
 #include "Settings.h"
+#include "SiteKeys.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
@@ -14,6 +15,9 @@ namespace mlgokit {
 
 /// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
 llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
+
+/// Reads the table of tuned decisions, if there is one: the file that the settings name, else the one in the plugin.
+llvm::Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S);
 
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);

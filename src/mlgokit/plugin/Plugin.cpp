@@ -53,7 +53,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
   const bool AnotherProblem = any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
-  if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize))
+  if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   if (!Settings->AnyLevel && !isForSize(M))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
@@ -63,7 +63,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     M.getContext().emitError("mlgokit: " + toString(Advisor.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  return Advisor->release();
+  return *Advisor ? Advisor->release() : new DefaultInlineAdvisor(M, FAM, Params, Context);
 }
 
 } // namespace

@@ -15,6 +15,7 @@
 MLGOKIT_EMBEDDED(inline_size)
 MLGOKIT_EMBEDDED(regalloc_eviction)
 MLGOKIT_EMBEDDED(regalloc_priority)
+MLGOKIT_EMBEDDED(decisions)
 #undef MLGOKIT_EMBEDDED
 
 using namespace llvm;
@@ -41,6 +42,7 @@ constexpr Name Names[] = {
     {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
+    {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 
@@ -80,6 +82,8 @@ std::string policySettingOf(Problem P) {
 
 bool Settings::hasPolicy(Problem P) const { return !of(P).Policy.empty() || !embeddedPolicy(P).empty(); }
 
+bool Settings::hasDecisions() const { return !Decisions.empty() || !embeddedDecisions().empty(); }
+
 void registerOptions() {
   for (size_t I = 0; I < std::size(Names); ++I)
     if (!cl::getRegisteredOptions().count(Names[I].Option))
@@ -104,6 +108,7 @@ Expected<Settings> readSettings() {
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
+  S.Decisions = valueOf(SeedAt + 4);
   return S;
 }
 
@@ -115,6 +120,12 @@ StringRef embeddedPolicy(Problem P) {
   };
   const auto [Begin, End] = Embedded[size_t(P)];
   return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();
+}
+
+StringRef embeddedDecisions() {
+  if (!mlgokit_decisions_begin)
+    return {};
+  return {mlgokit_decisions_begin, size_t(mlgokit_decisions_end - mlgokit_decisions_begin)};
 }
 
 } // namespace mlgokit

@@ -28,6 +28,7 @@ struct ProblemSettings {
 
 struct Settings {
   std::array<ProblemSettings, ProblemCount> Problems;
+  std::string Decisions;      // a decision table, asked before the inlining policy; empty for the embedded one
   uint64_t Seed = 0;          // of exploration
   double Temperature = 0;     // of the drawn decision; 0 acts greedily
   double FlipProbability = 0; // of turning a decision round after that
@@ -36,6 +37,8 @@ struct Settings {
   const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }
   /// Whether somebody gave a policy for \p P, by name or inside the plugin.
   bool hasPolicy(Problem P) const;
+  /// Whether there is a table of tuned inlining decisions, by name or inside the plugin.
+  bool hasDecisions() const;
 };
 
 /// Adds the options to LLVM's command line, unless another plugin of ours has done so.
@@ -46,6 +49,9 @@ llvm::Expected<Settings> readSettings();
 
 /// The policy for \p P linked into this very plugin (`mlgokit export plugin`), if there is one.
 llvm::StringRef embeddedPolicy(Problem P);
+
+/// The decision table linked into this very plugin (`mlgokit tune`), if there is one.
+llvm::StringRef embeddedDecisions();
 
 } // namespace mlgokit
 

@@ -51,6 +51,7 @@ from mlgokit.stages.corpora import (
     info as info,
     split as split,
 )
+from mlgokit.stages.tuning import Tune as Tune, tune as tune
 from mlgokit.stages.verification import (
     Override as Override,
     Verify as Verify,

@@ -1,0 +1,105 @@
+"""Local search over the decisions of one module: many independent flips in one compilation, kept by component.
+
+Two flips are independent if no function can change through both. So one compilation tries one flip in each of many
+parts of the call graph, and :func:`mlgokit.algorithms.credit.attribute` says what each part gained.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import Compiled, Credit
+
+LARGEST_MOVE = 12
+"""Decisions about one callee that are turned round together; more of them rarely all pay."""
+
+
+def moves_of(compiled: Compiled) -> list[tuple[int, ...]]:
+    """What a search may turn round at once: every decision by itself, and all like decisions about one callee together.
+
+    A local function dies only when all its calls are inlined, so that no single flip shows what that is worth.
+
+    Example:
+        >>> ids = np.array([1, 2])
+        >>> none = np.zeros(2, bool)
+        >>> moves_of(Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        ...                   scores=np.zeros(2)))
+        [(0,), (1,), (0, 1)]
+    """
+    alike: dict[tuple[int, bool], list[int]] = {}
+    for position, key in enumerate(zip(compiled.callee.tolist(), compiled.inlined.tolist(), strict=True)):
+        alike.setdefault(key, []).append(position)
+    single = [(position,) for position in range(len(compiled.callee))]
+    return single + [tuple(group) for group in alike.values() if 1 < len(group) <= LARGEST_MOVE]
+
+
+def independent_moves(
+    compiled: Compiled, moves: Sequence[tuple[int, ...]], order: Iterable[int], *, most: int
+) -> list[int]:
+    """Which moves to make in one compilation: no two of them can change the same function.
+
+    Args:
+        compiled: the compilation to start from; T decisions.
+        moves: each the positions of the decisions that it turns round.
+        order: indices of moves, the most promising first; those not in it are not made.
+        most: how many moves to make.
+
+    Example:
+        >>> ids = np.array([1, 1, 2])
+        >>> none = np.zeros(3, bool)
+        >>> run = Compiled(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
+        ...                scores=np.zeros(3))
+        >>> independent_moves(run, [(0,), (1,), (2,)], [0, 1, 2], most=9)
+        [0, 2]
+    """
+    callers, callees = compiled.caller.tolist(), compiled.callee.tolist()
+    inliners: dict[int, set[int]] = {}
+    for position in np.flatnonzero(compiled.inlined).tolist():
+        inliners.setdefault(callees[position], set()).add(callers[position])
+    reach: dict[int, frozenset[int]] = {}
+    taken: set[int] = set()
+    chosen: list[int] = []
+    for index in order:
+        if len(chosen) >= most:
+            break
+        touched: set[int] = set()
+        for position in moves[index]:
+            caller = callers[position]
+            if caller not in reach:
+                reach[caller] = _above(caller, inliners)
+            touched |= reach[caller] | {callees[position]}
+        if taken.isdisjoint(touched):
+            taken |= touched
+            chosen.append(index)
+    return chosen
+
+
+def _above(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
+    seen, todo = {start}, [start]
+    while todo:
+        for caller in inliners.get(todo.pop(), ()):
+            if caller not in seen:
+                seen.add(caller)
+                todo.append(caller)
+    return frozenset(seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one compilation with flips says; N flips.
+
+    Attributes:
+        kept: [N] whether the flip's component got smaller.
+        gain: bytes that the kept components save, as far as the components are independent.
+    """
+
+    kept: npt.NDArray[np.bool_]
+    gain: float
+
+
+def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
+    """Keep the flips of every component that got smaller by at least ``least_bytes``."""
+    better = credit.change <= -least_bytes
+    return Verdict(kept=better[credit.component], gain=-float(credit.change[better].sum()))

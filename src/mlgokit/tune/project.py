@@ -1,0 +1,225 @@
+"""A project while it is tuned: its modules, the account of their best builds, and what is kept on disk."""
+
+import dataclasses
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.algorithms.config import EffectConfig
+from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.collect import Report, parallel
+from mlgokit.compiler.account import ProjectAccount, account_of
+from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.measure import Objective
+from mlgokit.corpus.module import Module
+from mlgokit.errors import CorpusError
+from mlgokit.manifest import atomic_write
+from mlgokit.policy.network import Policy
+from mlgokit.tune.search import Bench, Searched
+from mlgokit.tune.state import Build, Progress, build_of, load_progress, nothing_decided, save_progress
+
+WORTH_A_PASS = 5e-4
+"""A pass over all decisions that saves less than this share of the project is the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """How the search goes."""
+
+    objective: Objective = Objective.LINK_AWARE
+    """Which bytes count; COMDAT signatures count once in the whole project."""
+    existence: float = 0.0
+    """Credit for no longer defining a signature that other modules still define, as a share of its bytes over k."""
+    most: int = 64
+    """Decisions turned round in one compilation, in independent parts of the call graph."""
+    tries: int = 1
+    """How often a decision is tried before it is left alone, until something near it changes."""
+    noise: float = 8.0
+    """Random part of the order in which decisions are tried, in bytes."""
+    refits: tuple[float, ...] = (0.08, 0.25, 0.5)
+    """Shares of the budget after which a policy is fitted to what was measured so far, to say what to try first."""
+    fit: EffectConfig = field(default_factory=lambda: EffectConfig(members=3, epochs=12))
+    """That regression."""
+    seed: int = 1
+    """Of everything random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The search at one moment.
+
+    Attributes:
+        user_seconds: processor time of all compilations so far.
+        wall_seconds: elapsed time.
+        compilations: how many there were.
+        bytes: the exact account of the project.
+    """
+
+    user_seconds: float
+    wall_seconds: float
+    compilations: int
+    bytes: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Search:
+    """A project in the search.
+
+    Attributes:
+        folder: where progress is kept.
+        bench: how to compile.
+        config: settings.
+        modules: those that compile.
+        failures: those that do not, with the reason.
+        account: of the best builds.
+        plain_bytes: the exact account of the plain builds.
+        curve: of bytes over effort.
+        user_seconds: of all compilations, those of earlier sessions included.
+        compilations: likewise.
+    """
+
+    folder: Path
+    bench: Bench
+    config: SearchConfig
+    modules: dict[str, Searched]
+    failures: dict[str, str]
+    account: ProjectAccount
+    plain_bytes: float
+    curve: list[Point] = field(default_factory=list[Point])
+    user_seconds: float = 0.0
+    compilations: int = 0
+    begin: float = field(default_factory=time.monotonic)
+    effects: list[MeasuredEffects] = field(default_factory=list[MeasuredEffects])
+    policy: Policy | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def mark(self) -> Point:
+        """Add a point to the curve, and keep it."""
+        point = Point(
+            user_seconds=self.user_seconds,
+            wall_seconds=time.monotonic() - self.begin,
+            compilations=self.compilations,
+            bytes=self.account.image,
+        )
+        self.curve.append(point)
+        return point
+
+
+def open_search(
+    modules: Sequence[Module], *, bench: Bench, config: SearchConfig, folder: Path, workers: int, report: Report
+) -> Search:
+    """Compile every module plainly and as far as an earlier search came.
+
+    Raises:
+        CorpusError: no module compiles.
+    """
+    failures: dict[str, str] = {}
+    spent = [0.0]
+
+    def begin(module: Module) -> Searched | None:
+        plain = bench.compile_plain(module)
+        if plain.status is not CompileStatus.OK or plain.sizes is None:
+            failures[module.name] = f"{plain.status.value}: {plain.reason}"
+            return None
+        progress = load_progress(progress_path(folder, module.name))
+        known = None if progress is None else progress.decisions
+        searched = Searched(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
+        result = bench.compile(module, decisions=known, names=searched.names)
+        build = build_of(result)
+        if build is not None:
+            searched.build = build
+        if progress is not None:
+            searched.tried = progress.tried
+        spent[0] += plain.user_seconds + result.user_seconds
+        return searched
+
+    found = parallel(begin, modules, workers=workers, report=report, label="compile every module plainly")
+    ready = {searched.module.name: searched for searched in found if searched is not None}
+    if not ready:
+        first = next(iter(failures.items()), ("", "no module"))
+        raise CorpusError(
+            f"tune: expected at least one module that compiles, found none ({first[0]}: {first[1]}); "
+            "run `mlgokit corpus info` on the corpus"
+        )
+    order = list(ready)
+    plain = account_of(order, {name: one.plain for name, one in ready.items()}, objective=config.objective)
+    account = account_of(
+        order,
+        {name: one.build.sizes for name, one in ready.items()},
+        objective=config.objective,
+        existence=config.existence,
+    )
+    search = Search(
+        folder=folder,
+        bench=bench,
+        config=config,
+        modules=ready,
+        failures=failures,
+        account=account,
+        plain_bytes=plain.image,
+        user_seconds=spent[0],
+        compilations=2 * len(ready),
+    )
+    _recall_totals(search)
+    search.mark()
+    return search
+
+
+def try_policy(search: Search, policy: str, *, workers: int, report: Report) -> None:
+    """Compile every module under a policy or rule, and adopt what is smaller."""
+
+    def attempt(searched: Searched) -> None:
+        result = search.bench.compile(searched.module, policy=policy)
+        build = build_of(result)
+        with search.lock:
+            search.user_seconds += result.user_seconds
+            search.compilations += 1
+            if build is not None:
+                adopt_if_better(search, searched, build)
+        save(search, searched)
+
+    parallel(attempt, list(search.modules.values()), workers=workers, report=report, label=f"try {policy}")
+    search.mark()
+
+
+def adopt_if_better(search: Search, searched: Searched, build: Build) -> bool:
+    """Make ``build`` the module's best one if the project gets smaller; the caller holds the search's lock."""
+    name = searched.module.name
+    if search.account.module_bytes(name, build.sizes) >= search.account.module_bytes(name, searched.build.sizes):
+        return False
+    searched.build = build
+    search.account.put(name, build.sizes)
+    return True
+
+
+def save(search: Search, searched: Searched) -> None:
+    """Keep what is known of a module."""
+    path = progress_path(search.folder, searched.module.name)
+    save_progress(path, Progress(decisions=searched.build.decisions, tried=searched.tried))
+
+
+def progress_path(folder: Path, name: str) -> Path:
+    """The file with a module's progress."""
+    return folder / "modules" / f"{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.npz"
+
+
+def save_totals(search: Search) -> None:
+    """Keep the curve, and with it what was spent."""
+    curve = [dataclasses.asdict(point) for point in search.curve]
+    atomic_write(search.folder / "curve.json", json.dumps(curve))
+
+
+def _recall_totals(search: Search) -> None:
+    try:
+        curve = [Point(**point) for point in json.loads((search.folder / "curve.json").read_bytes())]
+    except (OSError, ValueError, TypeError):
+        return
+    if curve:
+        search.curve = curve
+        search.user_seconds += curve[-1].user_seconds
+        search.compilations += curve[-1].compilations
+        search.begin -= curve[-1].wall_seconds

@@ -1,0 +1,142 @@
+"""What is known about a module while it is tuned, and its file."""
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.collect import NOT_FEATURES, function_id
+from mlgokit.compiler.compile import CompileResult
+from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.deploy.decisions import TableEntry, entry_of
+from mlgokit.manifest import atomic_write
+from mlgokit.problems import INLINE_SIZE
+
+Ints = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Build:
+    """One compilation of a module under the plugin; T decisions, F features.
+
+    Attributes:
+        sizes: of the object.
+        site: [T] keys of the call sites, in the order of the decisions.
+        caller: [T] ids of the functions with the call sites.
+        callee: [T] ids of the functions called.
+        inlined: [T] decisions.
+        names: the features.
+        values: [T, F].
+        user_seconds: what it took.
+    """
+
+    sizes: ObjectSizes
+    site: Keys
+    caller: Ints
+    callee: Ints
+    inlined: npt.NDArray[np.bool_]
+    names: tuple[str, ...]
+    values: Ints
+    user_seconds: float
+
+    @property
+    def decisions(self) -> dict[int, bool]:
+        """The decision by the key of its call site."""
+        return dict(zip(self.site.tolist(), self.inlined.tolist(), strict=True))
+
+    def entry(self) -> TableEntry:
+        """The entry of a decision table that repeats this compilation."""
+        return entry_of(strong_names(self.sizes), self.site, self.inlined)
+
+
+def build_of(result: CompileResult) -> Build | None:
+    """What tuning needs of a compilation; nothing if it failed."""
+    if result.sizes is None or result.reason:
+        return None
+    columns: dict[str, Any] = dict(result.logs[INLINE_SIZE.name].columns) if INLINE_SIZE.name in result.logs else {}
+
+    def column(name: str) -> Any:
+        return np.ascontiguousarray(columns[name][:, 0]) if columns else np.zeros(0, np.int64)
+
+    names = tuple(name for name in columns if name not in NOT_FEATURES)
+    return Build(
+        sizes=result.sizes,
+        site=column("site").astype(np.int64).view(np.uint64),
+        caller=column("caller_id"),
+        callee=column("callee_id"),
+        inlined=column("inlining_decision") != 0,
+        names=names,
+        values=np.stack([columns[name][:, 0] for name in names], axis=1) if names else np.zeros((0, 0), np.int64),
+        user_seconds=result.user_seconds,
+    )
+
+
+def nothing_decided(sizes: ObjectSizes) -> Build:
+    """A build that cannot be searched."""
+    return Build(
+        sizes=sizes,
+        site=np.zeros(0, np.uint64),
+        caller=np.zeros(0, np.int64),
+        callee=np.zeros(0, np.int64),
+        inlined=np.zeros(0, bool),
+        names=(),
+        values=np.zeros((0, 0), np.int64),
+        user_seconds=0.0,
+    )
+
+
+def strong_names(sizes: ObjectSizes) -> list[int]:
+    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
+    return [
+        function_id(name)
+        for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
+        if signature < 0
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Progress:
+    """What survives of a module's search when the process ends.
+
+    Attributes:
+        decisions: of the best build.
+        tried: how often a move was made in vain.
+    """
+
+    decisions: dict[int, bool]
+    tried: dict[int, int]
+
+
+def save_progress(path: Path, progress: Progress) -> None:
+    """Keep the progress of a module.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    file = io.BytesIO()
+    np.savez(
+        file,
+        site=np.array(list(progress.decisions), np.uint64),
+        inlined=np.array(list(progress.decisions.values()), bool),
+        tried_site=np.array(list(progress.tried), np.uint64),
+        tried_count=np.array(list(progress.tried.values()), np.int64),
+    )
+    atomic_write(path, file.getvalue())
+
+
+def load_progress(path: Path) -> Progress | None:
+    """The progress of a module; nothing if there is none or its file is damaged."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return Progress(
+                decisions=dict(zip(stored["site"].tolist(), stored["inlined"].tolist(), strict=True)),
+                tried=dict(zip(stored["tried_site"].tolist(), stored["tried_count"].tolist(), strict=True)),
+            )
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
+        return None

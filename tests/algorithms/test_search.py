@@ -1,0 +1,58 @@
+import numpy as np
+
+from mlgokit.algorithms.credit import Compiled, Credit
+from mlgokit.algorithms.search import LARGEST_MOVE, independent_moves, judge, moves_of
+
+
+def compiled(calls: list[tuple[int, int, bool]]) -> Compiled:
+    caller, callee, inlined = (np.array(column) for column in zip(*calls, strict=True))
+    return Compiled(
+        caller=caller.astype(np.int64),
+        callee=callee.astype(np.int64),
+        inlined=inlined.astype(bool),
+        flipped=np.zeros(len(calls), bool),
+        functions=np.zeros(0, np.int64),
+        scores=np.zeros(0),
+    )
+
+
+def test_like_decisions_about_one_callee_are_a_move_and_unlike_ones_are_not():
+    run = compiled([(1, 9, False), (2, 9, True), (3, 9, False), (4, 8, True)])
+    assert moves_of(run) == [(0,), (1,), (2,), (3,), (0, 2)]
+
+
+def test_a_callee_with_very_many_calls_has_no_move_of_its_own():
+    assert (
+        len(moves_of(compiled([(caller, 9, False) for caller in range(100, 100 + LARGEST_MOVE + 1)])))
+        == LARGEST_MOVE + 1
+    )
+
+
+def test_moves_in_functions_that_are_inlined_into_one_another_are_not_made_together():
+    run = compiled([(1, 2, True), (2, 3, False), (1, 4, False), (5, 6, False)])
+    moves = [(index,) for index in range(4)]
+    # The call in 2 is also in 1, because 2 is inlined there.
+    assert independent_moves(run, moves, [1, 2, 3], most=9) == [1, 3]
+    assert independent_moves(run, moves, [2, 1, 3], most=9) == [2, 3]
+
+
+def test_moves_about_one_callee_are_not_made_together():
+    run = compiled([(1, 9, False), (2, 9, False)])
+    assert independent_moves(run, [(0,), (1,)], [0, 1], most=9) == [0]
+
+
+def test_no_more_moves_than_asked_for():
+    run = compiled([(index, 100 + index, False) for index in range(10)])
+    assert independent_moves(run, moves_of(run), range(10), most=3) == [0, 1, 2]
+
+
+def test_flips_of_a_component_stand_or_fall_together():
+    credit = Credit(
+        flips=np.arange(4),
+        component=np.array([0, 1, 1, 2]),
+        change=np.array([-10.0, 3.0, -0.2]),
+        unattributed=0.0,
+    )
+    verdict = judge(credit)
+    assert verdict.kept.tolist() == [True, False, False, False]
+    assert verdict.gain == 10.0

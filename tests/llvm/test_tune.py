@@ -1,0 +1,259 @@
+"""Tuning a small project as a user does: from a compilation database to a plugin, then elsewhere, on other code."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from mlgokit.cli import main
+from mlgokit.compiler import process
+from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.deploy.decisions import read_table
+from mlgokit.errors import ReuseError
+from mlgokit.stages import Tune, tune
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = Template("""
+#include <cassert>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+std::string quoted(const std::string& text, char mark) {
+  assert(!text.empty());
+  std::string result(1, mark);
+  for (char letter : text) {
+    if (letter == mark) result += '!';
+    result += letter;
+  }
+  return result + mark;
+}
+int weigh(const std::vector<int>& values) {
+  int sum = 0;
+  for (int value : values) sum += value % 7 ? value * $number : -value;
+  return sum;
+}
+struct Table {
+  std::map<std::string, std::vector<int>> rows;
+  void add(const std::string& row, int value) { rows[quoted(row, '$mark')].push_back(value); }
+  std::string joined() const {
+    std::string result;
+    for (const auto& [name, values] : rows) result += name + std::to_string(weigh(values)) + ";";
+    return result;
+  }
+};
+}  // namespace
+
+std::string part$number(int count, const char* text) {
+  Table table;
+  for (int index = 0; index < count; ++index) table.add(text + std::to_string(index % 3), index * $number);
+  return table.joined();
+}
+
+std::string other$number(const char* text) { return quoted(text, 'o') + quoted(text, 'p') + $extra; }
+""")
+MAIN = """
+#include <cstdio>
+#include <string>
+std::string part1(int, const char*); std::string part2(int, const char*);
+std::string other1(const char*); std::string other2(const char*);
+int main(int count, char** words) {
+  for (int index = 0; index < count + 9; ++index)
+    std::puts((part1(index, "a") + part2(index, "bb") + other1("x") + other2("yy")).c_str());
+}
+"""
+OPTIONS = ("-Oz", "-std=c++17", "-ffunction-sections", "-fdata-sections")
+SECONDS = 4
+
+
+def put_sources(folder: Path, *, extra: str = '"1"') -> list[Path]:
+    folder.mkdir(parents=True)
+    texts = {f"part{number}.cc": SOURCE.substitute(number=number, mark="m", extra=extra) for number in (1, 2)}
+    for name, text in (texts | {"main.cc": MAIN}).items():
+        (folder / name).write_text(text)
+    return sorted(folder.glob("*.cc"))
+
+
+def put_database(folder: Path) -> Path:
+    entries = [
+        {
+            "directory": str(folder),
+            "file": source.name,
+            "arguments": ["c++", *OPTIONS, "-c", source.name, "-o", f"{source.stem}.o"],
+        }
+        for source in sorted(folder.glob("*.cc"))
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+    return folder / "compile_commands.json"
+
+
+def build(toolchain: Toolchain, sources: Sequence[Path], folder: Path, *options: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    objects: list[Path] = []
+    for source in sources:
+        objects.append(folder / f"{source.stem}.o")
+        words = [toolchain.clangxx, *OPTIONS, *options, "-c", source, "-o", objects[-1]]
+        done = process.run(words, timeout_seconds=60)
+        assert done.returncode == 0, done.stderr
+    return objects
+
+
+def output_of(toolchain: Toolchain, objects: Sequence[Path], program: Path) -> bytes:
+    linked = process.run([toolchain.clangxx, *objects, "-o", program], timeout_seconds=60)
+    assert linked.returncode == 0, linked.stderr
+    return subprocess.run([program], capture_output=True, check=True, timeout=60).stdout
+
+
+def text_bytes(objects: Sequence[Path]) -> int:
+    return sum(measure_object(path).llvm_size_text for path in objects)
+
+
+def code_bytes(path: Path) -> tuple[int, int]:
+    totals = measure_object(path).totals
+    return totals.text, totals.eh_frame
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    folder: Path
+    sources: list[Path]
+    config: Tune
+
+
+@pytest.fixture(scope="module")
+def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project, tuned."""
+    folder = tmp_path_factory.mktemp(f"tune-{toolchain.major}")
+    sources = put_sources(folder / "source")
+    config = Tune(
+        compile_commands=put_database(folder / "source"),
+        budget=f"{SECONDS}s",
+        output=folder / "tuned.so",
+        folder=folder / "tune",
+        llvm=toolchain.major,
+    )
+    tuned = tune(config)
+    assert tuned.tuned_bytes < tuned.plain_bytes
+    assert not any(one.note for one in tuned.modules)
+    return Project(folder=folder, sources=sources, config=config)
+
+
+def test_the_build_with_the_plugin_is_as_small_as_promised_in_any_folder_and_with_debug_information(
+    toolchain: Toolchain, project: Project, tmp_path: Path
+):
+    promised = json.loads((project.config.folder / "tuned.json").read_text())
+    flag = promised["flag"]
+    assert flag == f"-fpass-plugin={project.config.output.resolve()}"
+    plain = build(toolchain, project.sources, tmp_path / "plain")
+    tuned = build(toolchain, project.sources, tmp_path / "tuned", flag)
+    assert text_bytes(tuned) < text_bytes(plain)
+    elsewhere = put_sources(tmp_path / "quite" / "another" / "folder")
+    for options in ((flag,), (flag, "-g"), (flag, "-fno-discard-value-names")):
+        again = build(toolchain, elsewhere, tmp_path / "again", *options)
+        # Read-only data has __FILE__ in it.
+        assert [code_bytes(path) for path in again] == [code_bytes(path) for path in tuned]
+    assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
+
+
+def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
+    toolchain: Toolchain, project: Project, tmp_path: Path
+):
+    result = json.loads((project.config.folder / "tuned.json").read_text())
+    plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
+    assert plain, "main has nothing to decide"
+    entries = read_table(Path(result["table"]))
+    assert sum(entry.plain for entry in entries) == len(plain)
+    sources = [source for source in project.sources if any(name.startswith(source.stem) for name in plain)]
+    for one, other in zip(
+        build(toolchain, sources, tmp_path / "plain"),
+        build(toolchain, sources, tmp_path / "tuned", result["flag"]),
+        strict=True,
+    ):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_next_version_keeps_what_did_not_change_and_falls_back_where_it_did(
+    toolchain: Toolchain, project: Project, tmp_path: Path
+):
+    changed = put_sources(tmp_path / "source", extra="quoted(text, 'q') + \"12\"")
+    flag = f"-fpass-plugin={project.config.output}"
+    plain = build(toolchain, changed, tmp_path / "plain")
+    tuned = build(toolchain, changed, tmp_path / "tuned", flag)
+    assert text_bytes(tuned) < text_bytes(plain)
+    assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
+
+
+def test_code_of_other_projects_stays_as_it_is(toolchain: Toolchain, project: Project, tmp_path: Path):
+    source = tmp_path / "stranger.cc"
+    source.write_text(
+        "#include <string>\nstd::string stranger(int n) { return std::to_string(n) + std::to_string(-n); }\n"
+    )
+    (plain,) = build(toolchain, [source], tmp_path / "plain")
+    (tuned,) = build(toolchain, [source], tmp_path / "tuned", f"-fpass-plugin={project.config.output}")
+    assert plain.read_bytes() == tuned.read_bytes()
+
+
+def test_continuing_never_loses(project: Project):
+    before = json.loads((project.config.folder / "tuned.json").read_text())
+    with pytest.raises(ReuseError, match="add --continue"):
+        tune(project.config)
+    after = tune(dataclasses.replace(project.config, go_on=True, budget="1s"))
+    assert after.tuned_bytes <= before["tuned_bytes"]
+    assert after.compilations > before["compilations"]
+    assert after.curve[0].user_seconds == before["curve"][0]["user_seconds"]
+
+
+def test_a_killed_search_goes_on_where_it_was(toolchain: Toolchain, project: Project, tmp_path: Path):
+    words = ["tune", "--compile-commands", str(project.config.compile_commands), "--budget", "60s"]
+    words += [
+        "--llvm",
+        str(toolchain.major),
+        "--folder",
+        str(tmp_path / "tune"),
+        "--output",
+        str(tmp_path / "tuned.so"),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "mlgokit", *words],
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    kept = tmp_path / "tune" / "search" / "modules"
+    end = time.monotonic() + 60
+    while not (kept.is_dir() and len(list(kept.glob("*.npz"))) >= 2) and time.monotonic() < end:
+        assert child.poll() is None
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait(timeout=30)
+    with pytest.raises(SystemExit) as ended:
+        main([*words[:3], "--budget", "1s", *words[5:], "--continue"])
+    assert ended.value.code == 0
+    result = json.loads((tmp_path / "tune" / "tuned.json").read_text())
+    assert result["tuned_bytes"] <= result["plain_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--budget", "soon"], "budget: expected a number with s, m or h"),
+        ([], "expected either --compile-commands or --corpus"),
+    ],
+)
+def test_a_contradictory_call_is_refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *words])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err.replace("\n", " ")
