@@ -198,6 +198,16 @@ def test_only_wanted_sources_are_taken(place: Place):
         place.make(wanted=CommandFilter(include="/src/"))
 
 
+def test_names_that_no_file_can_have_are_failures(place: Place):
+    place.add("a.cc", output=f"{'x' * 300}.o")
+    place.add("b.cc")
+    place.entries.append({"directory": f"/{'y' * 300}", "file": "f.cc", "command": "cc -O2 -c f.cc -o f.o"})
+    assert sorted(failures(place.make()).values()) == [
+        "expected a name that a file can have, found: File name too long",
+        f"expected the folder /{'y' * 199} of the command, found none",
+    ]
+
+
 def test_failures_stop_nothing(place: Place):
     place.add("a.cc", text="broken")
     place.add("b.S")

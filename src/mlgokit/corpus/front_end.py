@@ -19,6 +19,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.decided import Decisions, decisions_in, earlier_decisions
+from mlgokit.corpus.files import placing, whole_file
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.module import (
     SIDECAR_NAME,
@@ -32,8 +33,8 @@ from mlgokit.corpus.module import (
     write_corpus,
     write_sidecar,
 )
-from mlgokit.errors import CorpusError, StorageError
-from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest, writing
+from mlgokit.errors import CorpusError, InputError, StorageError
+from mlgokit.manifest import check_manifest, digest_file, write_manifest, writing
 
 DRY_RUN_SECONDS = 60.0
 """Deadline of ``clang -###``."""
@@ -266,7 +267,15 @@ def _make_all(
 
 
 def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
-    """Make one module, or find it made."""
+    """Make one module, or find it made, or say why neither is possible."""
+    try:
+        with placing(job.name, making.corpus_folder):
+            return _make_whole(making, job)
+    except InputError as error:
+        return ModuleFailure(name=job.name, project=job.project, reason=str(error))
+
+
+def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)
@@ -280,9 +289,9 @@ def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
         seconds, reason = _run_front_end(making, job, fresh)
         if reason is not None:
             return ModuleFailure(name=job.name, project=job.project, reason=reason)
-        atomic_write(cmd, cmd_bytes)
-        with writing(bitcode):
-            fresh.replace(bitcode)
+        with whole_file(cmd) as file:
+            file.write(cmd_bytes)
+        fresh.replace(bitcode)
     finally:
         fresh.unlink(missing_ok=True)
     return _module(making, job, bitcode, seconds=seconds)
