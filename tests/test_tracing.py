@@ -218,7 +218,7 @@ def test_a_training_set_has_the_chosen_keys_and_their_rewards(
         ("a/two.o:f", 7),
         ("a/two.o:g", 10),
     ]
-    assert sorted(found.columns) == ["index_to_evict", "mask"]
+    assert sorted(found.columns) == ["index_to_evict", "index_to_evict_default", "mask"]
     assert found.scores is not None
     np.testing.assert_allclose(found.scores[:5, 0], [0, 0, *[1 - 4.01 / 8.01] * 3], rtol=1e-6)
 
