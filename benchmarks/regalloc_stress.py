@@ -80,7 +80,10 @@ def open_ledger(path: Path, setting: Mapping[str, str | int]) -> Ledger:
     path.parent.mkdir(parents=True, exist_ok=True)
     known: dict[str, Record] = {}
     if path.exists():
-        for line in path.read_text().splitlines():
+        text = path.read_text()
+        if text and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1])
+        for line in text.splitlines():
             with contextlib.suppress(json.JSONDecodeError):
                 record = json.loads(line)
                 known[record.pop("key")] = record
