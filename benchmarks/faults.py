@@ -99,7 +99,7 @@ def measure(config: Faults, report: Report) -> Result:
     for major in SUPPORTED_MAJORS:
         toolchain = find_toolchain(major, need_plugin=True)
         versions |= {f"{name} {major}": value for name, value in toolchain.describe().items()}
-        with make_place(toolchain, timeout_seconds=config.timeout_seconds) as place:
+        with make_place(toolchain, build_plugin(toolchain), timeout_seconds=config.timeout_seconds) as place:
             for channel in CHANNELS:
                 wanted = min(share, config.kills - done)
                 kills += kill_often(place, channel, wanted, rng, functools.partial(told, done))
@@ -109,13 +109,12 @@ def measure(config: Faults, report: Report) -> Result:
 
 
 @contextmanager
-def make_place(toolchain: Toolchain, *, timeout_seconds: float) -> Generator[Place]:
+def make_place(toolchain: Toolchain, plugin: Path, *, timeout_seconds: float) -> Generator[Place]:
     """Compile the sample to bitcode; this process's temporary files are in the place meanwhile.
 
     Raises:
         ToolError: the sample does not compile.
     """
-    plugin = build_plugin(toolchain)
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     with tempfile.TemporaryDirectory(prefix="mlgokit-faults-") as scratch:
         folder = Path(scratch)

@@ -80,7 +80,10 @@ def open_ledger(path: Path, setting: Mapping[str, str | int]) -> Ledger:
     path.parent.mkdir(parents=True, exist_ok=True)
     known: dict[str, Record] = {}
     if path.exists():
-        for line in path.read_text().splitlines():
+        text = path.read_text()
+        if text and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1])
+        for line in text.splitlines():
             with contextlib.suppress(json.JSONDecodeError):
                 record = json.loads(line)
                 known[record.pop("key")] = record
@@ -184,10 +187,10 @@ def explain(ended: Ending, plain: Ending) -> str:
 
 
 def _programs(config: RegallocStress, benches: Mapping[int, Bench], ledger: Ledger) -> Iterator[None]:
-    """One step for each build that is not done; the plain builds first, which the others are compared with."""
+    """One step for each build that is not done; the plain build first, which the others are compared with."""
     projects = {project.name: project for project in load_projects()}
-    for build in range(config.builds + 1):
-        for number, exercise in enumerate(EXERCISES):
+    for number, exercise in enumerate(EXERCISES):
+        for build in range(config.builds + 1):
             for major, bench in benches.items():
                 key, plain_key = (f"program {major} {exercise.project} {which}" for which in (build, 0))
                 builds = exercise.builds(config.builds)

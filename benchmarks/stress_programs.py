@@ -120,11 +120,20 @@ EXERCISES = (
         ),
     ),
     Exercise(
+        project="brotli",
+        trials=(Trial(name="round trip", main="trip.c", text=ROUND_TRIP % BROTLI, same_output=True),),
+    ),
+    Exercise(
         project="marisa",
         heavy=True,
         include=("tests",),
         undefined=("NDEBUG",),
         trials=tuple(Trial(name=f"{name}-test", main=f"tests/{name}-test.cc") for name in _MARISA),
+    ),
+    Exercise(
+        project="zstd",
+        heavy=True,
+        trials=(Trial(name="round trip", main="trip.c", text=ROUND_TRIP % ZSTD, same_output=True),),
     ),
     Exercise(
         project="leveldb",
@@ -133,14 +142,5 @@ EXERCISES = (
         trials=tuple(
             Trial(name=name, main=f"{name}.cc", extra=("util/testharness.cc", "util/testutil.cc")) for name in _LEVELDB
         ),
-    ),
-    Exercise(
-        project="brotli",
-        trials=(Trial(name="round trip", main="trip.c", text=ROUND_TRIP % BROTLI, same_output=True),),
-    ),
-    Exercise(
-        project="zstd",
-        heavy=True,
-        trials=(Trial(name="round trip", main="trip.c", text=ROUND_TRIP % ZSTD, same_output=True),),
     ),
 )

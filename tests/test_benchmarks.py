@@ -12,6 +12,8 @@ import pytest
 
 from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
+from mlgokit.spec import TensorSpec
+from mlgokit.traces import ContextSpan, Header, Log
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 NAMES = (
@@ -47,7 +49,9 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-@pytest.mark.parametrize("name", ["results", "made_objects", "fuzz_readers", "fuzz_corpus", *NAMES])
+@pytest.mark.parametrize(
+    "name", ["results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults", *NAMES]
+)
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 
@@ -338,3 +342,29 @@ def test_the_reading_benchmark_writes_its_result(benchmark: Callable[[str], Modu
         "regalloc-eviction, 100 contexts of 10",
     ]
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".log"] == []
+
+
+def test_records_of_a_stress_run_are_gone_on_with(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module = benchmark("regalloc_stress")
+    path = tmp_path / "new" / "records.jsonl"
+    module.open_ledger(path, {"seed": 1}).add("module 22 0", {"outcome": "ok"})
+    with path.open("a") as file:
+        file.write('{"key": "module 22 1", "outc')
+
+    again = module.open_ledger(path, {"seed": 1})
+
+    assert again.known == {"setting": {"seed": 1}, "module 22 0": {"outcome": "ok"}}
+    again.add("module 22 1", {"outcome": "hang"})
+    assert module.open_ledger(path, {"seed": 1}).known == again.known
+    with pytest.raises(UsageError, match=r"expected records of \{'seed': 2\}, found \{'seed': 1\}; give another file"):
+        module.open_ledger(path, {"seed": 2})
+
+
+def test_decisions_that_the_mask_forbids_are_counted(benchmark: Callable[[str], ModuleType]):
+    mask = np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1]], np.int64)
+    header = Header(features=(TensorSpec(name="mask", type="int64_t", shape=(3,)),))
+    spans = (ContextSpan(name="f", start=0, stop=4),)
+    columns = {"mask": mask, "index_to_evict": np.array([[0], [1], [2], [3]])}
+    log = Log(header=header, contexts=spans, columns=columns)
+
+    assert benchmark("treatments").count_illegal("regalloc-eviction", log) == 2

@@ -78,11 +78,16 @@ EVICTION = Log(
     header=Header(
         features=(
             TensorSpec(name="mask", type="int64_t", shape=(1, 3)),
+            TensorSpec(name="index_to_evict_default", type="int64_t", shape=(1,)),
             TensorSpec(name="index_to_evict", type="int64_t", shape=(1,)),
         )
     ),
     contexts=(ContextSpan(name="f", start=0, stop=2), ContextSpan(name="g", start=2, stop=5)),
-    columns={"mask": np.ones((5, 1, 3), np.int64), "index_to_evict": np.arange(5).reshape(5, 1) % 3},
+    columns={
+        "mask": np.array([[[1, 1, 1]]] * 4 + [[[1, 0, 1]]], np.int64),
+        "index_to_evict_default": np.ones((5, 1), np.int64),
+        "index_to_evict": np.arange(5).reshape(5, 1) % 3,
+    },
 )
 
 
@@ -183,6 +188,8 @@ def test_scores_are_those_of_the_plain_build_and_of_the_policy(
     assert (summary["format_version"], summary["problem"]) == (1, "regalloc-eviction")
     assert [row["reason"] for row in summary["modules"]] == ["", "", "signal 11", "baseline: error: e"]
     assert [row["decisions"] for row in summary["modules"]] == [5, 5, 0, 5]
+    assert [row["masked_defaults"] for row in summary["modules"]] == [1, 1, 0, 0]
+    assert found["masked_defaults"] == 2
 
 
 def test_the_heuristic_is_its_own_baseline(
@@ -211,7 +218,7 @@ def test_a_training_set_has_the_chosen_keys_and_their_rewards(
         ("a/two.o:f", 7),
         ("a/two.o:g", 10),
     ]
-    assert sorted(found.columns) == ["index_to_evict", "mask"]
+    assert sorted(found.columns) == ["index_to_evict", "index_to_evict_default", "mask"]
     assert found.scores is not None
     np.testing.assert_allclose(found.scores[:5, 0], [0, 0, *[1 - 4.01 / 8.01] * 3], rtol=1e-6)
 

@@ -121,6 +121,7 @@ class ModuleTrace:
         status: how that or the baseline ended.
         reason: why there is no trace; empty for success.
         scores: key to the scores of the default and of the policy; empty after a failure.
+        masked_defaults: observations whose mask does not allow what the heuristic would do.
     """
 
     module: Module
@@ -128,6 +129,7 @@ class ModuleTrace:
     status: CompileStatus
     reason: str
     scores: dict[str, tuple[float, float]]
+    masked_defaults: int = 0
 
 
 def trace_modules(
@@ -152,9 +154,27 @@ def trace_modules(
             status, reason = (run.status, run.reason) if not run.ok else (base.status, f"baseline: {base.reason}")
             return ModuleTrace(module=module, run=run, status=status, reason=reason, scores={})
         scores = _function_scores(base, run) if regalloc else _module_scores(base, run)
-        return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores)
+        masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
+        return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
 
     return parallel(work, modules, workers=workshop.workers, report=report, label="trace")
+
+
+def count_masked_defaults(path: Path, problem: Problem) -> int:
+    """In how many observations of a log the mask forbids what the heuristic would do; a lost log has none.
+
+    LLVM 22 masks out what was evicted very often, so that a policy cannot go in circles; the heuristic has no such
+    guard. A policy that imitates it cannot do so there.
+    """
+    try:
+        log = read_log(path)
+    except TraceError:
+        return 0
+    if not log.observation_count or problem.mask is None or problem.default_decision not in log.columns:
+        return 0
+    mask = log.columns[problem.mask].reshape(log.observation_count, -1)
+    defaults = log.columns[problem.default_decision].reshape(-1)
+    return int(np.count_nonzero(mask[np.arange(len(defaults)), defaults] == 0))
 
 
 def _module_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, float]]:
@@ -249,6 +269,7 @@ def write_summary(path: Path, traces: Sequence[ModuleTrace], problem: Problem) -
             "reason": trace.reason,
             "decisions": trace.run.decision_count,
             "inlined": int(trace.run.inlined.sum()),
+            "masked_defaults": trace.masked_defaults,
             "object_text_bytes": trace.run.sizes.llvm_size_text if trace.run.sizes is not None else None,
             "user_seconds": trace.run.user_seconds,
         }
@@ -271,5 +292,6 @@ def outcome(traces: Sequence[ModuleTrace]) -> dict[str, Any]:
         "failures": dict(Counter(row["status"] for row in failed)),
         "failed": failed,
         "decisions": sum(trace.run.decision_count for trace in traces),
+        "masked_defaults": sum(trace.masked_defaults for trace in traces),
         "user_seconds": sum(trace.run.user_seconds for trace in traces),
     }

@@ -3,21 +3,16 @@
 import itertools
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Advisor, ReplayContexts, default_decisions
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
+from mlgokit.dataset.normaliser import fit_signed_log
 from mlgokit.deploy.plugin import export_plugin
-from mlgokit.policy.advisor import PolicyAdvisor
-from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
@@ -92,20 +87,6 @@ class Bench:
         assert not (self.folder / "no.o").exists()
         return done.stderr
 
-    def ask(self, advisors: Mapping[str, Advisor]) -> tuple[InteractiveResult, bytes]:
-        """Compile under advisors in this process, without the plugin."""
-        result = drive_channels(
-            [self.toolchain.clangxx, "-O2", "-c", self.folder / "source.cpp", "-o", self.folder / "asked.o"],
-            channels={
-                name: channel_use(PROBLEMS[name], major=self.toolchain.major, advisor=advisor)
-                for name, advisor in advisors.items()
-            },
-            timeout_seconds=120,
-            answer_timeout_seconds=60,
-        )
-        assert (result.status, result.detail) == (InteractiveStatus.OK, "")
-        return result, (self.folder / "asked.o").read_bytes()
-
 
 @pytest.fixture
 def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
@@ -161,13 +142,13 @@ def test_other_rules_decide_legally_and_change_the_object(bench: Bench, rule: st
 SHORT = {"regalloc-eviction": "eviction", "regalloc-priority": "priority"}
 
 
-def some_policy(problem: Problem, log: Log, *, quantile: bool = False) -> Policy:
+def some_policy(problem: Problem, log: Log) -> Policy:
     """A random policy over all of LLVM's features, normalised to what the log shows."""
     rng = np.random.default_rng(4)
     columns = [log.columns[name].reshape(log.observation_count, -1) for name in problem.feature_names]
     width = max(column.shape[1] for column in columns)
     values = np.stack([np.broadcast_to(column, (len(column), width)).ravel() for column in columns], axis=1)
-    normaliser = fit_quantile(values) if quantile else fit_signed_log(values)
+    normaliser = fit_signed_log(values)
     layers = tuple(
         Layer(
             (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
@@ -186,44 +167,6 @@ def logs_of_the_heuristic(bench: Bench) -> dict[str, Log]:
     rules = {f"{short}_policy": ":default" for short in SHORT.values()}
     bench.compile("default", **rules, eviction_log="e.log", priority_log="p.log")
     return {"regalloc-eviction": bench.log("e.log"), "regalloc-priority": bench.log("p.log")}
-
-
-def test_the_logged_default_decisions_reproduce_the_plain_object_over_the_pipes(bench: Bench) -> None:
-    plain = bench.compile("plain")
-    for name, log in logs_of_the_heuristic(bench).items():
-        replay = ReplayContexts(default_decisions(log, PROBLEMS[name]))
-        result, replayed = bench.ask({name: replay})
-        assert replayed == plain
-        assert result.log is not None
-        for feature in PROBLEMS[name].feature_names:
-            np.testing.assert_array_equal(log.columns[feature], result.log.columns[feature], err_msg=feature)
-
-
-@pytest.mark.parametrize("quantile", [False, True], ids=["signed-log", "quantile"])
-def test_plugin_and_pipes_agree_on_every_decision(bench: Bench, quantile: bool) -> None:
-    logs = logs_of_the_heuristic(bench)
-    for problem in (REGALLOC_EVICTION, REGALLOC_PRIORITY):
-        policy = some_policy(problem, logs[problem.name], quantile=quantile)
-        save_policy(policy, bench.folder / "some.policy")
-        flips = 0.1 if problem is REGALLOC_EVICTION and quantile else 0.0
-        exploration = Exploration(seed=11, temperature=0.7 if quantile else 0.0, flip_probability=flips)
-        short = SHORT[problem.name]
-
-        inside = bench.compile(
-            "inside",
-            **{f"{short}_policy": "some.policy", f"{short}_log": "inside.log"},
-            seed="11", temperature=str(exploration.temperature), flip_probability=str(flips),
-        )  # fmt: skip
-        result, outside = bench.ask({problem.name: PolicyAdvisor(policy, exploration)})
-
-        assert inside == outside
-        log = bench.log("inside.log")
-        assert result.log is not None
-        assert [span.name for span in log.contexts] == [
-            span.name for span in result.log.contexts if span.stop > span.start
-        ]
-        np.testing.assert_array_equal(log.columns[problem.decision], result.log.columns[problem.decision])
-        assert inside != bench.compile("plain")
 
 
 def test_an_exported_plugin_carries_several_policies(bench: Bench) -> None:

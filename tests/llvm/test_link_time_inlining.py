@@ -1,0 +1,66 @@
+"""Inlining decisions in ld.lld, for full and for thin link-time optimization."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.traces import read_log
+
+pytestmark = pytest.mark.llvm
+
+# Each part calls a function of the other one, which only the linker can inline.
+PART = """
+extern int {other}(int, const int *);
+static int square(int x) {{ return x * x; }}
+int {name}(int x, const int *p) {{
+  int s = x;
+  for (int i = 0; i < 9; ++i) s += square(p[i]) ^ square(s);
+  return s;
+}}
+int twice_{name}(const int *p) {{ return {name}(p[0], p) + {other}(p[1], p) + {other}(p[2], p); }}
+"""
+
+
+@pytest.fixture(params=["full", "thin"])
+def link(request: pytest.FixtureRequest, toolchain: Toolchain, tmp_path: Path) -> Callable[..., bytes]:
+    """``link(level, policy=..., log=..., any_level="1")``: the image that ld.lld makes of two parts."""
+    plugin = build_plugin(toolchain, cache_folder=tmp_path.parents[1] / "plugins")
+
+    def run(level: str, **settings: str) -> bytes:
+        for name, other in (("one", "two"), ("two", "one")):
+            (tmp_path / f"{name}.c").write_text(PART.format(name=name, other=other))
+            words = [toolchain.clang, level, f"-flto={request.param}", "-fPIC", "-c", f"{name}.c", "-o", f"{name}.o"]
+            done = process.run(words, timeout_seconds=60, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        assert toolchain.lld is not None
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+        environment |= {f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}
+        load = [f"--load-pass-plugin={plugin}"] if settings else []
+        words = [toolchain.lld, "-shared", "-Bsymbolic", *load, "one.o", "two.o", "-o", "image.so"]
+        done = process.run(words, timeout_seconds=60, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "image.so").read_bytes()
+
+    return run
+
+
+def test_modules_for_size_are_decided_in_the_linker(link: Callable[..., bytes], tmp_path: Path):
+    plain = link("-Oz")
+
+    assert link("-Oz", policy=":default", log="lto.log") == plain
+    assert sum(read_log(path).observation_count for path in tmp_path.glob("lto.log*")) > 0
+    assert link("-Oz", policy=":always") != plain
+
+
+def test_other_modules_are_decided_on_request_only(link: Callable[..., bytes], tmp_path: Path):
+    plain = link("-O2")
+
+    assert link("-O2", policy=":never", log="lto.log") == plain
+    assert not list(tmp_path.glob("lto.log*"))
+    assert link("-O2", policy=":never", log="lto.log", any_level="1") != plain
+    assert sum(read_log(path).observation_count for path in tmp_path.glob("lto.log*")) > 0
