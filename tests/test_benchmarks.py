@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from mlgokit.advisors import Observation
 from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 from mlgokit.spec import TensorSpec
@@ -20,11 +21,13 @@ NAMES = (
     "corpus_extraction",
     "echo",
     "ir2native",
+    "learners",
     "overhead",
     "overhead_regalloc",
     "policy_speed",
     "score_tracks_link",
 )
+PARTS = ("results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults")
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 
@@ -50,7 +53,8 @@ def test_help_names_every_option_and_where_the_result_goes(
 
 
 @pytest.mark.parametrize(
-    "name", ["results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults", *NAMES]
+    "name",
+    ["results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults", *NAMES],
 )
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
@@ -368,3 +372,38 @@ def test_decisions_that_the_mask_forbids_are_counted(benchmark: Callable[[str], 
     log = Log(header=header, contexts=spans, columns=columns)
 
     assert benchmark("treatments").count_illegal("regalloc-eviction", log) == 2
+
+
+def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module = benchmark("learners")
+
+    def arm(name: str, seed: int, *ratios: float) -> dict[str, object]:
+        projects = {
+            f"p{number}": {"language": "c++", "image": [100, 100 * ratio], "link_aware": [50.0, 50 * ratio]}
+            for number, ratio in enumerate(ratios)
+        }
+        return {"arm": name, "seed": seed, "core_minutes": 1.5, "projects": projects}
+
+    config = module.Learners(json=tmp_path / "x.json")
+    found = [arm("ppo", 1, 0.9, 0.8), arm("ppo", 2, 1.0, 0.8), arm("echo", 0, 1.0, 1.0)]
+    result = module.summed_up(config, found, missing=2, versions={}, inputs={})
+
+    # sqrt(0.9 * 1.0) and 0.8, and the geometric mean of both.
+    assert result.answer == f"ppo: {module.percent((0.9**0.5 * 0.8) ** 0.5 - 1)} on C++ (2 arms missing)"
+    ppo, echo = result.tables[0].rows
+    assert ppo[:2] == ("ppo", 2)
+    assert echo[2] == "+0.00 %"
+    assert ppo[8] == "-15.15 % to -10.56 %"
+    assert ppo[9] == "+0.00 %"
+    assert (tmp_path / "x.svg").read_text().count("<circle") == 2
+
+
+def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("learners")
+    flips = module.Flips(frozenset({1}))
+    asked = [
+        Observation(header=Header(features=()), values={"inlining_default": np.array([value])}, context="", index=index)
+        for index, value in enumerate((0, 0, 1))
+    ]
+
+    assert [flips.advise(one) for one in asked] == [0, 1, 1]

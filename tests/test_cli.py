@@ -22,6 +22,7 @@ from mlgokit.cli import Arguments, main, run
 from mlgokit.corpus.module import Module, write_corpus
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.errors import MlgokitError
+from mlgokit.learning.settings import Learning
 from mlgokit.train import EffectTraining
 from mlgokit.tune.project import SearchConfig
 
@@ -40,7 +41,9 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus split": (stages.Split,),
     "trace": (stages.Trace,),
     "tune": (stages.Tune, SearchConfig),
-    "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig),
+    "vocab": (stages.Vocab,),
+    "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig, Learning),
+    "importance": (stages.Importance,),
     "evaluate": (stages.Evaluate,),
     "export": (cli.ExportCommand,),
     "export plugin": (stages.Export,),

@@ -69,7 +69,9 @@ StageCommand = (
     | stages.Info
     | stages.Split
     | stages.Trace
+    | stages.Vocab
     | stages.Train
+    | stages.Importance
     | stages.Evaluate
     | stages.Tune
     | stages.Export
@@ -79,7 +81,9 @@ Command = (
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
     | Annotated[stages.Trace, tyro.conf.subcommand("trace")]
     | Annotated[stages.Tune, tyro.conf.subcommand("tune")]
+    | Annotated[stages.Vocab, tyro.conf.subcommand("vocab")]
     | Annotated[stages.Train, tyro.conf.subcommand("train")]
+    | Annotated[stages.Importance, tyro.conf.subcommand("importance")]
     | Annotated[stages.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
     | Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
@@ -188,7 +192,9 @@ def _values(
     | stages.Override
     | stages.Verify
     | stages.Trace
+    | stages.Vocab
     | stages.Train
+    | stages.Importance
     | stages.Export,
     report: Report,
 ) -> dict[str, Any]:
@@ -206,10 +212,24 @@ def _values(
             result = stages.override(command).to_json()
         case stages.Verify():
             result = stages.verify(command, report=report).to_json()
+        case _:
+            result = _learning_values(command, report)
+    return result
+
+
+def _learning_values(
+    command: stages.Trace | stages.Vocab | stages.Train | stages.Importance | stages.Export, report: Report
+) -> dict[str, Any]:
+    """As :func:`_values`, of the stages that take a corpus or what came of one."""
+    match command:
         case stages.Trace():
             result = stages.trace(command, report=report)
+        case stages.Vocab():
+            result = stages.vocab(command, report=report)
         case stages.Train():
             result = stages.train(command, report=report).to_json()
+        case stages.Importance():
+            result = stages.explain(command, report=report)
         case stages.Export():
             result = dataclasses.asdict(stages.export(command))
     return result

@@ -154,7 +154,7 @@ def run_module(
         module: what to compile.
         exploration: how decisions depart from the policy.
         policy: a policy file or a rule such as ``:default``.
-        keep: whose feature values to keep: ``"none"``, ``"flips"`` or ``"all"`` decisions.
+        keep: whose feature values to keep: ``"none"``, ``"flips"`` or ``"all"`` decisions; or ``"log"``, the whole log.
         keep_log: where to put the training log.
         problem: whose decisions the policy makes; the heuristic makes all others.
         regalloc: whether the costs of register allocation are wanted.
@@ -258,7 +258,8 @@ def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, 
         return columns[name][:, 0] if columns else np.zeros(0, np.int64)
 
     flipped = np.asarray(column("log_probability") < _LOG_HALF)
-    rows = {"none": np.zeros(0, np.int64), "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
+    nothing = np.zeros(0, np.int64)
+    rows = {"none": nothing, "log": nothing, "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
     names = tuple(name for name in columns if name not in NOT_FEATURES)
     values = np.stack([columns[name][rows, 0] for name in names], axis=1) if names else np.zeros((0, 0), np.int64)
     run = ModuleRun(
@@ -275,6 +276,7 @@ def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, 
         values=values.astype(np.int64),
         regalloc=result.regalloc,
         decisions=None if log is None or columns else log.observation_count,
+        log=log if keep == "log" else None,
     )
     return run, result.killed
 

@@ -19,11 +19,15 @@ from rich.progress import (
 from mlgokit.collect import Report
 
 QUIET_SECONDS = 60.0
+NEWS = " · "
 
 
 @contextmanager
 def shown_progress(console: Console | None = None) -> Generator[Report]:
-    """A report that draws on standard error; a new label begins a new bar; a total below what is done is not known."""
+    """A report that draws on standard error; a new label begins a new bar; a total below what is done is not known.
+
+    What follows " · " in a label is news of the same bar.
+    """
     console = console or Console(file=sys.stderr, emoji=False)
     if not console.is_terminal:
         yield _lines(console)
@@ -41,10 +45,11 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
 
         def report(done: int, total: int, label: str) -> None:
             known = None if done > total else total
+            text, label = label, label.partition(NEWS)[0]
             # What was done before under the same label has its bar already.
             if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
                 tasks[label] = progress.add_task(label, total=known)
-            progress.update(tasks[label], completed=done, total=known)
+            progress.update(tasks[label], completed=done, total=known, description=text)
 
         yield report
 
@@ -56,6 +61,7 @@ def _lines(console: Console) -> Report:
 
     def report(done: int, total: int, label: str) -> None:
         now = time.monotonic()
+        text, label = label, label.partition(NEWS)[0]
         if not done and label in finished:
             finished.remove(label)
             del began[label], said[label]
@@ -69,7 +75,7 @@ def _lines(console: Console) -> Report:
         passed = now - began[label]
         left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
         console.print(
-            f"{label}: {done} of {total if done <= total else 'unknown'} after {passed:.0f} s{left}",
+            f"{text}: {done} of {total if done <= total else 'unknown'} after {passed:.0f} s{left}",
             markup=False,
             highlight=False,
         )

@@ -14,7 +14,9 @@ import numpy.typing as npt
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.errors import TraceError
 from mlgokit.manifest import atomic_write
+from mlgokit.traces import Log, read_log_bytes, render_log
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,6 +39,7 @@ class ModuleRun:
         values: int64 [V, F].
         regalloc: what register allocation cost each function, when that was asked for.
         decisions: how many decisions the log has, of whichever problem; ``None`` stands for T.
+        log: the whole log, when that was asked for and the compiler had something to decide.
     """
 
     status: CompileStatus
@@ -52,6 +55,7 @@ class ModuleRun:
     values: Ints
     regalloc: RegallocCosts | None = None
     decisions: int | None = None
+    log: Log | None = None
 
     @property
     def decision_count(self) -> int:
@@ -94,6 +98,8 @@ def remember(path: Path, run: ModuleRun) -> None:
     if run.regalloc is not None:
         facts["regalloc_functions"] = run.regalloc.functions
         arrays |= {"regalloc_counts": run.regalloc.counts, "regalloc_costs": run.regalloc.costs}
+    if run.log is not None:
+        arrays["log"] = np.frombuffer(render_log(run.log), np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]  (the stub takes the names for a flag)
@@ -130,8 +136,19 @@ def recall(path: Path) -> ModuleRun | None:
                 sizes=sizes,
                 regalloc=regalloc,
                 decisions=facts.get("decisions"),
+                log=read_log_bytes(stored["log"].tobytes(), name=path) if "log" in stored else None,
                 **{name: stored[name] for name in _RUN_ARRAYS},
             )
     # RuntimeError: a flag or a method that zipfile does not know, which is how damaged headers look.
-    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        TypeError,
+        RuntimeError,
+        TraceError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ):
         return None

@@ -1,7 +1,9 @@
 """The examples, run as a user would, with every installed compiler."""
 
+import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -99,3 +101,20 @@ def test_train_and_export_leaves_a_plugin_that_clang_loads(toolchain: Toolchain,
     words = [toolchain.clangxx, "-Oz", flag, "-c", source, "-o", tmp_path / "out.o"]
     done = process.run(words, timeout_seconds=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_own_learner_searches_and_own_advisor_shows_every_module(
+    toolchain: Toolchain, small_corpus: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("gymnasium")
+    folder = tmp_path / "corpus"
+    shutil.copytree(small_corpus, folder)
+    names = [f"m{number}" for number in range(4)]
+    (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
+    lines = run_example(toolchain, "own_learner.py", folder, Path("16")).stdout.decode().splitlines()
+    assert [re.sub(r"-?\d+\.\d+|[+-]\d\.\d+", "#", line) for line in lines] == [
+        f"turn {turn}: mean reward #, threshold #" for turn in (0, 1)
+    ]
+    lines = run_example(toolchain, "own_advisor.py", folder).stdout.decode().splitlines()
+    assert len(lines) == 4
+    assert all(re.fullmatch(r"m\d: \d+ bytes plainly, \d+ with the advisor", line) for line in lines)

@@ -28,8 +28,10 @@ from mlgokit.corpus.module import Corpus, Module, load_corpus
 from mlgokit.deploy.plugin import ExportedPlugin, export_plugin
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.evaluation.compare import Evaluation, compare_projects
+from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.settings import DEFAULT_LEARNING, Learning
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
-from mlgokit.policy.store import load_policy
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.stages.builds import (
     Combine as Combine,
@@ -51,6 +53,7 @@ from mlgokit.stages.corpora import (
     info as info,
     split as split,
 )
+from mlgokit.stages.explanation import Importance as Importance, explain as explain
 from mlgokit.stages.tuning import Tune as Tune, tune as tune
 from mlgokit.stages.verification import (
     Override as Override,
@@ -58,6 +61,7 @@ from mlgokit.stages.verification import (
     override as override,
     verify as verify,
 )
+from mlgokit.stages.vocabulary import Vocab as Vocab, vocab as vocab
 from mlgokit.train import EffectTraining, RoundResult, train_cloning, train_effects
 
 WORKERS = os.cpu_count() or 1
@@ -107,8 +111,12 @@ class Train:
     """The corpus."""
     output: Path = Path("quickstart/train")
     """Where policies and metrics go; <output>/final.policy is the result."""
-    algorithm: Literal["effect-regression", "behavioural-cloning"] = "effect-regression"
-    """How to learn: from the measured effect of decisions, or by imitating the heuristic."""
+    problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
+    """Whose decisions are learned."""
+    algorithm: Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] = (
+        "effect-regression"
+    )
+    """How to learn. Without a budget in turns or compilations, the first two have recipes of their own for inlining."""
     store: Path | None = None
     """Folder of finished compilations; <output>/store if not given."""
     llvm: int | None = None
@@ -120,9 +128,11 @@ class Train:
     minutes: float = math.inf
     """No round begins after this many minutes; a run that is cut short depends on the machine's speed."""
     effects: EffectTraining = dataclasses.field(default_factory=EffectTraining)
-    """Settings of effect regression."""
+    """Settings of effect regression's recipe."""
     cloning: CloningConfig = dataclasses.field(default_factory=CloningConfig)
-    """Settings of behavioural cloning."""
+    """Settings of behavioural cloning's recipe."""
+    learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = DEFAULT_LEARNING
+    """How a learner is run."""
     changes: Changes = NO_CHANGES
     """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
@@ -200,14 +210,17 @@ def trace(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The policy that training ended with, and what each round did (empty for cloning)."""
+    """The policy that training ended with, and what each round of a recipe or the loop did."""
 
     policy: Path
-    rounds: tuple[RoundResult, ...]
+    rounds: tuple[RoundResult, ...] = ()
     agreement: float | None = None
+    learned: Learned | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
+        if self.learned is not None:
+            return {"policy": str(self.policy), **self.learned.to_json()}
         return {
             "policy": str(self.policy),
             "rounds": [result.to_json() for result in self.rounds],
@@ -222,20 +235,48 @@ def train(config: Train, *, report: Report = say_nothing) -> Trained:
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     workshop = _workshop(config, config.output)
-    settings = dataclasses.asdict(config.effects if config.algorithm == "effect-regression" else config.cloning)
-    settings = {"algorithm": config.algorithm, **settings}
+    settings: dict[str, Any] = {"algorithm": config.algorithm}
+    recipe = _has_recipe(config)
+    if recipe:
+        settings |= dataclasses.asdict(config.effects if config.algorithm == "effect-regression" else config.cloning)
+    else:
+        settings |= {"problem": config.problem, **config.learning.deciding()}
     _claim(config.output, kind="policy", config=_edited(settings, edits), workshop=workshop, corpus=corpus)
-    if config.algorithm == "effect-regression":
+    final = config.output / "final.policy"
+    if not recipe:
+        learned = learn(
+            workshop,
+            modules,
+            PROBLEMS[config.problem],
+            config.algorithm,
+            config.learning,
+            folder=config.output,
+            report=report,
+            deadline=deadline,
+        )
+        save_policy(learned.policy, final)
+        trained = Trained(policy=final, learned=learned)
+    elif config.algorithm == "effect-regression":
         path, rounds = train_effects(
             workshop, modules, config.effects, folder=config.output, report=report, deadline=deadline
         )
-        trained = Trained(policy=config.output / "final.policy", rounds=tuple(rounds))
+        atomic_write(final, path.read_bytes())
+        trained = Trained(policy=final, rounds=tuple(rounds))
     else:
         path, agreement = train_cloning(workshop, modules, config.cloning, folder=config.output, report=report)
-        trained = Trained(policy=config.output / "final.policy", rounds=(), agreement=agreement)
-    atomic_write(trained.policy, path.read_bytes())
+        atomic_write(final, path.read_bytes())
+        trained = Trained(policy=final, agreement=agreement)
     atomic_write(config.output / "metrics.json", json.dumps(trained.to_json(), indent=1))
     return trained
+
+
+def _has_recipe(config: Train) -> bool:
+    """Whether this is one of the two ways to train inlining that need no loop, and nothing says that it be the loop."""
+    return (
+        config.problem == INLINE_SIZE.name
+        and config.algorithm in ("effect-regression", "behavioural-cloning")
+        and config.learning == DEFAULT_LEARNING
+    )
 
 
 def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:

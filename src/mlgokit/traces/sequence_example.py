@@ -69,16 +69,20 @@ def encode_sequence(columns: Mapping[str, NDArray[Any]], *, labels: Mapping[str,
                 f"found {len(column)} of {column.dtype}; give every feature the same steps"
             )
         lists.append(
-            _field(
+            encode_field(
                 1,
-                _field(1, name.encode()) + _field(2, _feature_list(column.reshape(count, math.prod(column.shape[1:])))),
+                encode_field(1, name.encode())
+                + encode_field(2, _feature_list(column.reshape(count, math.prod(column.shape[1:])))),
             )
         )
     texts = [
-        _field(1, _field(1, name.encode()) + _field(2, _field(_BYTES_LIST, _field(1, text.encode()))))
+        encode_field(
+            1,
+            encode_field(1, name.encode()) + encode_field(2, encode_field(_BYTES_LIST, encode_field(1, text.encode()))),
+        )
         for name, text in sorted((labels or {}).items())
     ]
-    return (_field(1, b"".join(texts)) if texts else b"") + _field(2, b"".join(lists))
+    return (encode_field(1, b"".join(texts)) if texts else b"") + encode_field(2, b"".join(lists))
 
 
 def _feature_list(column: NDArray[Any]) -> bytes:
@@ -110,9 +114,9 @@ def _feature_list(column: NDArray[Any]) -> bytes:
 
 def _feature_head(length: int, kind: int) -> bytes:
     """What stands before ``length`` bytes of packed values."""
-    values = b"\x0a" + _varint(length)
-    of_kind = bytes([kind << 3 | _BYTES]) + _varint(len(values) + length)
-    return b"\x0a" + _varint(len(of_kind) + len(values) + length) + of_kind + values
+    values = b"\x0a" + encode_varint(length)
+    of_kind = bytes([kind << 3 | _BYTES]) + encode_varint(len(values) + length)
+    return b"\x0a" + encode_varint(len(of_kind) + len(values) + length) + of_kind + values
 
 
 def _encode_varints(values: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -129,11 +133,13 @@ def _encode_varints(values: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDAr
     return groups[kept], sizes.sum(axis=1)
 
 
-def _field(number: int, payload: bytes) -> bytes:
-    return bytes([number << 3 | _BYTES]) + _varint(len(payload)) + payload
+def encode_field(number: int, payload: bytes) -> bytes:
+    """Field ``number`` (below 16) of a protobuf message: bytes, a text, or a message."""
+    return bytes([number << 3 | _BYTES]) + encode_varint(len(payload)) + payload
 
 
-def _varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """A number that is not negative, as protobuf writes it."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)

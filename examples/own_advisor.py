@@ -1,0 +1,47 @@
+"""The same without gymnasium: any object with ``advise`` decides; this one in ten lines, for every module of a corpus.
+
+``python examples/own_advisor.py CORPUS`` prints what each module's object measures plainly and under the advisor.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from mlgokit.advisors import Advice, Observation
+from mlgokit.compiler.compile import command
+from mlgokit.compiler.interactive import channel_use, drive_channels
+from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.problems import INLINE_SIZE
+
+
+class Threshold:
+    """Inlines what LLVM estimates to cost little."""
+
+    limit = 20
+
+    def advise(self, observation: Observation) -> Advice:
+        """1 to inline, 0 to call."""
+        cost = int(observation.values["cost_estimate"][0])
+        return int(cost <= self.limit)
+
+
+def main() -> None:
+    toolchain = find_toolchain()
+    use = channel_use(INLINE_SIZE, major=toolchain.major, advisor=Threshold())
+
+    def text_bytes(module: Module, output: Path, *, advised: bool) -> int:
+        argv = command(toolchain, module.command_line, module.bitcode, output, None)
+        channels = {"inline": use} if advised else {}
+        drive_channels(argv, channels=channels, timeout_seconds=60, answer_timeout_seconds=20)
+        return measure_object(output).llvm_size_text
+
+    with tempfile.TemporaryDirectory() as folder:
+        for module in load_corpus(Path(sys.argv[1])).modules:
+            plain, mine = (text_bytes(module, Path(folder, "out.o"), advised=advised) for advised in (False, True))
+            print(f"{module.name}: {plain} bytes plainly, {mine} with the advisor")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""The loop: ask, compile, tell, keep; and now and then look how the policy does on projects that do not teach.
+
+All that is random in turn t comes from a generator made of the seed and t, and the checkpoint of a turn has all that
+the learner knows. So a run that was interrupted and is started again ends as it would have without that, bit by bit,
+except for times; ``--minutes`` ends it where the machine's speed says.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from mlgokit.algorithms.learner import Learner, State, Task, state_bytes, state_from_bytes
+from mlgokit.algorithms.table import make_learner
+from mlgokit.collect import Report, Workshop, say_nothing
+from mlgokit.corpus.module import Module
+from mlgokit.errors import CorpusError, InputError
+from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_events
+from mlgokit.learning.material import Collected, Material, compile_defaults, compile_proposals, evaluate_policy
+from mlgokit.learning.metrics import Row, read_metrics, write_metrics
+from mlgokit.learning.settings import Learning, check_learning, settings_of
+from mlgokit.learning.task import check_kind, make_task, split_modules
+from mlgokit.manifest import atomic_write
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.problems import Problem
+from mlgokit.train import check_framework
+
+CHECKPOINT_NAME = "checkpoint.state"
+BEST_NAME = "best.policy"
+_COUNTERS = "loop/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """How far a run is.
+
+    Attributes:
+        turn: requests that were answered.
+        compilations: that the learner asked for, failed and remembered ones included.
+        failed: of these.
+        evaluations: compilations to judge policies, which are no part of any budget.
+        user_seconds: processor time of the learner's compilations.
+        seconds: elapsed time of all turns.
+        best_turn: the turn whose policy was judged best; 0 if none was judged.
+        best_gain: what it gained.
+        stale: evaluations since then.
+    """
+
+    turn: int = 0
+    compilations: int = 0
+    failed: int = 0
+    evaluations: int = 0
+    user_seconds: float = 0.0
+    seconds: float = 0.0
+    best_turn: int = 0
+    best_gain: float = -math.inf
+    stale: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What a run ended with.
+
+    Attributes:
+        policy: the best judged one, or the last one if none was judged.
+        counters: how far it went.
+        rows: a row of numbers for each turn.
+        taught: modules that taught.
+        judged: modules that were kept apart.
+        left_out: reason to number of modules that could not be used.
+    """
+
+    policy: Policy
+    counters: Counters
+    rows: tuple[Row, ...]
+    taught: int
+    judged: int
+    left_out: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the policy and with the last row only; ``turns.json`` has all of them."""
+        plain = {
+            "counters": dataclasses.asdict(self.counters),
+            "last_turn": dict(self.rows[-1]) if self.rows else {},
+            "taught": self.taught,
+            "judged": self.judged,
+            "left_out": self.left_out,
+        }
+        return cast("dict[str, Any]", _finite(plain))
+
+
+def _finite(value: object) -> object:
+    """``value`` with ``None`` for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in cast("dict[str, object]", value).items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def learn(
+    workshop: Workshop,
+    modules: Sequence[Module],
+    problem: Problem,
+    algorithm: str,
+    config: Learning,
+    *,
+    folder: Path,
+    report: Report = say_nothing,
+    deadline: float = math.inf,
+) -> Learned:
+    """Run a learner until its budget is spent; what is in ``folder`` of the same run is gone on with.
+
+    Args:
+        workshop: compiles and remembers.
+        modules: what to learn from; a part of them judges.
+        problem: whose decisions are learned.
+        algorithm: a name in ``LEARNERS``.
+        config: how.
+        folder: where the checkpoint, the metrics, the events and the best policy go.
+        report: progress.
+        deadline: on :func:`time.monotonic`'s clock; no turn begins after it.
+
+    Raises:
+        CorpusError: there is nothing to learn from.
+        InputError: the checkpoint or the policy to start from cannot be used.
+        ToolError: JAX is not installed.
+        UsageError: the settings contradict themselves.
+    """
+    check_learning(config)
+    settings = settings_of(algorithm, config.preset, config.setting)
+    check_framework()
+    if not modules:
+        raise CorpusError(
+            "training: expected at least one module that is not held out, found none; add projects to the corpus"
+        )
+    material = compile_defaults(workshop, modules, problem, objective=config.objective, report=report)
+    check_kind(material, algorithm)
+    taught, judged = split_modules(material, config)
+    task = make_task(material, taught, config, algorithm=algorithm)
+    learner = make_learner(algorithm, task, settings)
+    state, counters = _resumed(folder, algorithm) or (
+        learner.start(np.random.default_rng([config.seed, 0])),
+        Counters(),
+    )
+    rows = [row for row in read_metrics(folder) if row["turn"] <= counters.turn] if counters.turn else []
+    run = _Run(
+        material=material, task=task, learner=learner, taught=taught, judged=judged, config=config, folder=folder
+    )
+    start_events(folder / EVENTS_NAME, map(_event, rows))
+    while not _is_over(config, counters, deadline):
+        state, counters, row = _turn(run, state, counters, algorithm=algorithm, report=report, deadline=deadline)
+        rows.append(row)
+        write_metrics(folder, rows)
+        append_event(folder / EVENTS_NAME, _event(row))
+        _keep(folder, algorithm, state, counters)
+    return Learned(
+        policy=_final(run, state, counters),
+        counters=counters,
+        rows=tuple(rows),
+        taught=len(taught),
+        judged=len(judged),
+        left_out=material.left_out,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Run:
+    """What stays the same in all turns."""
+
+    material: Material
+    task: Task
+    learner: Learner
+    taught: Sequence[int]
+    judged: Sequence[int]
+    config: Learning
+    folder: Path
+
+
+def _turn(
+    run: _Run, state: State, counters: Counters, *, algorithm: str, report: Report, deadline: float
+) -> tuple[State, Counters, Row]:
+    begin = time.monotonic()
+    turn = counters.turn + 1
+    rng = np.random.default_rng([run.config.seed, turn])
+    proposals = run.learner.ask(state, rng)
+    asked = sum(len(proposal.modules) for proposal in proposals)
+    told = _of_the_whole(report, run.config, counters, asked, f"train {algorithm} · turn {turn}")
+    collected = compile_proposals(run.material, run.task, run.taught, proposals, report=told)
+    state, metrics = run.learner.tell(state, proposals, collected.experiences, rng)
+    counters = dataclasses.replace(
+        counters,
+        turn=turn,
+        compilations=counters.compilations + asked,
+        failed=counters.failed + sum(collected.failures.values()),
+        user_seconds=counters.user_seconds + collected.user_seconds,
+    )
+    validation = math.nan
+    if run.judged and turn % run.config.evaluate_every == 0:
+        validation, counters = _judged(run, run.learner.best(state), counters)
+    counters = dataclasses.replace(counters, seconds=counters.seconds + time.monotonic() - begin)
+    row = _row(run.config, counters, collected, metrics, validation=validation, deadline=deadline)
+    gain = f"{100 * row['reward']:+.2f} % ± {100 * row['reward_spread']:.2f}"
+    told(asked, asked, f"train {algorithm} · turn {turn}: reward {gain}, {counters.compilations} compilations")
+    return state, counters, row
+
+
+def _judged(run: _Run, policy: Policy, counters: Counters) -> tuple[float, Counters]:
+    """The gain on the modules that judge; the best policy is kept as a file."""
+    gain, _ = evaluate_policy(run.material, run.judged, policy)
+    counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(run.judged))
+    if gain <= counters.best_gain:
+        return gain, dataclasses.replace(counters, stale=counters.stale + 1)
+    save_policy(policy, run.folder / BEST_NAME)
+    return gain, dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain, stale=0)
+
+
+def _final(run: _Run, state: State, counters: Counters) -> Policy:
+    """The best judged policy; the last one is judged too, which is no part of the checkpoint: a run may go on."""
+    last = run.learner.best(state)
+    if not run.judged:
+        return last
+    if counters.turn % run.config.evaluate_every:
+        gain, _ = evaluate_policy(run.material, run.judged, last)
+        if gain > counters.best_gain:
+            return last
+    return load_policy(run.folder / BEST_NAME) if counters.best_turn else last
+
+
+def _is_over(config: Learning, counters: Counters, deadline: float) -> bool:
+    last = config.last_iteration
+    return (
+        (last is not None and counters.turn >= last)
+        or (config.compilations is not None and counters.compilations >= config.compilations)
+        or (config.patience > 0 and counters.stale >= config.patience)
+        or time.monotonic() > deadline
+    )
+
+
+def _share_done(config: Learning, counters: Counters) -> float:
+    """How much of the budget of turns or compilations is spent."""
+    shares = [counters.turn / config.last_iteration] if config.last_iteration else []
+    shares += [counters.compilations / config.compilations] if config.compilations else []
+    return min(1.0, max(shares, default=0.0))
+
+
+def _of_the_whole(
+    report: Report, config: Learning, counters: Counters, asked: int, label: str
+) -> Callable[[int, int, str], None]:
+    """A report that counts the compilations of all turns."""
+    last = config.last_iteration
+    ends = [counters.compilations + asked * (last - counters.turn)] if last is not None else []
+    ends += [config.compilations] if config.compilations is not None else []
+
+    def told(done: int, _total: int, text: str) -> None:
+        total = max(min(ends), counters.compilations + asked) if ends else -1
+        report(counters.compilations + done, total, text if " · " in text else label)
+
+    return told
+
+
+def _row(
+    config: Learning,
+    counters: Counters,
+    collected: Collected,
+    metrics: dict[str, float],
+    *,
+    validation: float,
+    deadline: float,
+) -> Row:
+    rewards = collected.rewards
+    share = _share_done(config, counters)
+    left = counters.seconds * (1 / share - 1) if share else math.inf
+    row: dict[str, float] = {
+        "turn": counters.turn,
+        "compilations": counters.compilations,
+        "failed": sum(collected.failures.values()),
+        "reward": float(rewards.mean()) if len(rewards) else 0.0,
+        "reward_spread": float(rewards.std()) if len(rewards) else 0.0,
+        "reward_least": float(rewards.min()) if len(rewards) else 0.0,
+        "reward_most": float(rewards.max()) if len(rewards) else 0.0,
+        "validation_gain": validation,
+        "user_seconds": counters.user_seconds,
+        "seconds": counters.seconds,
+        "seconds_left": max(0.0, min(left, deadline - time.monotonic())),
+        "time": time.time(),
+    }
+    return row | {f"learner/{name}": value for name, value in metrics.items()}
+
+
+def _event(row: Row) -> bytes:
+    numbers = {name: value for name, value in row.items() if name not in ("turn", "time") and math.isfinite(value)}
+    return event(int(row["turn"]), numbers, wall_seconds=row["time"])
+
+
+def _keep(folder: Path, algorithm: str, state: State, counters: Counters) -> None:
+    numbers: dict[str, Any] = {
+        _COUNTERS + name: np.array(value) for name, value in dataclasses.asdict(counters).items()
+    }
+    atomic_write(folder / CHECKPOINT_NAME, state_bytes({**state, **numbers}, learner=algorithm))
+
+
+def _resumed(folder: Path, algorithm: str) -> tuple[State, Counters] | None:
+    """State and counters of the checkpoint, if there is one."""
+    path = folder / CHECKPOINT_NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    stored = state_from_bytes(data, learner=algorithm)
+    fields = [field.name for field in dataclasses.fields(Counters)]
+    try:
+        counters = Counters(**{name: stored[_COUNTERS + name].item() for name in fields})
+    except KeyError as error:
+        raise InputError(
+            f"checkpoint {path}: expected a counter {error}, found none; delete it to start the training anew"
+        ) from error
+    return {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}, counters

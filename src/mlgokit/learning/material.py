@@ -1,0 +1,351 @@
+"""What is learned from: modules compiled under the heuristic, and the compilations that a learner asks for."""
+
+import dataclasses
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import attribute
+from mlgokit.algorithms.learner import Actor, Experience, Floats, Proposal, Task
+from mlgokit.algorithms.rewards import relative_reward
+from mlgokit.collect import Report, Workshop, compiled, parallel, project_weights, run_module, say_nothing
+from mlgokit.compiler.compile import HEURISTIC
+from mlgokit.compiler.measure import Objective, size_score
+from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
+from mlgokit.corpus.module import Module
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.learning.observed import Observed, available_features, feature_rows, followed_decisions, observed
+from mlgokit.policy.exploration import Exploration
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import policy_bytes
+from mlgokit.problems import Problem
+from mlgokit.spec import AdviceKind
+from mlgokit.store import ModuleRun
+
+FIT_ROWS = 1_000_000
+"""About as many rows of features are kept to fit a normaliser to, evenly from all modules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Material:
+    """M modules that compile and have decisions; which of them teach and which only judge is the loop's business.
+
+    Attributes:
+        workshop: compiles and remembers.
+        problem: whose decisions are learned.
+        objective: which bytes count, for inlining.
+        modules: [M].
+        defaults: [M] the same under the heuristic, without their logs.
+        weights: of each project's COMDAT signatures.
+        available: names of the features that the compiler sends.
+        rows: [N, number of those] some of their values under the heuristic.
+        left_out: reason to number of modules that did not compile or have nothing to decide.
+    """
+
+    workshop: Workshop
+    problem: Problem
+    objective: Objective
+    modules: tuple[Module, ...]
+    defaults: tuple[ModuleRun, ...]
+    weights: dict[str, dict[str, int]]
+    available: tuple[str, ...]
+    rows: npt.NDArray[Any]
+    left_out: dict[str, int]
+
+    def score(self, index: int, run: ModuleRun) -> float:
+        """The score of a whole module; smaller is better. That of register allocation is the sum over its functions."""
+        if self.problem.context == "function":
+            return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
+        assert run.sizes is not None  # noqa: S101  (a run without an object is not scored)
+        return size_score(run.sizes, self.weights[self.modules[index].project], objective=self.objective)
+
+    def reward(self, index: int, run: ModuleRun) -> float:
+        """By which part a module got better than by the heuristic; in register allocation the mean over functions."""
+        default = self.defaults[index]
+        if self.problem.context != "function":
+            before, after = np.array([self.score(index, default)]), np.array([self.score(index, run)])
+            return float(relative_reward(after, before)[0])
+        if run.regalloc is None or default.regalloc is None:
+            return 0.0
+        names = tuple(dict.fromkeys((*default.regalloc.functions, *run.regalloc.functions)))
+        changes = relative_changes(default.regalloc.score_of(names), run.regalloc.score_of(names))
+        return float(changes.mean()) if names else 0.0
+
+
+def compile_defaults(
+    workshop: Workshop,
+    modules: Sequence[Module],
+    problem: Problem,
+    *,
+    objective: Objective = Objective.LINK_AWARE,
+    report: Report = say_nothing,
+) -> Material:
+    """Compile every module under the heuristic.
+
+    Raises:
+        CorpusError: none compiles and has a decision.
+    """
+    most = max(50, FIT_ROWS // max(len(modules), 1))
+
+    def work(module: Module) -> tuple[ModuleRun, tuple[str, ...], npt.NDArray[Any] | None]:
+        run = _run(workshop, module, problem, HEURISTIC, Exploration())
+        if run.log is None or not run.log.observation_count:
+            return run, (), None
+        names = available_features(problem, run.log)
+        rows = feature_rows(problem, run.log, names).reshape(-1, len(names))
+        return dataclasses.replace(run, log=None), names, rows[:: max(1, len(rows) // most)]
+
+    done = parallel(work, modules, workers=workshop.workers, report=report, label="default trace")
+    weights = project_weights(modules, [run for run, _, _ in done])
+    chosen = [index for index, (run, _, rows) in enumerate(done) if run.ok and rows is not None]
+    left_out = Counter(
+        run.reason or ("nothing to decide" if run.ok else run.status.value)
+        for index, (run, _, _) in enumerate(done)
+        if index not in set(chosen)
+    )
+    if not chosen:
+        raise CorpusError(
+            f"training: expected at least one of {len(modules)} modules to compile and to have decisions of "
+            f"{problem.name}, found none ({next(iter(left_out), 'no modules')}); "
+            "check the corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
+        )
+    return Material(
+        workshop=workshop,
+        problem=problem,
+        objective=objective,
+        modules=tuple(modules[index] for index in chosen),
+        defaults=tuple(done[index][0] for index in chosen),
+        weights=weights,
+        available=done[chosen[0]][1],
+        rows=np.concatenate([rows for index in chosen if (rows := done[index][2]) is not None]),
+        left_out=dict(left_out),
+    )
+
+
+def _run(workshop: Workshop, module: Module, problem: Problem, policy: str, exploration: Exploration) -> ModuleRun:
+    regalloc = problem.context == "function"
+    return run_module(workshop, module, exploration, policy, keep="log", problem=problem.name, regalloc=regalloc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What became of the compilations of one request.
+
+    Attributes:
+        experiences: of those that worked, in the order of the request.
+        rewards: [number of experiences] as :meth:`Material.reward`.
+        compilations: how many were asked for.
+        failures: reason to number.
+        user_seconds: processor time of the compilers, remembered compilations included.
+    """
+
+    experiences: tuple[Experience, ...]
+    rewards: Floats
+    compilations: int
+    failures: dict[str, int]
+    user_seconds: float
+
+
+def compile_proposals(
+    material: Material,
+    task: Task,
+    taught: Sequence[int],
+    proposals: Sequence[Proposal],
+    *,
+    report: Report = say_nothing,
+    label: str = "compile",
+) -> Collected:
+    """Compile what a learner asks for.
+
+    Args:
+        material: what there is.
+        task: what is learned.
+        taught: the module of the material that each module of the task is.
+        proposals: the request.
+        report: progress.
+        label: of the progress.
+
+    Raises:
+        UsageError: single decisions are given, which the plugin cannot be told.
+    """
+    if any(proposal.forced for proposal in proposals):
+        raise UsageError(
+            "training: expected proposals that an actor decides, found decisions for single sites, which this plugin "
+            "cannot be told; use an algorithm other than local-search"
+        )
+    items = [(number, position) for number, one in enumerate(proposals) for position in range(len(one.modules))]
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
+        files = [_policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
+
+        def work(item: tuple[int, int]) -> ModuleRun:
+            number, position = item
+            module = material.modules[taught[int(proposals[number].modules[position])]]
+            return _run(
+                material.workshop,
+                module,
+                material.problem,
+                files[number],
+                _exploration(task, proposals[number], position),
+            )
+
+        runs = parallel(work, items, workers=material.workshop.workers, report=report, label=label)
+    bases = {
+        (number, int(proposals[number].modules[position])): run
+        for (number, position), run in zip(items, runs, strict=True)
+        if run.ok
+    }
+    experiences: list[Experience] = []
+    rewards: list[float] = []
+    for (number, position), run in zip(items, runs, strict=True):
+        if not run.ok or run.log is None:
+            continue
+        index = int(proposals[number].modules[position])
+        base_number = proposals[number].base
+        base = None if base_number is None else bases.get((base_number, index))
+        place_of = (number, position, index)
+        experiences.append(
+            _experience(material, task, run, base, index=taught[index], proposal=proposals[number], place=place_of)
+        )
+        rewards.append(material.reward(taught[index], run))
+    failures = Counter(run.reason or run.status.value for run in runs if not run.ok)
+    return Collected(
+        experiences=tuple(experiences),
+        rewards=np.array(rewards),
+        compilations=len(items),
+        failures=dict(failures),
+        user_seconds=sum(run.user_seconds for run in runs),
+    )
+
+
+def _policy_file(actor: Actor, folder: Path, number: int) -> str:
+    if isinstance(actor, str):
+        return actor
+    path = folder / f"{number}.policy"
+    path.write_bytes(policy_bytes(actor))
+    return str(path)
+
+
+def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
+    """A real answer is never flipped, whatever the proposal says."""
+    flip = 0.0 if task.kind is AdviceKind.REAL else float(proposal.flip_probability[position])
+    if not flip and not proposal.temperature:
+        # The seed decides nothing, so that the store knows the compilation by one name.
+        return Exploration()
+    return Exploration(seed=int(proposal.seeds[position]), temperature=proposal.temperature, flip_probability=flip)
+
+
+def _experience(
+    material: Material,
+    task: Task,
+    run: ModuleRun,
+    base: ModuleRun | None,
+    *,
+    index: int,
+    proposal: Proposal,
+    place: tuple[int, int, int],
+) -> Experience:
+    assert run.log is not None  # noqa: S101  (looked at by the caller)
+    found = observed(material.problem, run.log, task.features, heuristic=proposal.actor == HEURISTIC)
+    if material.problem.context == "function":
+        scores, defaults = (_costs(one, found) for one in (run, material.defaults[index]))
+        credit = _context_credit(material, task, found, base, index=index, actor=proposal.actor, scores=scores)
+    else:
+        scores, defaults = (np.array([material.score(index, one)]) for one in (run, material.defaults[index]))
+        credit = _component_credit(material, index, run, base, found)
+    component, change, base_decisions = credit
+    number, compilation, module = place
+    return Experience(
+        proposal=number,
+        compilation=compilation,
+        module=module,
+        features=found.features,
+        mask=found.mask,
+        decisions=found.decisions,
+        log_probability=found.log_probability,
+        defaults=found.defaults,
+        sites=found.sites,
+        context=found.context,
+        context_ids=found.context_ids,
+        scores=scores,
+        default_scores=defaults,
+        component=component,
+        change=change,
+        base_decisions=base_decisions,
+    )
+
+
+_Credit = tuple[npt.NDArray[np.int64] | None, Floats | None, npt.NDArray[Any] | None]
+
+
+def _costs(run: ModuleRun, found: Observed) -> Floats:
+    return np.zeros(len(found.context_names)) if run.regalloc is None else run.regalloc.score_of(found.context_names)
+
+
+def _component_credit(
+    material: Material, index: int, run: ModuleRun, base: ModuleRun | None, found: Observed
+) -> _Credit:
+    """Flips of the inliner and what their components changed, in bytes."""
+    if base is None:
+        return None, None, None
+    weights = material.weights[material.modules[index].project]
+    credit = attribute(compiled(base, weights, material.objective), compiled(run, weights, material.objective))
+    component = np.full(len(found.decisions), -1, np.int64)
+    component[credit.flips] = credit.component
+    return component, credit.change, np.where(component >= 0, 1 - found.decisions, found.decisions)
+
+
+def _context_credit(
+    material: Material,
+    task: Task,
+    found: Observed,
+    base: ModuleRun | None,
+    *,
+    index: int,
+    actor: Actor,
+    scores: Floats,
+) -> _Credit:
+    """Departures of the register allocator, one component for each function.
+
+    Functions are allocated one by one and do not change each other. A change is a part of what the function costs under
+    the heuristic, because costs of functions are not in one unit (docs/scores.md).
+    """
+    if base is None:
+        return None, None, None
+    followed = followed_decisions(material.problem, actor, task.features, found, values=found.features)
+    departed = found.decisions != followed
+    contexts, component = np.unique(found.context[departed], return_inverse=True)
+    whole = np.full(len(found.decisions), -1, np.int64)
+    whole[departed] = component
+    change = (scores - _costs(base, found)) / (_costs(material.defaults[index], found) + OFFSET)
+    return whole, change[contexts], followed
+
+
+def evaluate_policy(
+    material: Material, judged: Sequence[int], policy: Policy, *, report: Report = say_nothing, label: str = "validate"
+) -> tuple[float, int]:
+    """The gain of a policy on modules that do not teach, and how many of them compiled.
+
+    The gain is by which part all scores together are smaller than the heuristic's; for register allocation, where
+    scores do not add up, the mean of :meth:`Material.reward`.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
+        file = _policy_file(policy, Path(place), 0)
+
+        def work(index: int) -> ModuleRun:
+            return _run(material.workshop, material.modules[index], material.problem, file, Exploration())
+
+        runs = parallel(work, judged, workers=material.workshop.workers, report=report, label=label)
+    done = [(index, run) for index, run in zip(judged, runs, strict=True) if run.ok]
+    if not done:
+        return -np.inf, 0
+    if material.problem.context == "function":
+        return float(np.mean([material.reward(index, run) for index, run in done])), len(done)
+    after = sum(material.score(index, run) for index, run in done)
+    before = sum(material.score(index, material.defaults[index]) for index, _ in done)
+    return 1 - after / before, len(done)

@@ -1,0 +1,145 @@
+"""The task of a learner: its modules, its features and their normaliser, and the policy to start from."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mlgokit.algorithms.learner import Task
+from mlgokit.dataset.normaliser import Normaliser, fit_quantile, fit_signed_log
+from mlgokit.dataset.vocab import Boundaries, quantile_of, read_vocab
+from mlgokit.errors import PolicyError, UsageError
+from mlgokit.learning.material import Material
+from mlgokit.learning.settings import Learning
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.store import load_policy
+from mlgokit.spec import AdviceKind
+
+
+def split_modules(material: Material, config: Learning) -> tuple[list[int], list[int]]:
+    """Modules that teach, and modules that judge: whole projects, or a part of the modules of an only project."""
+    count = len(material.modules)
+    if not config.evaluate_every or not config.validation_share:
+        return list(range(count)), []
+    rng = np.random.default_rng([config.seed, count])
+    projects = sorted({module.project for module in material.modules})
+    keys = [module.project if len(projects) > 1 else module.name for module in material.modules]
+    names = sorted(set(keys))
+    if len(names) < 2:
+        return list(range(count)), []
+    wanted = min(len(names) - 1, max(1, round(config.validation_share * len(names))))
+    drawn = rng.permutation(len(names))[:wanted]
+    apart = {names[int(index)] for index in drawn}
+    return (
+        [index for index, key in enumerate(keys) if key not in apart],
+        [index for index, key in enumerate(keys) if key in apart],
+    )
+
+
+def make_task(material: Material, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
+    """The task.
+
+    Raises:
+        PolicyError: the policy to start from is another problem's, or does not fit the learner or the compiler.
+        UsageError: the vocabulary lacks a feature, or no feature is left.
+    """
+    problem = material.problem
+    start = None if config.start is None else _start(config, material, algorithm)
+    if start is not None:
+        features, normaliser = start.features, start.normaliser
+    else:
+        features = tuple(name for name in material.available if name not in config.excluded)
+        if config.preset == "reference":
+            features = tuple(name for name in features if name in problem.feature_names)
+        known = None if config.vocab is None else read_vocab(config.vocab)
+        if known is not None:
+            features = tuple(name for name in features if name in known)
+        if not features:
+            raise UsageError(
+                "training: expected features to learn from, found none left after --excluded and --vocab; "
+                "exclude fewer, or make the vocabulary of a trace of this problem"
+            )
+        normaliser = _normaliser(material, features, config, known)
+    projects = [material.modules[index].project for index in taught]
+    numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
+    return Task(
+        problem=problem.name,
+        kind=problem.advice_kind,
+        features=features,
+        normaliser=normaliser,
+        project=np.array([numbers[name] for name in projects], np.int64),
+        start=start,
+        mask=problem.mask or "",
+    )
+
+
+def _normaliser(
+    material: Material, features: tuple[str, ...], config: Learning, known: Mapping[str, Boundaries] | None
+) -> Normaliser:
+    if known is not None:
+        return quantile_of(known, features)
+    rows = material.rows[:, [material.available.index(name) for name in features]]
+    kind = config.normaliser or ("quantile" if config.preset == "reference" else "signed-log")
+    return fit_quantile(rows) if kind == "quantile" else fit_signed_log(rows)
+
+
+def _start(config: Learning, material: Material, algorithm: str) -> Policy:
+    """The policy to start from, in the form that the learner's networks have."""
+    assert config.start is not None  # noqa: S101  (looked at by the caller)
+    if config.vocab is not None:
+        raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
+    policy = load_policy(config.start, problem=material.problem.name)
+    missing = [name for name in policy.features if name not in material.available]
+    if missing:
+        raise PolicyError(
+            f"policy {config.start}: expected features that this compiler sends, found {missing[0]!r}; "
+            "start from a policy that was made for it"
+        )
+    if policy.output is not OutputKind.EFFECT_BYTES or algorithm == "effect-regression":
+        return policy
+    if policy.caution:
+        raise PolicyError(
+            f"policy {config.start}: expected a caution of 0, found {policy.caution:g}, which {algorithm} cannot go on "
+            "from; start from a policy without caution, or use effect-regression"
+        )
+    return as_logits(policy)
+
+
+def as_logits(policy: Policy) -> Policy:
+    """A policy with the output effect-bytes as one with two logits and the same preferences, but for rounding.
+
+    Example:
+        >>> from mlgokit.dataset.normaliser import SignedLog
+        >>> one = np.ones(1, np.float32)
+        >>> effect = Policy(
+        ...     problem="inline-size", features=("a",), normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),
+        ...     layers=(Layer(np.full((1, 1, 1), 10, np.float32), np.full((1, 1), 5, np.float32)),),
+        ...     output=OutputKind.EFFECT_BYTES, bytes_per_unit=5.0)
+        >>> values = np.array([[0], [3]])
+        >>> np.abs(effect.preferences(values) - as_logits(effect).preferences(values)).max() < 1e-6
+        np.True_
+    """
+    last = policy.layers[-1]
+    scale = np.float32(-1 / policy.bytes_per_unit)
+    weight = np.concatenate([np.zeros_like(last.weight), last.weight * scale], axis=2)
+    bias = np.concatenate([np.zeros_like(last.bias), last.bias * scale], axis=1)
+    return Policy(
+        problem=policy.problem,
+        features=policy.features,
+        normaliser=policy.normaliser,
+        layers=(*policy.layers[:-1], Layer(weight, bias)),
+        output=OutputKind.LOGITS,
+    )
+
+
+def check_kind(material: Material, algorithm: str) -> None:
+    """Make sure that the plugin can carry out what a learner asks for.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if algorithm == "local-search":
+        raise UsageError(
+            "algorithm local-search: expected a plugin that can be told the decisions of single sites, found one that "
+            f"asks an advisor for all {AdviceKind(material.problem.advice_kind).value} advice; use bc-max or "
+            "effect-regression"
+        )

@@ -1,0 +1,195 @@
+"""Which features a policy goes by: permutation importance, and Shapley values by sampling, on the numpy policy.
+
+Permutation importance (Breiman, 2001) asks what happens if a feature is another observation's; Shapley values
+(Strumbelj and Kononenko, 2014) share the distance between two answers out among all features.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import UsageError
+from mlgokit.policy.network import Doubles, Policy
+from mlgokit.spec import AdviceKind
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """N observations.
+
+    Attributes:
+        values: [N, F] raw, or [N, C, F] with columns, in the order of the policy's features.
+        mask: bool [N, C] the columns that may be chosen; nothing without columns.
+    """
+
+    values: npt.NDArray[Any]
+    mask: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importance:
+    """What F features do to N answers.
+
+    Attributes:
+        problem: the policy's.
+        features: [F] names.
+        observations: N.
+        changed: [F] share of decisions that are other ones if the feature is another observation's; for real advice
+            the mean change of the unit number, in standard deviations of the unit numbers.
+        shapley: [F] mean absolute Shapley value, in the unit of the policy's answer.
+        direction: [F] correlation of the feature's values with its Shapley values; 0 with columns.
+    """
+
+    problem: str
+    features: tuple[str, ...]
+    observations: int
+    changed: tuple[float, ...]
+    shapley: tuple[float, ...]
+    direction: tuple[float, ...]
+
+    def ordered(self) -> list[int]:
+        """Positions of the features, the most important first by Shapley value."""
+        return sorted(range(len(self.features)), key=lambda place: -self.shapley[place])
+
+
+def importance(
+    policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int = 8, explained: int = 256
+) -> Importance:
+    """Both measures.
+
+    Args:
+        policy: which policy.
+        questions: the observations; the other observation that a value is taken from is drawn from them.
+        rng: for everything that is drawn.
+        orders: in which features are exchanged, for each explained observation; half of them are the others reversed.
+        explained: observations with Shapley values, drawn if there are more.
+
+    Raises:
+        UsageError: there are fewer than two observations.
+    """
+    if len(questions) < 2:
+        raise UsageError(f"importance: expected at least two observations, found {len(questions)}; trace more modules")
+    contributions, rows = shapley_values(policy, questions, rng, orders=orders, explained=explained)
+    direction = np.zeros(len(policy.features))
+    if questions.mask is None:
+        values = questions.values[rows].astype(np.float64)
+        moving = (values.std(axis=0) > 0) & (contributions.std(axis=0) > 0)
+        for place in np.flatnonzero(moving).tolist():
+            direction[place] = np.corrcoef(values[:, place], contributions[:, place])[0, 1]
+    return Importance(
+        problem=policy.problem,
+        features=policy.features,
+        observations=len(questions),
+        changed=tuple(permuted_changes(policy, questions, rng).tolist()),
+        shapley=tuple(np.abs(contributions).mean(axis=0).tolist()),
+        direction=tuple(direction.tolist()),
+    )
+
+
+def permuted_changes(policy: Policy, questions: Questions, rng: np.random.Generator) -> Doubles:
+    """[F] as :attr:`Importance.changed`."""
+    real = policy.output.advice_kind is AdviceKind.REAL
+    before = _decisions(policy, questions)
+    scale = max(float(before.std()), 1e-12) if real else 1.0
+    found = np.zeros(len(policy.features))
+    for place in range(len(found)):
+        values = questions.values.copy()
+        values[..., place] = values[rng.permutation(len(values)), ..., place]
+        after = _decisions(policy, Questions(values=values, mask=questions.mask))
+        found[place] = np.abs(after - before).mean() / scale if real else (after != before).mean()
+    return found
+
+
+def shapley_values(
+    policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int, explained: int
+) -> tuple[Doubles, npt.NDArray[np.int64]]:
+    """Shapley values [E, F], and the positions [E] of the observations that they explain.
+
+    The answer that is explained is the preference, the unit number, or by how much the logit of the column that the
+    policy chooses is above the mean of all legal ones.
+    """
+    count = len(questions)
+    rows = np.sort(rng.permutation(count)[:explained]).astype(np.int64)
+    width = len(policy.features)
+    total = np.zeros((len(rows), width))
+    own = questions.values[rows]
+    mask = None if questions.mask is None else questions.mask[rows]
+    answer = _explained_answer(policy, own, mask)
+    order = np.zeros((len(rows), width), np.int64)
+    pairs = -(-max(orders, 1) // 2)
+    for number in range(2 * pairs):
+        order = order[:, ::-1] if number % 2 else rng.permuted(np.tile(np.arange(width), (len(rows), 1)), axis=1)
+        mixed = questions.values[rng.integers(0, count, len(rows))].copy()
+        last = answer(mixed)
+        for step in range(width):
+            place = order[:, step]
+            every = np.arange(len(rows))
+            mixed[every, ..., place] = own[every, ..., place]
+            now = answer(mixed)
+            total[every, place] += now - last
+            last = now
+    return total / (2 * pairs), rows
+
+
+def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:
+    parts = [
+        _part_decisions(policy, questions.values[begin : begin + _CHUNK], questions.mask, begin)
+        for begin in range(0, len(questions), _CHUNK)
+    ]
+    return np.concatenate(parts)
+
+
+def _part_decisions(
+    policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None, begin: int
+) -> npt.NDArray[Any]:
+    match policy.output.advice_kind:
+        case AdviceKind.BINARY:
+            return policy.preferences(values) > 0
+        case AdviceKind.MASKED_CHOICE:
+            return _legal_logits(policy, values, None if mask is None else mask[begin : begin + len(values)]).argmax(
+                axis=1
+            )
+        case AdviceKind.REAL:
+            return policy.units(values)
+
+
+def _legal_logits(policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> Doubles:
+    logits = policy.column_logits(values)
+    return logits if mask is None else np.where(mask, logits, -np.inf)
+
+
+def _explained_answer(
+    policy: Policy, own: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
+) -> Callable[[npt.NDArray[Any]], Doubles]:
+    """The function of raw values whose change is shared out."""
+    kind = policy.output.advice_kind
+    if kind is AdviceKind.BINARY:
+        return policy.preferences
+    if kind is AdviceKind.REAL:
+        return policy.units
+    chosen = _legal_logits(policy, own, mask).argmax(axis=1)
+    legal = np.ones(own.shape[:2], bool) if mask is None else mask
+    every = np.arange(len(own))
+
+    def above_mean(values: npt.NDArray[Any]) -> Doubles:
+        logits = policy.column_logits(values)
+        mean: Doubles = np.where(legal, logits, 0.0).sum(axis=1) / np.maximum(legal.sum(axis=1), 1)
+        return logits[every, chosen] - mean
+
+    return above_mean
+
+
+def drawn_questions(parts: Sequence[Questions], count: int, rng: np.random.Generator) -> Questions:
+    """``count`` observations of all, each as likely as any other, in their order."""
+    values = np.concatenate([part.values for part in parts])
+    masks = [part.mask for part in parts if part.mask is not None]
+    keep = np.sort(rng.permutation(len(values))[:count])
+    return Questions(values=values[keep], mask=np.concatenate(masks)[keep] if masks else None)

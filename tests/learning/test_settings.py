@@ -1,0 +1,54 @@
+import pytest
+
+from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit
+from mlgokit.errors import UsageError
+from mlgokit.learning.settings import Learning, check_learning, settings_of
+
+
+def test_settings_of_a_preset_are_changed_by_name():
+    found = settings_of("ppo", "reference", ["modules=8", "learning_rate=1", "credit=module", "reference_frames=false"])
+
+    assert (found.modules, found.learning_rate, found.credit) == (8, 1.0, Credit.MODULE)
+    assert not found.reference_frames
+    assert found.steps == PPO_REFERENCE.steps
+    assert settings_of("behavioural-cloning", "default", ["imitation.steps=5"]).imitation.steps == 5
+    assert settings_of("behavioural-cloning", "default", ["rule=:never"]) == BcConfig(rule=":never")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "preset", "change", "message"),
+    [
+        ("a2c", "default", "", r"algorithm: expected one of .*, found 'a2c'; name one of these"),
+        ("ppo", "huge", "", "expected one of the presets default, reference, found 'huge'"),
+        ("ppo", "default", "modules", "--setting modules: expected name=value, found no '='"),
+        ("ppo", "default", "speed=1", "--setting speed=1: expected one of hidden, .*, found 'speed'"),
+        ("ppo", "default", "modules=many", "--setting modules=many: expected a value such as 32, found 'many'"),
+        ("ppo", "default", "modules=1.5", "expected a value such as 32, found '1.5'"),
+        ("ppo", "default", "credit=all", "expected a value such as 'component', found 'all'"),
+        ("bc-max", "default", "imitation=1", "expected a single setting, found 'imitation'; name a part of imitation"),
+        ("bc-max", "default", "modules.x=1", "expected a single setting, found 'modules.x'"),
+    ],
+)
+def test_what_cannot_be_changed_is_said(algorithm: str, preset: str, change: str, message: str):
+    with pytest.raises(UsageError, match=message):
+        settings_of(algorithm, preset, [change] if change else [])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Learning(iterations=0), "--iterations: expected at least 1, found 0"),
+        (Learning(compilations=-1), "--compilations: expected at least 1, found -1"),
+        (Learning(evaluate_every=-1), "--evaluate-every: expected 0 or more, found -1"),
+        (Learning(validation_share=1.0), "--validation-share: expected a share from 0 to below 1, found 1"),
+        (Learning(patience=2, evaluate_every=0), "--patience: expected evaluations to wait for"),
+    ],
+)
+def test_numbers_are_checked(config: Learning, message: str):
+    with pytest.raises(UsageError, match=message):
+        check_learning(config)
+
+
+def test_a_run_without_a_budget_has_one():
+    assert Learning().last_iteration == 20
+    assert Learning(compilations=100).last_iteration is None

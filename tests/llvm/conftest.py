@@ -1,0 +1,43 @@
+"""Corpora that several files of tests want."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+
+SOURCE = """
+extern "C" int get(int);
+extern "C" void put(int);
+static int add(int x) { return get(x) + get(x + NUMBER); }
+static int twice(int x) { put(x); return add(x) * add(x + 1); }
+#define ALL(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
+#define DECLARE(N) int v##N = get(N);
+#define CHANGE(N) v##N += get(i + N) * v0;
+#define USE(N) put(v##N);
+extern "C" int hot_NUMBER(int n) { ALL(DECLARE) for (int i = 0; i < n; i++) { ALL(CHANGE) } ALL(USE) return twice(n); }
+extern "C" void once_NUMBER(int i) { ALL(DECLARE) ALL(CHANGE) ALL(USE) put(twice(i) + add(i)); }
+extern "C" int small_NUMBER(int i) { return twice(add(i)) - twice(i); }
+"""
+
+
+@pytest.fixture(scope="session")
+def small_corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five modules, one of which is no bitcode; all of one project."""
+    folder = tmp_path_factory.mktemp(f"small-{toolchain.major}")
+    names = [f"m{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        source = folder / f"{name}.cpp"
+        source.write_text(SOURCE.replace("NUMBER", str(number)))
+        argv = [toolchain.clangxx, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
+        done = process.run([*argv, "-o", folder / f"{name}.bc"], timeout_seconds=60)
+        assert done.returncode == 0, done.stderr
+    names.append("bad")
+    (folder / "bad.bc").write_bytes(b"no bitcode")
+    for name in names:
+        options = ("-cc1", "-triple", toolchain.target, "-Oz", "-ffunction-sections")
+        (folder / f"{name}.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
+    (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
+    return folder

@@ -1,0 +1,189 @@
+"""`mlgokit train` with every learner and problem, on five small modules and real compilers."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit import stages
+from mlgokit.algorithms.learner import state_from_bytes
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.dataset.normaliser import Quantile
+from mlgokit.dataset.vocab import write_vocab
+from mlgokit.errors import PolicyError, UsageError
+from mlgokit.learning.loop import CHECKPOINT_NAME
+from mlgokit.learning.settings import Learning
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import PROBLEMS
+from mlgokit.traces.tfrecord import iter_records
+
+pytestmark = pytest.mark.llvm
+
+NEWEST = pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+"""For what does not depend on the major."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compilations that several tests want."""
+    return tmp_path_factory.mktemp("store")
+
+
+QUICK = {
+    "bc-max": ("modules=2", "imitation.steps=3"),
+    "behavioural-cloning": ("modules=2", "imitation.steps=3"),
+    "dqn": ("modules=2", "steps=3"),
+    "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2"),
+    "es": ("perturbations=2", "modules=1"),
+    "ppo": ("modules=2", "steps=3"),
+}
+
+
+def trained(
+    toolchain: Toolchain, small_corpus: Path, output: Path, problem: str, algorithm: str, store: Path, **learning: Any
+) -> stages.Trained:
+    given: dict[str, Any] = {"iterations": 2, "setting": QUICK.get(algorithm, ())} | learning
+    return stages.train(
+        stages.Train(
+            corpus=small_corpus,
+            output=output,
+            problem=problem,  # pyright: ignore[reportArgumentType]
+            algorithm=algorithm,  # pyright: ignore[reportArgumentType]
+            store=store,
+            llvm=toolchain.major,
+            workers=1,
+            learning=Learning(**given),
+        )
+    )
+
+
+def check_run(done: stages.Trained, output: Path, problem: str) -> None:
+    """Two turns on three modules, judged by one, the broken one left out; every file there."""
+    assert done.learned is not None
+    assert done.learned.counters.turn == 2
+    assert (done.learned.taught, done.learned.judged) == (3, 1)
+    assert sum(done.learned.left_out.values()) == 1
+    assert done.learned.counters.failed == 0
+    assert load_policy(done.policy, problem=problem).output.advice_kind is PROBLEMS[problem].advice_kind
+    rows = list(csv.DictReader((output / "metrics.csv").read_text().splitlines()))
+    assert [row["turn"] for row in rows] == ["1", "2"]
+    assert int(rows[1]["compilations"]) == done.learned.counters.compilations > 0
+    assert float(rows[0]["reward_least"]) <= float(rows[0]["reward"]) <= float(rows[0]["reward_most"])
+    assert rows[1]["validation_gain"]
+    assert json.loads((output / "metrics.json").read_text())["counters"]["turn"] == 2
+    (events,) = output.glob("events.out.tfevents*")
+    assert len(list(iter_records(events))) == 3
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "preset"),
+    [
+        ("inline-size", "ppo", "reference"),
+        ("regalloc-eviction", "es", "default"),
+        ("regalloc-priority", "es", "cma"),
+    ],
+)
+def test_every_problem_is_learned_from_five_modules(
+    toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path, problem: str, algorithm: str, preset: str
+):
+    done = trained(toolchain, small_corpus, tmp_path, problem, algorithm, store, preset=preset, evaluate_every=1)
+
+    check_run(done, tmp_path, problem)
+
+
+@NEWEST
+@pytest.mark.parametrize(
+    ("problem", "algorithm"),
+    [
+        ("inline-size", "effect-regression"),
+        ("inline-size", "bc-max"),
+        ("regalloc-eviction", "dqn"),
+        ("regalloc-priority", "behavioural-cloning"),
+        ("regalloc-priority", "bc-max"),
+    ],
+)
+def test_every_learner_takes_what_the_compiler_gives(
+    toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path, problem: str, algorithm: str
+):
+    done = trained(toolchain, small_corpus, tmp_path, problem, algorithm, store, evaluate_every=1)
+
+    check_run(done, tmp_path, problem)
+
+
+TIMES = ("seconds", "seconds_left", "user_seconds", "time")
+
+
+def what_is_learned(folder: Path) -> tuple[Any, ...]:
+    """All that must not depend on where a run was interrupted."""
+    state = state_from_bytes((folder / CHECKPOINT_NAME).read_bytes(), learner="es")
+    rows = json.loads((folder / "turns.json").read_text())
+    return (
+        {name: value.tobytes() for name, value in state.items() if name.removeprefix("loop/") not in TIMES},
+        [{name: value for name, value in row.items() if name not in TIMES} for row in rows],
+        (folder / "final.policy").read_bytes(),
+    )
+
+
+@NEWEST
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(toolchain: Toolchain, small_corpus: Path, tmp_path: Path):
+    case = ("regalloc-priority", "es")
+    trained(toolchain, small_corpus, tmp_path / "whole", *case, tmp_path / "store", iterations=3, evaluate_every=2)
+    for turns in (1, 2, 3):
+        trained(
+            toolchain, small_corpus, tmp_path / "parts", *case, tmp_path / "other", iterations=turns, evaluate_every=2
+        )
+
+    assert what_is_learned(tmp_path / "parts") == what_is_learned(tmp_path / "whole")
+
+
+@NEWEST
+def test_a_run_without_progress_stops_early(toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path):
+    quick = {"setting": ("modules=2", "imitation.steps=1", "imitation.learning_rate=0.0"), "evaluate_every": 1}
+    case = ("regalloc-priority", "behavioural-cloning")
+    done = trained(toolchain, small_corpus, tmp_path, *case, store, iterations=50, patience=2, **quick)
+
+    assert done.learned is not None
+    assert done.learned.counters.turn == 3
+    assert (done.learned.counters.best_turn, done.learned.counters.stale) == (1, 2)
+
+
+@NEWEST
+def test_training_goes_on_from_a_policy_and_a_vocabulary(
+    toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
+):
+    first = trained(
+        toolchain, small_corpus, tmp_path / "first", "inline-size", "effect-regression", store, iterations=1
+    )
+    quiet = ("perturbations=1", "modules=1", "learning_rate=0.0")
+    again = trained(
+        toolchain, small_corpus, tmp_path / "then", "inline-size", "es", store, iterations=1, start=first.policy,
+        setting=quiet,
+    )  # fmt: skip
+
+    before, after = load_policy(first.policy), load_policy(again.policy)
+    assert after.features == before.features
+    assert [layer.weight.shape[1] for layer in after.layers] == [layer.weight.shape[1] for layer in before.layers]
+    values = np.random.default_rng(1).integers(0, 50, (20, len(before.features)))
+    np.testing.assert_allclose(after.preferences(values), before.preferences(values), atol=1e-4)
+
+    write_vocab({name: np.arange(9.0) for name in before.features[:5]}, tmp_path / "vocab")
+    few = trained(
+        toolchain, small_corpus, tmp_path / "few", "inline-size", "es", store, iterations=1, vocab=tmp_path / "vocab",
+        setting=quiet,
+    )  # fmt: skip
+    found = load_policy(few.policy)
+    assert found.features == before.features[:5]
+    assert isinstance(found.normaliser, Quantile)
+    assert found.normaliser.boundaries.shape == (5, 9)
+
+    with pytest.raises(PolicyError, match="expected a policy for regalloc-priority, found one for 'inline-size'"):
+        trained(toolchain, small_corpus, tmp_path / "other", "regalloc-priority", "es", store, start=first.policy)
+
+
+@NEWEST
+def test_what_the_plugin_cannot_be_told_is_said(toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="algorithm local-search: expected a plugin that can be told the decisions"):
+        trained(toolchain, small_corpus, tmp_path, "inline-size", "local-search", store)
