@@ -16,7 +16,7 @@ import pytest
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.compile_commands import read_compile_commands
 from mlgokit.corpus.loose import import_bitcode, import_local_thinlto
-from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME
+from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
 from mlgokit.corpus.object_lists import objects_in_folder, objects_in_parameters, objects_of_commands
 from mlgokit.corpus.objects import import_objects
 from mlgokit.errors import CorpusError
@@ -196,6 +196,8 @@ def test_make_corpus(tmp_path: Path):
     }
     assert (tmp_path / "out" / DESCRIPTION_NAME).read_text() == json.dumps(expected, indent=2) + "\n"
     assert files(tmp_path / "out") == [DESCRIPTION_NAME, "nested/test1.bc", "nested/test2.bc"]
+    # What follows -O3 is what lld's options would say; -c is the driver's.
+    assert load_corpus(tmp_path / "out").modules[0].command_line[:3] == ("-cc1", "-O3", "-vectorize-loops")
 
 
 def describe(folder: Path, **fields: Any) -> None:
