@@ -184,6 +184,10 @@ def test_training_goes_on_from_a_policy_and_a_vocabulary(
 
 
 @NEWEST
-def test_what_the_plugin_cannot_be_told_is_said(toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path):
-    with pytest.raises(UsageError, match="algorithm local-search: expected a plugin that can be told the decisions"):
+def test_what_the_loop_does_not_carry_out_is_said(
+    toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
+):
+    with pytest.raises(
+        UsageError, match="algorithm local-search: expected a learner whose compilations a policy or a rule decides"
+    ):
         trained(toolchain, small_corpus, tmp_path, "inline-size", "local-search", store)

@@ -24,7 +24,7 @@ from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_even
 from mlgokit.learning.material import Collected, Material, compile_defaults, compile_proposals, evaluate_policy
 from mlgokit.learning.metrics import Row, read_metrics, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
-from mlgokit.learning.task import check_kind, make_task, split_modules
+from mlgokit.learning.task import check_carried_out, make_task, split_modules
 from mlgokit.manifest import atomic_write
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
@@ -132,6 +132,7 @@ def learn(
         UsageError: the settings contradict themselves.
     """
     check_learning(config)
+    check_carried_out(algorithm)
     settings = settings_of(algorithm, config.preset, config.setting)
     check_framework()
     if not modules:
@@ -139,7 +140,6 @@ def learn(
             "training: expected at least one module that is not held out, found none; add projects to the corpus"
         )
     material = compile_defaults(workshop, modules, problem, objective=config.objective, report=report)
-    check_kind(material, algorithm)
     taught, judged = split_modules(material, config)
     task = make_task(material, taught, config, algorithm=algorithm)
     learner = make_learner(algorithm, task, settings)

@@ -172,12 +172,12 @@ def compile_proposals(
         label: of the progress.
 
     Raises:
-        UsageError: single decisions are given, which the plugin cannot be told.
+        UsageError: decisions of single sites are given.
     """
     if any(proposal.forced for proposal in proposals):
         raise UsageError(
-            "training: expected proposals that an actor decides, found decisions for single sites, which this plugin "
-            "cannot be told; use an algorithm other than local-search"
+            "training: expected proposals that an actor decides, found decisions for single sites, which the loop does "
+            "not carry out; use an algorithm other than local-search"
         )
     items = [(number, position) for number, one in enumerate(proposals) for position in range(len(one.modules))]
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:

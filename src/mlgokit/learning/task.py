@@ -12,7 +12,6 @@ from mlgokit.learning.material import Material
 from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import load_policy
-from mlgokit.spec import AdviceKind
 
 
 def split_modules(material: Material, config: Learning) -> tuple[list[int], list[int]]:
@@ -131,15 +130,15 @@ def as_logits(policy: Policy) -> Policy:
     )
 
 
-def check_kind(material: Material, algorithm: str) -> None:
-    """Make sure that the plugin can carry out what a learner asks for.
+def check_carried_out(algorithm: str) -> None:
+    """Make sure that the loop can carry out what a learner asks for.
 
     Raises:
         UsageError: it cannot.
     """
     if algorithm == "local-search":
         raise UsageError(
-            "algorithm local-search: expected a plugin that can be told the decisions of single sites, found one that "
-            f"asks an advisor for all {AdviceKind(material.problem.advice_kind).value} advice; use bc-max or "
-            "effect-regression"
+            "algorithm local-search: expected a learner whose compilations a policy or a rule decides, found one that "
+            "gives the decisions of single sites, which the training loop does not carry out; use bc-max or "
+            "effect-regression, or `mlgokit tune` for one project"
         )
