@@ -201,6 +201,8 @@ def compile_module(
         record = folder / "module.opt.yaml" if regalloc else None
         environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
         environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
+        # What a killed compiler leaves behind goes with this folder.
+        environment["TMPDIR"] = scratch
         if use:
             environment |= use.environment(folder)
         done = process.run(
