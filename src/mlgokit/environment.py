@@ -168,7 +168,8 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
     def _observation(self) -> Inputs:
         assert self._asked is not None  # noqa: S101  (looked at by the callers)
         rows = [np.broadcast_to(self._asked.values[name].ravel(), (self._columns,)) for name in self.features]
-        found = np.stack(rows, axis=-1).astype(np.float32)
+        # LLVM divides by the greatest of a row, which may be 0 or infinite; what a policy is given has no NaN either.
+        found = np.nan_to_num(np.stack(rows, axis=-1).astype(np.float32))
         return found if self.problem.mask is not None else found[0]
 
     def _info(self) -> dict[str, Any]:

@@ -85,12 +85,15 @@ def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
     return Bench(toolchain, plugin, tmp_path)
 
 
+DECISION_COLUMNS = {"caller_id", "callee_id", "site", "inlining_decision", "log_probability"}
+
+
 def llvm_policy(bench: Bench, *, output: OutputKind, own_features: bool = False) -> Policy:
     """A random policy over LLVM's features (and ours), normalised to what this very module shows."""
     done = bench.compile("default", policy=":default", log=str(bench.folder / "log"))
     assert done.returncode == 0, done.stderr
     columns = bench.log().columns
-    names = [name for name in columns if name not in {"caller_id", "callee_id", "inlining_decision", "log_probability"}]
+    names = [name for name in columns if name not in DECISION_COLUMNS]
     names = names[: names.index("callee_instructions")] if not own_features else names[:-1]
     values = np.stack([columns[name][:, 0] for name in names], axis=1)
     rng = np.random.default_rng(12)
