@@ -12,7 +12,7 @@ import numpy as np
 from mlgokit.collect import Report, parallel, say_nothing
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import link_aware_score, link_weights
+from mlgokit.compiler.measure import link_aware_score, link_weights, measure_object
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.errors import ToolError
@@ -124,6 +124,7 @@ def compare_projects(
     rng: np.random.Generator,
     report: Report = say_nothing,
     timeout_seconds: float = 60.0,
+    plain_objects: Path | None = None,
 ) -> Evaluation:
     """Build every project of ``modules`` twice and compare; a module that fails in either build is left out of both.
 
@@ -135,6 +136,8 @@ def compare_projects(
         rng: of the bootstrap intervals.
         report: progress.
         timeout_seconds: deadline of one compilation.
+        plain_objects: folder that keeps the objects of the plain build for the next call; it must be of these modules
+            and this toolchain. Times of a plain build that was kept are 0.
 
     Raises:
         ToolError: the toolchain has no linker.
@@ -146,17 +149,22 @@ def compare_projects(
         )
     with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
         folder = Path(scratch)
+        kept = folder if plain_objects is None else plain_objects
+        kept.mkdir(parents=True, exist_ok=True)
         tasks = [(index, build) for index in range(len(modules)) for build in ("before", "after")]
 
         def build_one(task: tuple[int, str]) -> CompileResult:
             index, build = task
             module = modules[index]
+            target = (folder if build == "after" else kept) / f"{index}.{build}.o"
+            if target.exists():
+                return CompileResult(status=CompileStatus.OK, sizes=measure_object(target))
             return compile_module(
                 toolchain,
                 module.command_line,
                 module.bitcode,
                 use=use if build == "after" else None,
-                keep_object=folder / f"{index}.{build}.o",
+                keep_object=target,
                 timeout_seconds=timeout_seconds,
                 thinlto_index=module.thinlto_index,
             )
@@ -170,7 +178,7 @@ def compare_projects(
                 name,
                 {index: module for index, module in enumerate(modules) if module.project == name},
                 results,
-                folder,
+                {"before": kept, "after": folder},
                 toolchain.lld,
             )
             for name in names
@@ -187,7 +195,7 @@ def _compare_project(
     name: str,
     modules: dict[int, Module],
     results: dict[tuple[int, str], CompileResult],
-    folder: Path,
+    folders: dict[str, Path],
     lld: Path,
 ) -> ProjectComparison:
     failures = tuple(
@@ -198,14 +206,14 @@ def _compare_project(
     )
     failed = {failure.module for failure in failures}
     indices = [index for index, module in modules.items() if module.name not in failed]
-    roots = link_roots([folder / f"{index}.before.o" for index in indices])
+    roots = link_roots([folders["before"] / f"{index}.before.o" for index in indices])
     weights = link_weights([found for index in indices if (found := results[index, "before"].sizes) is not None])
     sizes = dict.fromkeys(("before", "after"), Sizes(objects=0, link_aware=0.0, text=0, rodata=0, eh_frame=0, image=0))
     link_failure = "" if indices else "no module compiled in both builds"
     for build in sizes if indices else ():
         image = link_image(
-            [folder / f"{index}.{build}.o" for index in indices],
-            folder / f"{build}.image",
+            [folders[build] / f"{index}.{build}.o" for index in indices],
+            folders["after"] / f"{build}.image",
             roots=roots,
             lld=lld,
             timeout_seconds=LINK_SECONDS,
