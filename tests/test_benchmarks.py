@@ -27,7 +27,17 @@ NAMES = (
     "policy_speed",
     "score_tracks_link",
 )
-PARTS = ("results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults")
+PARTS = (
+    "results",
+    "made_objects",
+    "fuzz_readers",
+    "fuzz_corpus",
+    "learner_arms",
+    "learner_summary",
+    "regalloc_stress",
+    "treatments",
+    "faults",
+)
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
 
@@ -52,10 +62,7 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults", *NAMES],
-)
+@pytest.mark.parametrize("name", [*PARTS, *NAMES])
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 
@@ -375,7 +382,7 @@ def test_decisions_that_the_mask_forbids_are_counted(benchmark: Callable[[str], 
 
 
 def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    module = benchmark("learners")
+    module = benchmark("learner_summary")
 
     def arm(name: str, seed: int, *ratios: float) -> dict[str, object]:
         projects = {
@@ -384,7 +391,7 @@ def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], Mo
         }
         return {"arm": name, "seed": seed, "core_minutes": 1.5, "projects": projects}
 
-    config = module.Learners(json=tmp_path / "x.json")
+    config = benchmark("learners").Learners(json=tmp_path / "x.json")
     found = [arm("ppo", 1, 0.9, 0.8), arm("ppo", 2, 1.0, 0.8), arm("echo", 0, 1.0, 1.0)]
     result = module.summed_up(config, found, missing=2, versions={}, inputs={})
 
@@ -399,7 +406,7 @@ def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], Mo
 
 
 def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str], ModuleType]):
-    module = benchmark("learners")
+    module = benchmark("learner_arms")
     flips = module.Flips(frozenset({1}))
     asked = [
         Observation(header=Header(features=()), values={"inlining_default": np.array([value])}, context="", index=index)
