@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import re
 import shutil
 import time
@@ -23,6 +24,7 @@ from mlgokit.corpus.module import Module
 from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.material import compile_defaults
 from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import save_policy
@@ -55,6 +57,8 @@ class Learners:
     """Values of -inline-threshold to build with."""
     modules: int = 0
     """Training modules drawn from all; 0 for all."""
+    largest: int = 0
+    """Draw from modules with at most so many bytes of bitcode; 0 for all."""
     setting: tuple[str, ...] = ()
     """Changed settings of every learner that has them, for trials, as modules=4."""
     slice: int = 0
@@ -115,10 +119,16 @@ def every_arm(bench: Bench) -> list[Arm]:
 
 
 def learned(bench: Bench, name: str, seed: int) -> dict[str, Any]:
-    """Train, and build with the policy. Every arm compiles for itself: a shared store would make later ones cheaper."""
+    """Train, and build with the policy.
+
+    What the heuristic does with the training modules is compiled once for all arms, for no budget counts it, unless the
+    budget is time.
+    """
     config = bench.config
     algorithm, _, preset = name.removesuffix(CLONED).partition(":")
     folder = config.folder / "runs" / f"{re.sub(r'[^a-z0-9]+', '-', name)}-{seed}"
+    if math.isinf(config.minutes) and not (folder / "store").exists():
+        shutil.copytree(defaults(bench), folder / "store", copy_function=os.link)
     deadline = time.monotonic() + 60 * config.minutes
     start, cloning = None, 0
     if name.endswith(CLONED):
@@ -142,7 +152,7 @@ def train_one(bench: Bench, algorithm: str, folder: Path, learning: Learning, *,
     setting = tuple(change for change in config.setting if change.partition("=")[0].partition(".")[0] in names)
     learning = dataclasses.replace(learning, seed=seed, evaluate_every=0, validation_share=0.0, setting=setting)
     done = learn(
-        workshop(bench, folder.with_name("store") if folder.name == "clone" else folder / "store"),
+        workshop(bench, (folder.parent if folder.name == "clone" else folder) / "store"),
         bench.training,
         INLINE_SIZE,
         algorithm,
@@ -153,6 +163,13 @@ def train_one(bench: Bench, algorithm: str, folder: Path, learning: Learning, *,
     )
     save_policy(done.policy, folder / "final.policy")
     return done
+
+
+def defaults(bench: Bench) -> Path:
+    """The store with the training modules under the heuristic."""
+    store = bench.config.folder / "defaults"
+    compile_defaults(workshop(bench, store), bench.training, INLINE_SIZE, objective=Learning().objective)
+    return store
 
 
 def workshop(bench: Bench, store: Path) -> Workshop:
@@ -167,7 +184,7 @@ def judged(bench: Bench, policy: str, *, temperature: float = 0.0, seed: int = 0
 
 
 def built(bench: Bench, modules: Sequence[Module], use: PluginUse) -> dict[str, dict[str, Any]]:
-    """By project: language, image and link-aware score, before and after."""
+    """By project: language, image and link-aware score; before, as the first call built it, and after."""
     found = compare_projects(
         list(modules),
         toolchain=bench.toolchain,
@@ -176,6 +193,7 @@ def built(bench: Bench, modules: Sequence[Module], use: PluginUse) -> dict[str, 
         rng=np.random.default_rng(1),
         report=bench.report,
         timeout_seconds=bench.config.timeout_seconds,
+        plain_objects=bench.config.folder / "plain",
     )
     return {
         one.project: {
@@ -189,15 +207,12 @@ def built(bench: Bench, modules: Sequence[Module], use: PluginUse) -> dict[str, 
 
 def with_threshold(bench: Bench, value: int) -> dict[str, Any]:
     """The held-out projects under LLVM's heuristic with another threshold."""
+    echo = PluginUse(plugin=bench.plugin, policies={INLINE_SIZE.name: HEURISTIC})
+    if len(list((bench.config.folder / "plain").glob("*.o"))) < len(bench.held_out):
+        built(bench, bench.held_out, echo)
     words = ("-mllvm", f"-inline-threshold={value}")
     modules = [dataclasses.replace(one, command_line=(*one.command_line, *words)) for one in bench.held_out]
-    echo = PluginUse(plugin=bench.plugin, policies={INLINE_SIZE.name: HEURISTIC})
-    before, after = built(bench, bench.held_out, echo), built(bench, modules, echo)
-    shared = [name for name in before if name in after]
-    for name in shared:
-        for size in ("image", "link_aware"):
-            before[name][size] = [before[name][size][0], after[name][size][0]]
-    return {"projects": {name: before[name] for name in shared}}
+    return {"projects": built(bench, modules, echo)}
 
 
 def at_random(bench: Bench, seed: int) -> dict[str, Any]:

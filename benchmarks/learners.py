@@ -19,7 +19,7 @@ from results import Result, corpus_inputs, draw_modules, run_benchmark, tool_ver
 from mlgokit.collect import Report
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import load_corpus
+from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import atomic_write, digest_file, digest_value
 from mlgokit.stages import training_modules
@@ -44,12 +44,12 @@ def measure(config: Learners, report: Report) -> Result:
         config=config,
         toolchain=toolchain,
         plugin=build_plugin(toolchain),
-        training=draw_modules(training_modules(corpus.modules), config.modules, np.random.default_rng(1)),
+        training=training_set(config, corpus.modules),
         held_out=held_out,
         report=report,
     )
     what = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "plugin": digest_file(bench.plugin)}
-    what |= {name: getattr(config, name) for name in ("compilations", "minutes", "modules", "setting")}
+    what |= {name: getattr(config, name) for name in ("compilations", "minutes", "modules", "largest", "setting")}
     made = 0
     found: list[dict[str, Any]] = []
     arms = every_arm(bench)
@@ -71,6 +71,16 @@ def measure(config: Learners, report: Report) -> Result:
         if known is not None:
             found.append(known)
     return summed_up(config, found, missing=len(arms) - len(found), versions=versions, inputs=corpus_inputs(corpus))
+
+
+def training_set(config: Learners, modules: Sequence[Module]) -> list[Module]:
+    """The modules that all learners learn from."""
+    small = [
+        module
+        for module in training_modules(modules)
+        if not config.largest or module.bitcode.stat().st_size <= config.largest
+    ]
+    return draw_modules(small, config.modules, np.random.default_rng(1))
 
 
 def core_seconds() -> float:
