@@ -14,7 +14,6 @@ from mlgokit.advisors import Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.interactive import InteractiveStatus, clang_words, drive
 from mlgokit.compiler.measure import measure_object
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import SignedLog, fit_quantile, fit_signed_log
 from mlgokit.deploy.plugin import export_plugin
@@ -49,11 +48,6 @@ Shape* make() { return new Many; }
 """
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections")
 INLINING = (OutputKind.EFFECT_BYTES, OutputKind.LOGITS)
-
-
-@pytest.fixture(scope="session")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
 
 
 class Bench:
