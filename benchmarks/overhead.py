@@ -1,19 +1,17 @@
 """What the plugin costs: processor time of compilations with it over that of plain ``-Oz``."""
 
-import functools
-import resource
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-from results import Cell, Result, Table, corpus_inputs, draw_modules, quartiles, run_benchmark, tool_versions
+from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
+from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
 
 from mlgokit.collect import Report
-from mlgokit.compiler.compile import HEURISTIC, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
@@ -22,11 +20,7 @@ from mlgokit.errors import CorpusError
 from mlgokit.problems import INLINE_SIZE
 
 BAR = 1.10
-DRAWS = 2000
 BUILDS = ("plain", "policy", "echo")
-Floats = npt.NDArray[np.float64]
-Once = tuple[float, float, int]
-"""Seconds in user mode, seconds in user and system mode, and bytes of text, of one compilation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +47,6 @@ class Overhead:
     """Where the result goes; the Markdown goes beside it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """One build of one module, all repetitions.
-
-    Attributes:
-        user: [R] seconds in user mode.
-        processor: [R] seconds in user and system mode together.
-        text_bytes: llvm-size's text of the object.
-    """
-
-    user: Floats
-    processor: Floats
-    text_bytes: int
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(Overhead, measure, arguments)
@@ -85,8 +64,6 @@ def measure(config: Overhead, report: Report) -> Result:
     corpus = load_corpus(config.corpus)
     drawn = draw_modules(corpus.modules, config.modules, rng)
     generic = build_plugin(toolchain)
-    timings: list[dict[str, Timing]] = []
-    failures: list[tuple[Cell, ...]] = []
     with tempfile.TemporaryDirectory(prefix="mlgokit-overhead-") as scratch:
         exported = Path(scratch) / "policy.so"
         export_plugin(toolchain, [config.policy], exported)
@@ -96,115 +73,15 @@ def measure(config: Overhead, report: Report) -> Result:
             "echo": PluginUse(plugin=generic, policies={INLINE_SIZE.name: HEURISTIC}),
         }
 
-        def compile_once(module: Module, build: str) -> Once | str:
-            before = _children_seconds()
-            done = compile_module(
-                toolchain, module.command_line, module.bitcode, use=uses[build], timeout_seconds=config.timeout_seconds
+        def compile_build(module: Module, build: str) -> Once | str:
+            return compile_timed(
+                toolchain, module, module.command_line, use=uses[build], timeout_seconds=config.timeout_seconds
             )
-            if done.status is not CompileStatus.OK or done.sizes is None:
-                return f"{done.status.value}: {done.reason}"
-            return done.user_seconds, _children_seconds() - before, done.sizes.llvm_size_text
 
-        for index, module in enumerate(drawn):
-            report(index, len(drawn), "time")
-            timed = time_in_turns(functools.partial(compile_once, module), config.repetitions)
-            if isinstance(timed, str):
-                failures.append((module.name, timed))
-            else:
-                timings.append(timed)
-        report(len(drawn), len(drawn), "time")
-    if not timings:
-        raise CorpusError(
-            f"{config.corpus}: expected modules that compile in all builds, found none of {len(drawn)} "
-            f"({failures[0][1]}); check the compiler with `mlgokit doctor`"
+        timings, failures = time_modules(
+            compile_build, drawn, BUILDS, repetitions=config.repetitions, corpus=config.corpus, report=report
         )
     return summarise(timings, failures, config=config, versions=found, inputs=corpus_inputs(corpus, [config.policy]))
-
-
-def _children_seconds() -> float:
-    """Processor time of all children that were waited for; system time as well, which the kernel counts exactly."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def time_in_turns(
-    compile_once: Callable[[str], Once | str], repetitions: int, builds: Sequence[str] = BUILDS
-) -> dict[str, Timing] | str:
-    """Compile each build once per repetition, every other repetition in reverse, so that a drift favours none.
-
-    Args:
-        compile_once: compiles one build, or says why it failed.
-        repetitions: how often.
-        builds: their names.
-
-    Returns:
-        The timings by build, or why one of the compilations failed.
-    """
-    user: dict[str, list[float]] = {build: [] for build in builds}
-    processor: dict[str, list[float]] = {build: [] for build in builds}
-    text: dict[str, int] = {}
-    for repetition in range(repetitions):
-        for build in builds if repetition % 2 == 0 else tuple(reversed(builds)):
-            once = compile_once(build)
-            if isinstance(once, str):
-                return f"{build}: {once}"
-            user[build].append(once[0])
-            processor[build].append(once[1])
-            text[build] = once[2]
-    return {
-        build: Timing(user=np.array(user[build]), processor=np.array(processor[build]), text_bytes=text[build])
-        for build in builds
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratios:
-    """How one build compares with another over modules; every time is the least of its repetitions.
-
-    Attributes:
-        modules: number of modules.
-        low: lower quartile of the modules' ratios.
-        median: their median.
-        high: upper quartile.
-        interval: 95 % bootstrap interval of the median, over modules.
-        total: ratio of the sums.
-        seconds: sum of the other build's times, the denominator.
-    """
-
-    modules: int
-    low: float
-    median: float
-    high: float
-    interval: tuple[float, float]
-    total: float
-    seconds: float
-
-
-def compare_times(after: Floats, before: Floats, rng: np.random.Generator) -> Ratios:
-    """Ratios of the least of each row of ``after`` [M, R] to that of ``before`` [M, R].
-
-    Example:
-        >>> found = compare_times(np.array([[3.0, 2.0], [4.0, 9.0]]), np.array([[2.0, 1.0], [4.0, 4.0]]),
-        ...                       np.random.default_rng(1))
-        >>> found.median, found.total, found.seconds
-        (1.5, 1.2, 5.0)
-    """
-    numerator, denominator = after.min(axis=1), before.min(axis=1)
-    # A compilation shorter than the kernel's clock tick may count as no time at all.
-    kept = denominator > 0
-    ratios = numerator[kept] / denominator[kept]
-    low, median, high = quartiles(ratios)
-    medians = np.median(ratios[rng.integers(len(ratios), size=(DRAWS, len(ratios)))], axis=1)
-    bounds = np.quantile(medians, [0.025, 0.975]).tolist()
-    return Ratios(
-        modules=len(ratios),
-        low=low,
-        median=median,
-        high=high,
-        interval=(bounds[0], bounds[1]),
-        total=float(numerator.sum() / denominator.sum()),
-        seconds=float(denominator.sum()),
-    )
 
 
 def summarise(

@@ -1,22 +1,19 @@
 """What eviction and priority cost in the plugin: processor time of compilations at ``-O2`` over that of plain ones."""
 
-import functools
-import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from overhead import Once, Ratios, Timing, compare_times, time_in_turns
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
+from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
 
 from mlgokit.collect import Report
-from mlgokit.compiler.compile import HEURISTIC, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.errors import CorpusError
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 
@@ -69,33 +66,13 @@ def measure(config: OverheadRegalloc, report: Report) -> Result:
     for path in config.policies:
         uses[path.name] = PluginUse(plugin=plugin, policies={load_policy(path).problem: str(path)})
 
-    def compile_once(module: Module, build: str) -> Once | str:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    def compile_build(module: Module, build: str) -> Once | str:
         options = tuple("-O2" if option == "-Oz" else option for option in module.command_line)
-        done = compile_module(
-            toolchain, options, module.bitcode, use=uses[build], timeout_seconds=config.timeout_seconds
-        )
-        if done.status is not CompileStatus.OK or done.sizes is None:
-            return f"{done.status.value}: {done.reason}"
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return done.user_seconds, processor, done.sizes.llvm_size_text
+        return compile_timed(toolchain, module, options, use=uses[build], timeout_seconds=config.timeout_seconds)
 
-    timings: list[dict[str, Timing]] = []
-    failures: list[tuple[Cell, ...]] = []
-    for index, module in enumerate(drawn):
-        report(index, len(drawn), "time")
-        timed = time_in_turns(functools.partial(compile_once, module), config.repetitions, tuple(uses))
-        if isinstance(timed, str):
-            failures.append((module.name, timed))
-        else:
-            timings.append(timed)
-    report(len(drawn), len(drawn), "time")
-    if not timings:
-        raise CorpusError(
-            f"{config.corpus}: expected modules that compile in all builds, found none of {len(drawn)} "
-            f"({failures[0][1]}); check the compiler with `mlgokit doctor`"
-        )
+    timings, failures = time_modules(
+        compile_build, drawn, tuple(uses), repetitions=config.repetitions, corpus=config.corpus, report=report
+    )
     return summarise(
         timings, failures, config=config, versions=found, inputs=corpus_inputs(corpus, list(config.policies))
     )

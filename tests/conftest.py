@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
 
@@ -34,6 +35,12 @@ def toolchain(request: pytest.FixtureRequest) -> Toolchain:
     if os.environ.get("CI") == "true":
         pytest.fail(found)
     pytest.skip(found)
+
+
+@pytest.fixture(scope="session")
+def plugin(toolchain: Toolchain) -> Path:
+    """The generic plugin, in the user's cache folder: it takes a minute to build, and no test needs one of its own."""
+    return build_plugin(toolchain)
 
 
 @pytest.fixture(scope="session")

@@ -59,5 +59,5 @@ def test_a_link_command_fills_a_corpus_in(corpus: Path):
 
 
 def test_a_link_command_that_is_not_there(corpus: Path):
-    with pytest.raises(UsageError, match=r"nothing\.txt: expected a file with a link command, found: No such file"):
+    with pytest.raises(UsageError, match=r"nothing\.txt: expected a file with the link's command, found: No such file"):
         stages.override(stages.Override(link_command=corpus / "nothing.txt", corpus=corpus))

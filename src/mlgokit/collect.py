@@ -107,10 +107,7 @@ def parallel(
             done += len(finished)
             report(done, len(items), label)
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while unfinished := [future for future in pending if not future.done()]:
-            process.kill_running()
-            wait(unfinished, timeout=0.05)
+        process.kill_pool(pool, pending)
         raise
     pool.shutdown()
     return results  # pyright: ignore[reportReturnType]  (every future has put its result)

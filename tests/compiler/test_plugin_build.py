@@ -1,11 +1,14 @@
 """A shell script stands for clang++: it notes its calls and writes what it was asked for."""
 
+import errno
+import fcntl
 import os
 import re
 import stat
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -173,7 +176,24 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(place: Place):
         place.build()
 
 
-def test_builders_at_the_same_time_end_with_one_folder(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_of_builders_at_the_same_time_one_builds_and_the_others_wait(place: Place, monkeypatch: pytest.MonkeyPatch):
+    # Nobody compiles before both have found nothing.
+    looked = threading.Barrier(2)
+    wait_for_others = plugin_build._only_builder
+
+    def meet(folder: Path) -> AbstractContextManager[None]:
+        looked.wait(60)
+        return wait_for_others(folder)
+
+    monkeypatch.setattr(plugin_build, "_only_builder", meet)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(place.build) for _ in range(2))
+
+    assert first.result() == second.result()
+    assert len(place.calls()) == len(UNITS) + 1
+
+
+def test_builders_that_cannot_lock_end_with_one_folder(place: Place, monkeypatch: pytest.MonkeyPatch):
     # Both have found nothing and have linked before either puts its folder in place.
     linked = threading.Barrier(2)
     run = process.run
@@ -184,7 +204,11 @@ def test_builders_at_the_same_time_end_with_one_folder(place: Place, monkeypatch
             linked.wait(60)
         return done
 
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
     monkeypatch.setattr(process, "run", meet)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with ThreadPoolExecutor(2) as pool:
         first, second = (pool.submit(place.build) for _ in range(2))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.process import TAIL_BYTES, kill_running, run
+from mlgokit.compiler.process import TAIL_BYTES, kill_pool, kill_running, run
 from mlgokit.errors import ToolError
 
 LONG = 60.0
@@ -113,6 +113,24 @@ def test_another_thread_can_kill_what_runs(tmp_path: Path):
     assert not is_running(pid)
     # What has ended is forgotten: there is nothing to kill, and nobody else's process is.
     kill_running()
+
+
+def test_a_pool_that_is_killed_begins_nothing_more_and_leaves_no_child(tmp_path: Path):
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    commands = ["echo > begun; sleep 600", "sleep 600"]
+
+    def two(_number: int) -> list[int]:
+        return [run(["sh", "-c", text], timeout_seconds=LONG, cwd=tmp_path).returncode for text in commands]
+
+    pool = ThreadPoolExecutor(1)
+    futures = [pool.submit(two, number) for number in range(3)]
+    begun.read_text()
+    kill_pool(pool, futures)
+
+    # The second child of the first began after a kill, and was killed as well.
+    assert futures[0].result() == [-signal.SIGKILL] * 2
+    assert all(future.cancelled() for future in futures[1:])
 
 
 def is_running(pid: int) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.describe import DescribeAt, ModuleDescription, describe_module
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.identity import describe_corpus, duplicate_groups
 from mlgokit.corpus.module import Module
@@ -38,11 +37,6 @@ int main(int count, char **words) {
 """
 
 Describe = Callable[..., ModuleDescription]
-
-
-@pytest.fixture(scope="module")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
 
 
 def bitcode_of(toolchain: Toolchain, folder: Path, source: str, *options: str, name: str = "m.c") -> Path:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm
@@ -22,8 +21,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def place(faults: ModuleType, toolchain: Toolchain, tmp_path: Path) -> Generator[Any]:
-    plugin = build_plugin(toolchain, cache_folder=tmp_path.parents[1] / "plugins")
+def place(faults: ModuleType, toolchain: Toolchain, plugin: Path) -> Generator[Any]:
     with faults.make_place(toolchain, plugin, timeout_seconds=60) as made:
         yield made
 
@@ -41,7 +39,12 @@ def test_a_kill_at_any_instant_is_a_sentence_and_leaves_nothing(faults: ModuleTy
 def test_pipes_that_are_gone_are_a_sentence(faults: ModuleType, place: Any):
     inbound, outbound = faults.without_pipes(place)
 
-    assert inbound[2] == "FAILED"
-    assert inbound[3].endswith("channel regalloc-eviction: its pipes were removed")
+    gone = "expected the two pipes that the compiler was to open, found them gone"
+    if inbound[2] == "FAILED":
+        assert inbound[3].endswith("channel regalloc-eviction: its pipes were removed")
+    else:
+        # A busy machine starts the compiler so late that the missing pipe is seen first.
+        assert inbound[2] == "LOST"
+        assert gone in inbound[3]
     assert outbound[2] == "LOST"
-    assert "expected the two pipes that the compiler was to open, found them gone" in outbound[3]
+    assert gone in outbound[3]

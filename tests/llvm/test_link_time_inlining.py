@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.traces import read_log
 
@@ -27,9 +26,8 @@ int twice_{name}(const int *p) {{ return {name}(p[0], p) + {other}(p[1], p) + {o
 
 
 @pytest.fixture(params=["full", "thin"])
-def link(request: pytest.FixtureRequest, toolchain: Toolchain, tmp_path: Path) -> Callable[..., bytes]:
+def link(request: pytest.FixtureRequest, toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Callable[..., bytes]:
     """``link(level, policy=..., log=..., any_level="1")``: the image that ld.lld makes of two parts."""
-    plugin = build_plugin(toolchain, cache_folder=tmp_path.parents[1] / "plugins")
 
     def run(level: str, **settings: str) -> bytes:
         for name, other in (("one", "two"), ("two", "one")):

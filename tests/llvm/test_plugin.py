@@ -14,7 +14,6 @@ from mlgokit.advisors import Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.interactive import InteractiveStatus, clang_words, drive
 from mlgokit.compiler.measure import measure_object
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import SignedLog, fit_quantile, fit_signed_log
 from mlgokit.deploy.plugin import export_plugin
@@ -51,23 +50,27 @@ OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections")
 INLINING = (OutputKind.EFFECT_BYTES, OutputKind.LOGITS)
 
 
-@pytest.fixture(scope="session")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
-
-
 class Bench:
-    """Compiles SOURCE with one toolchain in one folder."""
+    """Compiles SOURCE, or what the front end made of it, with one toolchain in one folder."""
 
-    def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path) -> None:
-        self.toolchain, self.plugin, self.folder = toolchain, plugin, folder
-        (folder / "source.cpp").write_text(SOURCE)
+    def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path, bitcode: Path) -> None:
+        self.toolchain, self.plugin, self.folder, self.bitcode = toolchain, plugin, folder, bitcode
 
     def compile(self, name: str = "out", *options: str, use_plugin: bool = True, **settings: str) -> process.Completed:
+        """The bitcode, which takes a third of the time."""
+        return self.compile_file(self.bitcode, name, *options, use_plugin=use_plugin, **settings)
+
+    def compile_source(self, name: str, *options: str, use_plugin: bool = True, **settings: str) -> process.Completed:
+        (self.folder / "source.cpp").write_text(SOURCE)
+        return self.compile_file(self.folder / "source.cpp", name, *options, use_plugin=use_plugin, **settings)
+
+    def compile_file(
+        self, path: Path, name: str, *options: str, use_plugin: bool, **settings: str
+    ) -> process.Completed:
         environment = {**os.environ, **{f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}}
         words = [f"-fpass-plugin={self.plugin}"] if use_plugin else []
         return process.run(
-            [self.toolchain.clangxx, *OPTIONS, *words, *options, "-c", "source.cpp", "-o", f"{name}.o"],
+            [self.toolchain.clangxx, *OPTIONS, *words, *options, "-c", path, "-o", f"{name}.o"],
             timeout_seconds=60,
             cwd=self.folder,
             env=environment,
@@ -80,19 +83,37 @@ class Bench:
         return read_log(self.folder / name)
 
 
+@pytest.fixture(scope="session")
+def bitcode(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SOURCE before optimization."""
+    folder = tmp_path_factory.mktemp(f"bitcode-{toolchain.major}")
+    (folder / "source.cpp").write_text(SOURCE)
+    front = [*OPTIONS, "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "source.cpp", "-o", "source.bc"]
+    done = process.run([toolchain.clangxx, *front], timeout_seconds=60, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "source.bc"
+
+
+@pytest.fixture(scope="session")
+def heuristic(toolchain: Toolchain, plugin: Path, bitcode: Path, tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """What the plugin logs of SOURCE when it echoes."""
+    bench = Bench(toolchain, plugin, tmp_path_factory.mktemp(f"heuristic-{toolchain.major}"), bitcode)
+    done = bench.compile(policy=":default", log=str(bench.folder / "log"))
+    assert done.returncode == 0, done.stderr
+    return bench.log()
+
+
 @pytest.fixture
-def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
-    return Bench(toolchain, plugin, tmp_path)
+def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path, bitcode: Path) -> Bench:
+    return Bench(toolchain, plugin, tmp_path, bitcode)
 
 
 DECISION_COLUMNS = {"caller_id", "callee_id", "site", "inlining_decision", "log_probability"}
 
 
-def llvm_policy(bench: Bench, *, output: OutputKind, own_features: bool = False) -> Policy:
+def llvm_policy(heuristic: Log, *, output: OutputKind, own_features: bool = False) -> Policy:
     """A random policy over LLVM's features (and ours), normalised to what this very module shows."""
-    done = bench.compile("default", policy=":default", log=str(bench.folder / "log"))
-    assert done.returncode == 0, done.stderr
-    columns = bench.log().columns
+    columns = heuristic.columns
     names = [name for name in columns if name not in DECISION_COLUMNS]
     names = names[: names.index("callee_instructions")] if not own_features else names[:-1]
     values = np.stack([columns[name][:, 0] for name in names], axis=1)
@@ -126,8 +147,8 @@ class PolicyAdvisor:
 
 
 def test_echoing_the_heuristic_gives_the_same_object(bench: Bench) -> None:
-    assert bench.compile("plain", use_plugin=False).returncode == 0
-    assert bench.compile("echo", policy=":default").returncode == 0
+    assert bench.compile_source("plain", use_plugin=False).returncode == 0
+    assert bench.compile_source("echo", policy=":default").returncode == 0
     assert bench.object("echo") == bench.object("plain")
 
 
@@ -168,9 +189,9 @@ def test_the_same_seed_gives_the_same_log_and_another_one_does_not(bench: Bench)
 @pytest.mark.parametrize("output", INLINING)
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=5, temperature=1.0, flip_probability=0.05)])
 def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
-    bench: Bench, output: OutputKind, exploration: Exploration
+    bench: Bench, heuristic: Log, output: OutputKind, exploration: Exploration
 ) -> None:
-    policy = llvm_policy(bench, output=output)
+    policy = llvm_policy(heuristic, output=output)
     save_policy(policy, bench.folder / "random.policy")
     done = bench.compile(
         "plugin",
@@ -183,7 +204,7 @@ def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
     assert done.returncode == 0, done.stderr
     channel = INLINE_SIZE.channel_for(bench.toolchain.major, include_default=False)
     result = drive(
-        [str(bench.toolchain.clangxx), *OPTIONS, "-c", "source.cpp", "-o", "pipes.o"],
+        [str(bench.toolchain.clangxx), *OPTIONS, "-c", str(bench.bitcode), "-o", "pipes.o"],
         channel_options=clang_words(channel.options),
         overwritten=channel.overwritten,
         advisor=PolicyAdvisor(policy, exploration),
@@ -203,8 +224,8 @@ def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
     assert bench.object("plugin") == bench.object("pipes")
 
 
-def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench) -> None:
-    policy = llvm_policy(bench, output=OutputKind.EFFECT_BYTES, own_features=True)
+def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heuristic: Log) -> None:
+    policy = llvm_policy(heuristic, output=OutputKind.EFFECT_BYTES, own_features=True)
     names = tuple(name for name in policy.features if name != "inlining_default")
     columns = [policy.features.index(name) for name in names]
     first = Layer(np.ascontiguousarray(policy.layers[0].weight[:, columns]), policy.layers[0].bias)
@@ -228,8 +249,8 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench) -> N
     np.testing.assert_array_equal(log.columns["log_probability"][:, 0], probabilities)
 
 
-def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench) -> None:
-    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench, heuristic: Log) -> None:
+    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
     save_policy(policy, bench.folder / "p.policy")
     assert bench.compile("named", policy=str(bench.folder / "p.policy")).returncode == 0
     exported = export_plugin(bench.toolchain, [bench.folder / "p.policy"], bench.folder / "policy.so")
@@ -239,10 +260,10 @@ def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench) -> None:
     assert bench.object("inside") == bench.object("named")
 
 
-def test_two_exported_plugins_keep_their_own_policies(bench: Bench) -> None:
+def test_two_exported_plugins_keep_their_own_policies(bench: Bench, heuristic: Log) -> None:
     flags: list[str] = []
     for kind in INLINING:
-        save_policy(llvm_policy(bench, output=kind), bench.folder / f"{kind.value}.policy")
+        save_policy(llvm_policy(heuristic, output=kind), bench.folder / f"{kind.value}.policy")
         plugin = bench.folder / f"{kind.value}.so"
         flags.append(export_plugin(bench.toolchain, [bench.folder / f"{kind.value}.policy"], plugin).flag)
     for flag in flags:
@@ -260,10 +281,8 @@ def test_options_of_the_compiler_work_like_the_environment(bench: Bench) -> None
 
 def test_opt_loads_the_plugin(bench: Bench) -> None:
     assert bench.toolchain.opt is not None
-    front = ["-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "source.cpp", "-o", "source.bc"]
-    assert process.run([bench.toolchain.clangxx, *front], timeout_seconds=60, cwd=bench.folder).returncode == 0
     # As text: the order of uses, which bitcode keeps, is not what is asked.
-    words = ["-S", "-passes=default<Oz>", "source.bc", "-o", "out.ll"]
+    words = ["-S", "-passes=default<Oz>", bench.bitcode, "-o", "out.ll"]
     texts: list[bytes] = []
     for rule in (":never", ":default"):
         plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}"]
@@ -276,15 +295,15 @@ def test_opt_loads_the_plugin(bench: Bench) -> None:
 
 
 def test_modules_that_are_not_for_size_are_left_to_the_heuristic(bench: Bench) -> None:
-    assert bench.compile("plain", "-O2", use_plugin=False).returncode == 0
-    assert bench.compile("never", "-O2", policy=":never").returncode == 0
+    assert bench.compile_source("plain", "-O2", use_plugin=False).returncode == 0
+    assert bench.compile_source("never", "-O2", policy=":never").returncode == 0
     assert bench.object("never") == bench.object("plain")
-    assert bench.compile("any", "-O2", policy=":never", any_level="1").returncode == 0
+    assert bench.compile_source("any", "-O2", policy=":never", any_level="1").returncode == 0
     assert bench.object("any") != bench.object("plain")
 
 
-def needs_unknown(bench: Bench) -> str:
-    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+def needs_unknown(bench: Bench, heuristic: Log) -> str:
+    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
     names = ("moon_phase", *policy.features[1:])
     save_policy(
         Policy(
@@ -296,8 +315,8 @@ def needs_unknown(bench: Bench) -> str:
     return str(bench.folder / "bad.policy")
 
 
-def another_problem(bench: Bench) -> str:
-    policy = llvm_policy(bench, output=OutputKind.LOGITS)
+def another_problem(bench: Bench, heuristic: Log) -> str:
+    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
     save_policy(
         Policy(
             problem="regalloc-eviction", features=policy.features, normaliser=policy.normaliser,
@@ -308,18 +327,19 @@ def another_problem(bench: Bench) -> str:
     return str(bench.folder / "other.policy")
 
 
-def cut_short(bench: Bench) -> str:
-    save_policy(llvm_policy(bench, output=OutputKind.LOGITS), bench.folder / "cut.policy")
+def cut_short(bench: Bench, heuristic: Log) -> str:
+    save_policy(llvm_policy(heuristic, output=OutputKind.LOGITS), bench.folder / "cut.policy")
     data = (bench.folder / "cut.policy").read_bytes()
     (bench.folder / "cut.policy").write_bytes(data[: len(data) // 2])
     return str(bench.folder / "cut.policy")
 
 
-def not_a_policy(bench: Bench) -> str:
+def not_a_policy(bench: Bench, _heuristic: Log) -> str:
+    (bench.folder / "source.cpp").write_text(SOURCE)
     return str(bench.folder / "source.cpp")
 
 
-def nowhere(_bench: Bench) -> str:
+def nowhere(_bench: Bench, _heuristic: Log) -> str:
     return "/nowhere/at.all"
 
 
@@ -334,9 +354,9 @@ def nowhere(_bench: Bench) -> str:
     ],
 )
 def test_a_policy_that_cannot_be_used_fails_the_compilation(
-    bench: Bench, make: Callable[[Bench], str], message: str
+    bench: Bench, heuristic: Log, make: Callable[[Bench, Log], str], message: str
 ) -> None:
-    path = make(bench)
+    path = make(bench, heuristic)
     done = bench.compile("failed", policy=path)
     assert done.returncode == 1
     assert re.search(f"error: mlgokit: policy .*{message}", done.stderr), done.stderr

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import fit_signed_log
 from mlgokit.deploy.plugin import export_plugin
@@ -46,11 +45,6 @@ static int square(int x) { return x * x; }
 int poly(const int *p, int n) { int s = 0; for (int i = 0; i < n; ++i) s += square(p[i]) - square(i); return s; }
 }
 """
-
-
-@pytest.fixture(scope="session")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
 
 
 class Bench:

@@ -8,7 +8,6 @@ import numpy.typing as npt
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.exploration import Exploration, choose_column, draw_priority, draws
@@ -81,9 +80,9 @@ int main(int, char **Words) {
 
 
 @pytest.fixture(scope="session")
-def driver(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program that evaluates policies with the plugin's own object files."""
-    built = build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins").parent
+    built = plugin.parent
     folder = tmp_path_factory.mktemp("driver")
     (folder / "driver.cpp").write_text(DRIVER)
     done = process.run(

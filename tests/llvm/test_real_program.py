@@ -9,7 +9,6 @@ import pytest
 from mlgokit.advisors import RandomLegal
 from mlgokit.compiler import process
 from mlgokit.compiler.interactive import InteractiveStatus, channel_use, drive_channels
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY
 
@@ -187,9 +186,15 @@ def expected(toolchain: Toolchain, source: Path, tmp_path_factory: pytest.TempPa
     ],
 )
 def test_a_program_under_the_plugin(
-    toolchain: Toolchain, source: Path, expected: bytes, tmp_path: Path, decided: tuple[str, ...], level: str, seed: int
+    toolchain: Toolchain,
+    plugin: Path,
+    source: Path,
+    expected: bytes,
+    tmp_path: Path,
+    decided: tuple[str, ...],
+    level: str,
+    seed: int,
 ):
-    plugin = build_plugin(toolchain, cache_folder=tmp_path.parents[1] / "plugins")
     environment = {**ENVIRONMENT, "MLGOKIT_SEED": str(seed), **{VARIABLES[name]: ":random" for name in decided}}
     argv = [*words(toolchain, source, tmp_path / "program.o", level), f"-fpass-plugin={plugin}"]
     done = process.run(argv, timeout_seconds=60, env=environment)

@@ -11,7 +11,6 @@ import pytest
 from mlgokit.advisors import Observation, ReplayContexts, advice_defect, default_decisions
 from mlgokit.compiler import process
 from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.advisor import PolicyAdvisor
@@ -88,11 +87,6 @@ class Bench:
         )
         assert (result.status, result.detail) == (InteractiveStatus.OK, "")
         return result, (self.folder / "pipes.o").read_bytes()
-
-
-@pytest.fixture(scope="session")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
 
 
 @pytest.fixture

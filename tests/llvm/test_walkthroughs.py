@@ -12,7 +12,6 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Corpus, load_corpus
 from mlgokit.corpus.verify import objects_of_build, verify_corpus
@@ -28,11 +27,6 @@ PROJECTS = Path(__file__).parent.parent / "projects"
 def folder(tmp_path: Path) -> Path:
     """A folder with a copy of the projects in it."""
     return shutil.copytree(PROJECTS, tmp_path / "projects")
-
-
-@pytest.fixture(scope="module")
-def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_plugin(toolchain, cache_folder=tmp_path_factory.getbasetemp().parent / "plugins")
 
 
 def need(*programs: str) -> None:

@@ -77,7 +77,7 @@ def attribute(base: Compiled, explored: Compiled) -> Credit:
     for position, index in enumerate(flips.tolist()):
         caller, callee = int(explored.caller[index]), int(explored.callee[index])
         if caller not in above:
-            above[caller] = _closure(caller, inliners)
+            above[caller] = closure(caller, inliners)
         for function in above[caller] | {callee}:
             if function in change:
                 explained.setdefault(function, []).append(position)
@@ -120,7 +120,8 @@ def _edges(runs: Iterable[Compiled], *, only_inlined: bool) -> dict[int, set[int
     return edges
 
 
-def _closure(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
+def closure(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
+    """``start`` and everything that it was inlined into, directly or through others."""
     seen = {start}
     todo = [start]
     while todo:

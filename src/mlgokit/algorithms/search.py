@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled, Credit
+from mlgokit.algorithms.credit import Compiled, Credit, closure
 
 LARGEST_MOVE = 12
 """Decisions about one callee that are turned round together; more of them rarely all pay."""
@@ -68,22 +68,12 @@ def independent_moves(
         for position in moves[index]:
             caller = callers[position]
             if caller not in reach:
-                reach[caller] = _above(caller, inliners)
+                reach[caller] = closure(caller, inliners)
             touched |= reach[caller] | {callees[position]}
         if taken.isdisjoint(touched):
             taken |= touched
             chosen.append(index)
     return chosen
-
-
-def _above(start: int, inliners: dict[int, set[int]]) -> frozenset[int]:
-    seen, todo = {start}, [start]
-    while todo:
-        for caller in inliners.get(todo.pop(), ()):
-            if caller not in seen:
-                seen.add(caller)
-                todo.append(caller)
-    return frozenset(seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

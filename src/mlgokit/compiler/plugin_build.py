@@ -1,10 +1,12 @@
 """Builds the pass plugin for one LLVM major from the packaged C++ sources, once, and links policies into it."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -109,6 +111,28 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
         return folder
     with writing(cache_folder):
         cache_folder.mkdir(parents=True, exist_ok=True)
+    with _only_builder(cache_folder):
+        if not (folder / "mlgokit.so").is_file():
+            _build_into(folder, toolchain, sources)
+    return folder
+
+
+@contextlib.contextmanager
+def _only_builder(cache_folder: Path) -> Generator[None]:
+    """Wait until no other process builds there; one that dies lets go."""
+    with writing(cache_folder):
+        descriptor = os.open(cache_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Some network file systems know no locks: two may build then, and the last to end takes the other's folder.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]) -> None:
+    cache_folder = folder.parent
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache_folder) as scratch:
         building = Path(scratch)
         with writing(building):
@@ -138,4 +162,3 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
                     raise
             else:
                 building.mkdir()
-    return folder

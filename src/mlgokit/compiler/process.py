@@ -9,10 +9,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from mlgokit.errors import ToolError
 
@@ -60,6 +61,18 @@ def kill_running() -> None:
     for leader in tuple(_running):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
+
+
+def kill_pool(pool: Executor, futures: Collection[Future[Any]]) -> None:
+    """Drop what of ``futures`` has not begun, and kill what the others run until they have ended.
+
+    For a thread whose pool is to end early: a thread of the pool may be between two child processes now, so that
+    killing once is not enough.
+    """
+    pool.shutdown(wait=False, cancel_futures=True)
+    while unfinished := [future for future in futures if not future.done()]:
+        kill_running()
+        wait(unfinished, timeout=0.05)
 
 
 def dying_with_parent(argv: Sequence[str | os.PathLike[str]]) -> list[str]:

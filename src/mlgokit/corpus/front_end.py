@@ -10,7 +10,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -254,10 +254,7 @@ def _make_all(
                 report(done, len(jobs), name)
     except BaseException:
         making.cancelled.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        while unfinished := [future for future in futures if not future.done()]:
-            process.kill_running()
-            wait(unfinished, timeout=0.05)
+        process.kill_pool(pool, futures)
         finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
         with contextlib.suppress(StorageError):
             write_sidecar(making.corpus_folder, {**known, **finished}, ())

@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,10 +108,11 @@ def describe_corpus(
         plugin=plugin,
     )
     seen: dict[str, _Seen] = {}
+    futures: dict[Future[_Seen], str] = {}
     written = 0
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="describe") as pool:
         try:
-            futures = {pool.submit(_look, search, module): module.name for module in modules}
+            futures |= {pool.submit(_look, search, module): module.name for module in modules}
             for done, future in enumerate(as_completed(futures), 1):
                 seen[futures[future]] = future.result()
                 if len(search.fresh) - written >= _BATCH or done == len(futures):
@@ -122,8 +123,7 @@ def describe_corpus(
                 if report is not None and search.fresh:
                     report(done, len(modules), "describe")
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            process.kill_running()
+            process.kill_pool(pool, futures)
             raise
     return Contents(
         digests={name: one.digest for name, one in seen.items() if one.digest},

@@ -116,6 +116,22 @@ class LinkOptions:
         }
 
 
+def read_link_command(path: Path) -> list[str]:
+    """The words of the link command that a file has, see :func:`split_link_command`.
+
+    Raises:
+        UsageError: there is no such file, or no such command in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: expected a file with the link's command, found: {error.strerror or error}; "
+            "make one with `ninja -t commands`"
+        ) from error
+    return split_link_command(text)
+
+
 def split_link_command(text: str) -> list[str]:
     """The words of a link command from its compiler or linker on: wrappers before it and what follows ``&&`` go.
 

@@ -6,7 +6,7 @@ import shutil
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -214,9 +214,6 @@ def in_order(work: Callable[[Item], Outcome], items: Iterable[Item], *, workers:
         while pending:
             yield pending.popleft().result()
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while unfinished := [future for future in pending if not future.done()]:
-            process.kill_running()
-            wait(unfinished, timeout=0.05)
+        process.kill_pool(pool, pending)
         raise
     pool.shutdown()

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
 from mlgokit.corpus.identity import Kinship
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo
 from mlgokit.corpus.split import ProjectSplit, SplitResult
+from mlgokit.terminal import numbers, plain_table, say, words
 
 MOST_PROJECTS = 60
 """Rows of a table; what is beyond is summed up in one."""
@@ -19,10 +18,9 @@ _LANGUAGES = {"c": "C", "c++": "C++", "unknown": "unknown language"}
 
 def print_corpus(info: CorpusInfo, console: Console) -> None:
     """Projects with their counts, copies, the split, and what was skipped and why."""
-    table = _table(
+    table = plain_table(
         Text(f"Corpus {info.folder}"),
-        ["project", "", "training"],
-        ["modules", "functions", "decidable\ncalls", "bitcode\nKB"],
+        [*words("project", "", "training"), *numbers("modules", "functions", "decidable\ncalls", "bitcode\nKB")],
     )
     for project in info.projects[:MOST_PROJECTS]:
         languages = ", ".join(_LANGUAGES.get(one, one) for one in project.languages)
@@ -38,37 +36,36 @@ def print_corpus(info: CorpusInfo, console: Console) -> None:
     by_language = ", ".join(f"{count:,} in {_LANGUAGES.get(name, name)}" for name, count in info.languages.items())
     held_out = sum(project.held_out_modules for project in info.projects)
     copies = sum(project.copies for project in info.projects)
-    _say(console, f"Modules: {by_language}; {held_out:,} held out, {info.modules - held_out - copies:,} to train on.")
+    say(console, f"Modules: {by_language}; {held_out:,} held out, {info.modules - held_out - copies:,} to train on.")
     if info.described:
-        _say(
+        say(
             console,
             f"Before any pass: {info.instructions:,} instructions, {info.call_sites:,} call sites; "
             f"{info.decidable_call_sites:,} of them call what their module defines.",
         )
     if text_bytes := sum(project.text_bytes for project in info.projects):
-        _say(console, f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes.")
+        say(console, f"Code under plain -Oz, of the modules for which it is known: {text_bytes:,} bytes.")
     if info.described < info.modules:
         missing = info.modules - info.described
-        _say(console, f"Functions, calls and instructions are not counted for {missing:,} modules.", style="yellow")
+        say(console, f"Functions, calls and instructions are not counted for {missing:,} modules.", style="yellow")
     if info.has_thinlto:
-        _say(console, "The modules are of a ThinLTO build; each has its part of the index.")
+        say(console, "The modules are of a ThinLTO build; each has its part of the index.")
     if info.has_override:
-        _say(console, "One command line serves all modules (global_command_override).")
+        say(console, "One command line serves all modules (global_command_override).")
     _print_groups(console, "with the same bitcode", info.duplicates)
     _print_groups(console, "the same but for names, paths and debug information", info.same_content)
     _print_leaks(console, info.leaks, info.kinships)
     for skipped in info.skipped:
-        _say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
+        say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
         for example in skipped.examples:
-            _say(console, f"  {example.name}: {example.reason}", style="dim")
+            say(console, f"  {example.name}: {example.reason}", style="dim")
 
 
 def print_split(result: SplitResult, console: Console) -> None:
     """Projects with the modules on either side, and what crosses."""
-    table = _table(
+    table = plain_table(
         Text(f"Split of {result.folder}, share {result.share:g}, seed {result.seed}"),
-        ["project", "decided by"],
-        ["training", "copies", "held out"],
+        [*words("project", "decided by"), *numbers("training", "copies", "held out")],
     )
     for project in result.projects[:MOST_PROJECTS]:
         counts = (project.training, project.copies, project.held_out)
@@ -81,7 +78,7 @@ def print_split(result: SplitResult, console: Console) -> None:
     table.add_row(f"{len(rows)} projects", "", *(f"{n:,}" for n in totals))
     console.print(table)
     for note in result.notes:
-        _say(console, note)
+        say(console, note)
     _print_leaks(console, result.leaks, result.kinships)
 
 
@@ -108,23 +105,23 @@ def _print_groups(console: Console, what: str, groups: Sequence[Sequence[str]]) 
     if not groups:
         return
     extra = sum(len(group) - 1 for group in groups)
-    _say(console, f"Modules {what}: {len(groups):,} groups, {extra:,} copies.")
+    say(console, f"Modules {what}: {len(groups):,} groups, {extra:,} copies.")
     for group in groups[:_MOST_GROUPS]:
         more = f" and {len(group) - 4} more" if len(group) > 4 else ""
-        _say(console, f"  {', '.join(group[:4])}{more}", style="dim")
+        say(console, f"  {', '.join(group[:4])}{more}", style="dim")
     if len(groups) > _MOST_GROUPS:
-        _say(console, f"  and {len(groups) - _MOST_GROUPS} groups more (--json has all)", style="dim")
+        say(console, f"  and {len(groups) - _MOST_GROUPS} groups more (--json has all)", style="dim")
 
 
 def _print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kinship]) -> None:
     if leaks:
         more = f" and {len(leaks) - 4} more" if len(leaks) > 4 else ""
-        _say(
+        say(
             console,
             f"{len(leaks):,} training modules have a held-out copy and are passed over: {', '.join(leaks[:4])}{more}.",
         )
     for kinship in kinships[:_MOST_GROUPS]:
-        _say(
+        say(
             console,
             f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
             "smaller one's own functions in common; put both on one side with `corpus split --held-out`.",
@@ -132,22 +129,5 @@ def _print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kins
         )
 
 
-def _table(title: Text, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    return Table(
-        *(Column(word, overflow="fold") for word in words),
-        *(Column(number, justify="right", no_wrap=True) for number in numbers),
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-
-
 def _kilobytes(count: int) -> str:
     return f"{count / 1000:,.0f}"
-
-
-def _say(console: Console, sentence: str, *, style: str = "") -> None:
-    console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ import functools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -180,15 +180,16 @@ def verify_corpus(
     modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
     verify = functools.partial(_verify, reference=reference, toolchain=toolchain, timeout_seconds=timeout_seconds)
     verified: list[VerifiedModule] = []
+    futures: list[Future[VerifiedModule]] = []
     pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
     try:
-        for result in pool.map(verify, modules):
-            verified.append(result)
+        futures += (pool.submit(verify, module) for module in modules)
+        for future in futures:
+            verified.append(future.result())
             if report is not None:
-                report(len(verified), len(modules), result.name)
+                report(len(verified), len(modules), verified[-1].name)
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        process.kill_running()
+        process.kill_pool(pool, futures)
         raise
     pool.shutdown()
     return VerifyResult(modules=tuple(verified), of=count)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from mlgokit.evaluation.sentences import (
     percent,
     relative_change,
 )
+from mlgokit.terminal import numbers, plain_table, say, words
 
 _COMPARED = ("objects", "text", "image")
 
@@ -32,12 +32,12 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     if evaluation.summary:
         console.print(_summary_table(evaluation.summary))
         if min(changes["image"].projects for changes in evaluation.summary.values()) < FEW_PROJECTS:
-            _say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
+            say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
     for project in evaluation.projects:
         if project.link_failure:
-            _say(console, f"{project.project}: not linked: {project.link_failure}")
+            say(console, f"{project.project}: not linked: {project.link_failure}")
         for failure in project.failures:
-            _say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
+            say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
 
 
 def print_run(report: RunReport, console: Console) -> None:
@@ -45,14 +45,14 @@ def print_run(report: RunReport, console: Console) -> None:
     print_evaluation(report.evaluation, console)
     program = report.program
     if program is not None:
-        table = _table(
-            Text(f"The program {program.name}, bytes"), [Column("measure"), *_numbers("before", "after", "change")]
+        table = plain_table(
+            Text(f"The program {program.name}, bytes"), [Column("measure"), *numbers("before", "after", "change")]
         )
         for measure in _COMPARED:
             before, after = getattr(program.before, measure), getattr(program.after, measure)
             table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", _change(relative_change(before, after)))
         console.print(table)
-    table = _table("Spent", [Column("stage", overflow="fold"), *_numbers("seconds", "compilations")])
+    table = plain_table("Spent", [*words("stage"), *numbers("seconds", "compilations")])
     for stage in report.stages:
         name = f"{stage.stage} (reused)" if stage.reused else stage.stage
         table.add_row(Text(name), f"{stage.seconds:,.1f}", f"{stage.compilations:,}")
@@ -60,37 +60,21 @@ def print_run(report: RunReport, console: Console) -> None:
     seconds = sum(stage.seconds for stage in report.stages)
     table.add_row("total", f"{seconds:,.1f}", f"{sum(stage.compilations for stage in report.stages):,}")
     console.print(table)
-    _say(console, headline(report.evaluation), style="bold")
+    say(console, headline(report.evaluation), style="bold")
     if program is not None:
         differs = program.runs > 0 and not program.same_behaviour
-        _say(console, program_sentence(program), style="bold red" if differs else "bold")
+        say(console, program_sentence(program), style="bold red" if differs else "bold")
         for difference in program.differences:
-            _say(console, f"  other behaviour of: {difference}", style="red")
+            say(console, f"  other behaviour of: {difference}", style="red")
     if report.control is not None:
-        _say(console, control_sentence(report.control))
-
-
-def _table(title: str | Text, columns: Sequence[Column]) -> Table:
-    return Table(
-        *columns,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-
-
-def _numbers(*titles: str) -> list[Column]:
-    return [Column(title, justify="right", no_wrap=True) for title in titles]
+        say(console, control_sentence(report.control))
 
 
 def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Table:
     titles = ("objects", "", "linked\n.text", "", "linked\nimage", "")
-    table = _table(
+    table = plain_table(
         f"Held-out {language} projects: bytes before, and after with the change",
-        [Column("project", overflow="fold"), *_numbers(*titles)],
+        [*words("project"), *numbers(*titles)],
     )
     for project in projects:
         name = Text(f"{project.project}\n").append(f"  {_modules(project.modules)}", style="dim")
@@ -99,8 +83,8 @@ def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Tabl
 
 
 def _summary_table(summary: Mapping[str, Mapping[str, Change]]) -> Table:
-    columns = [Column("language"), Column("measure"), *_numbers("change", "95 % interval", "projects")]
-    table = _table("Change over the held-out projects (geometric mean)", columns)
+    columns = [Column("language"), Column("measure"), *numbers("change", "95 % interval", "projects")]
+    table = plain_table("Change over the held-out projects (geometric mean)", columns)
     for language, changes in sorted(summary.items(), reverse=True):
         for measure, title in MEASURES.items():
             change = changes[measure]
@@ -127,10 +111,6 @@ def _cells(before: Sizes, after: Sizes, measure: str) -> list[Text]:
 
 def _change(change: float) -> Text:
     return Text(percent(change), style="green" if change < 0 else "yellow" if change > 0 else "")
-
-
-def _say(console: Console, sentence: str, *, style: str = "") -> None:
-    console.print(sentence, style=style or None, markup=False, highlight=False, soft_wrap=True)
 
 
 def _modules(count: int) -> str:

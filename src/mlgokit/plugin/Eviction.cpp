@@ -7,6 +7,7 @@
 #include "Files.h"
 #include "RegAlloc.h"
 #include "RegAllocAbi.h"
+#include "RegAllocAnalysis.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
@@ -352,8 +353,6 @@ private:
 
 #if LLVM_VERSION_MAJOR >= 22
 
-using BaseAnalysis = RegAllocEvictionAdvisorAnalysisLegacy;
-
 class DeskProvider final : public RegAllocEvictionAdvisorProvider {
 public:
   explicit DeskProvider(Module &M)
@@ -370,36 +369,17 @@ private:
   Desk D;
 };
 
+class Analysis final
+    : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysisLegacy, DeskProvider, MachineBlockFrequencyInfoWrapperPass,
+                            MachineLoopInfoWrapperPass> {};
+
 #else
 
-using BaseAnalysis = RegAllocEvictionAdvisorAnalysis;
-
-#endif
-
-class Analysis final : public BaseAnalysis {
-public:
-  Analysis() : BaseAnalysis(AdvisorMode::Release) {}
-
-private:
-  void getAnalysisUsage(AnalysisUsage &AU) const override {
-    AU.addRequired<MachineBlockFrequencyInfoWrapperPass>();
-    AU.addRequired<MachineLoopInfoWrapperPass>();
-    BaseAnalysis::getAnalysisUsage(AU);
-  }
-
-#if LLVM_VERSION_MAJOR >= 22
-  bool doInitialization(Module &M) override {
-    Provider = std::make_unique<DeskProvider>(M);
-    return false;
-  }
-#else
-  bool doInitialization(Module &M) override {
-    D.emplace(M);
-    return false;
-  }
-
+class Analysis final
+    : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysis, Desk, MachineBlockFrequencyInfoWrapperPass,
+                            MachineLoopInfoWrapperPass> {
   std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    return D->advise(MF, RA, [&]() -> std::unique_ptr<RegAllocEvictionAdvisor> {
+    return Made->advise(MF, RA, [&]() -> std::unique_ptr<RegAllocEvictionAdvisor> {
       if (!Llvms)
         Llvms.reset(createReleaseModeAdvisor());
       if (!Llvms)
@@ -420,13 +400,9 @@ private:
   }
 
   std::unique_ptr<RegAllocEvictionAdvisorAnalysis> Llvms;
-  std::optional<Desk> D;
-#endif
 };
 
-PassInfo::NormalCtor_t LlvmsConstructor = nullptr;
-
-Pass *construct() { return isWanted(Problem::RegallocEviction) ? new Analysis : LlvmsConstructor(); }
+#endif
 
 } // namespace
 
@@ -437,7 +413,7 @@ void registerEvictionAdvisor() {
 #else
   initializeRegAllocEvictionAdvisorAnalysisPass(Registry);
 #endif
-  LlvmsConstructor = replaceConstructor(Registry, BaseAnalysis::ID, construct);
+  replaceAnalysis<Problem::RegallocEviction, Analysis>();
 }
 
 } // namespace mlgokit

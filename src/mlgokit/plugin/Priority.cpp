@@ -7,6 +7,7 @@
 #include "Files.h"
 #include "RegAlloc.h"
 #include "RegAllocAbi.h"
+#include "RegAllocAnalysis.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/MLModelRunner.h"
@@ -194,8 +195,6 @@ private:
 
 #if LLVM_VERSION_MAJOR >= 22
 
-using BaseAnalysis = RegAllocPriorityAdvisorAnalysisLegacy;
-
 class DeskProvider final : public RegAllocPriorityAdvisorProvider {
 public:
   explicit DeskProvider(Module &M) : RegAllocPriorityAdvisorProvider(AdvisorMode::Release), D(M) {}
@@ -208,44 +207,18 @@ private:
   Desk D;
 };
 
+class Analysis final
+    : public ModuleAnalysis<RegAllocPriorityAdvisorAnalysisLegacy, DeskProvider, SlotIndexesWrapperPass> {};
+
 #else
 
-using BaseAnalysis = RegAllocPriorityAdvisorAnalysis;
-
-#endif
-
-class Analysis final : public BaseAnalysis {
-public:
-  Analysis() : BaseAnalysis(AdvisorMode::Release) {}
-
-private:
-  void getAnalysisUsage(AnalysisUsage &AU) const override {
-    AU.addRequired<SlotIndexesWrapperPass>();
-    BaseAnalysis::getAnalysisUsage(AU);
-  }
-
-#if LLVM_VERSION_MAJOR >= 22
-  bool doInitialization(Module &M) override {
-    Provider = std::make_unique<DeskProvider>(M);
-    return false;
-  }
-#else
-  bool doInitialization(Module &M) override {
-    D.emplace(M);
-    return false;
-  }
-
+class Analysis final : public ModuleAnalysis<RegAllocPriorityAdvisorAnalysis, Desk, SlotIndexesWrapperPass> {
   std::unique_ptr<RegAllocPriorityAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
-    return D->advise(MF, RA, &getAnalysis<SlotIndexesWrapperPass>().getSI());
+    return Made->advise(MF, RA, &getAnalysis<SlotIndexesWrapperPass>().getSI());
   }
-
-  std::optional<Desk> D;
-#endif
 };
 
-PassInfo::NormalCtor_t LlvmsConstructor = nullptr;
-
-Pass *construct() { return isWanted(Problem::RegallocPriority) ? new Analysis : LlvmsConstructor(); }
+#endif
 
 } // namespace
 
@@ -256,7 +229,7 @@ void registerPriorityAdvisor() {
 #else
   initializeRegAllocPriorityAdvisorAnalysisPass(Registry);
 #endif
-  LlvmsConstructor = replaceConstructor(Registry, BaseAnalysis::ID, construct);
+  replaceAnalysis<Problem::RegallocPriority, Analysis>();
 }
 
 } // namespace mlgokit

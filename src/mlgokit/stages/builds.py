@@ -25,7 +25,7 @@ from mlgokit.corpus.object_lists import (
     objects_of_commands,
 )
 from mlgokit.corpus.objects import import_objects
-from mlgokit.corpus.override import LinkOptions, link_options, split_link_command
+from mlgokit.corpus.override import LinkOptions, link_options, read_link_command
 from mlgokit.corpus.stream import Imported
 from mlgokit.errors import CorpusError, UsageError
 
@@ -302,14 +302,8 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
     understood: LinkOptions | None = None
     override: Sequence[str] = shlex.split(config.options or "")
     if config.link_command is not None:
-        try:
-            text = config.link_command.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            raise UsageError(
-                f"{config.link_command}: expected a file with the link's command, found: {error.strerror}; "
-                "make one with `ninja -t commands`"
-            ) from error
-        understood = link_options(split_link_command(text), toolchain=find_toolchain(config.llvm), folder=folder)
+        words = read_link_command(config.link_command)
+        understood = link_options(words, toolchain=find_toolchain(config.llvm), folder=folder)
         override = understood.options
     imported = import_local_thinlto(
         folder,

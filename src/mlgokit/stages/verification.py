@@ -14,7 +14,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.commands_import import CommandFilter, Level, command_jobs
 from mlgokit.corpus.extract import project_jobs
 from mlgokit.corpus.module import Corpus, load_corpus
-from mlgokit.corpus.override import LinkOptions, fill_override, link_options, split_link_command
+from mlgokit.corpus.override import LinkOptions, fill_override, link_options, read_link_command
 from mlgokit.corpus.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
 from mlgokit.errors import UsageError
@@ -100,14 +100,8 @@ def override(config: Override) -> LinkOptions:
         CorpusError: the corpus has options already.
         UsageError: the file has no command that links.
     """
-    try:
-        text = config.link_command.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise UsageError(
-            f"{config.link_command}: expected a file with a link command, found: {error.strerror or error}; "
-            "write the command to a file"
-        ) from error
-    found = link_options(split_link_command(text), toolchain=find_toolchain(config.llvm), folder=config.build)
+    words = read_link_command(config.link_command)
+    found = link_options(words, toolchain=find_toolchain(config.llvm), folder=config.build)
     fill_override(config.corpus, found.options)
     return found
 

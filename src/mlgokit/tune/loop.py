@@ -61,10 +61,7 @@ def run_search(
             label = f"search, so far {change:+.1f} %"
             report(int(min(spent, seconds)), int(seconds), label)
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while unfinished := [future for future in running if not future.done()]:
-            process.kill_running()
-            wait(unfinished, timeout=0.05)
+        process.kill_pool(pool, running)
         raise
     pool.shutdown()
     search.mark()

@@ -22,9 +22,6 @@ from mlgokit.policy.network import Policy
 from mlgokit.tune.search import Bench, Searched
 from mlgokit.tune.state import Build, Progress, build_of, load_progress, nothing_decided, save_progress
 
-WORTH_A_PASS = 5e-4
-"""A pass over all decisions that saves less than this share of the project is the last one."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:

@@ -1,0 +1,177 @@
+"""Processor time of compilations: builds of a module in turns, and what one build takes over another."""
+
+import functools
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from results import Cell, quartiles
+
+from mlgokit.collect import Report
+from mlgokit.compiler.compile import CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import Module
+from mlgokit.errors import CorpusError
+
+DRAWS = 2000
+Floats = npt.NDArray[np.float64]
+Once = tuple[float, float, int]
+"""Seconds in user mode, seconds in user and system mode, and bytes of text, of one compilation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One build of one module, all repetitions.
+
+    Attributes:
+        user: [R] seconds in user mode.
+        processor: [R] seconds in user and system mode together.
+        text_bytes: llvm-size's text of the object.
+    """
+
+    user: Floats
+    processor: Floats
+    text_bytes: int
+
+
+def compile_timed(
+    toolchain: Toolchain, module: Module, options: tuple[str, ...], *, use: PluginUse | None, timeout_seconds: float
+) -> Once | str:
+    """Compile ``module`` with ``options``, or say why that failed."""
+    before = _children_seconds()
+    done = compile_module(toolchain, options, module.bitcode, use=use, timeout_seconds=timeout_seconds)
+    if done.status is not CompileStatus.OK or done.sizes is None:
+        return f"{done.status.value}: {done.reason}"
+    return done.user_seconds, _children_seconds() - before, done.sizes.llvm_size_text
+
+
+def _children_seconds() -> float:
+    """Processor time of all children that were waited for; system time as well, which the kernel counts exactly."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def time_modules(
+    compile_build: Callable[[Module, str], Once | str],
+    modules: Sequence[Module],
+    builds: Sequence[str],
+    *,
+    repetitions: int,
+    corpus: Path,
+    report: Report,
+) -> tuple[list[dict[str, Timing]], list[tuple[Cell, ...]]]:
+    """Time every build of every module in turns.
+
+    Args:
+        compile_build: compiles one build of a module, or says why it failed.
+        modules: what to compile.
+        builds: their names.
+        repetitions: how often each.
+        corpus: whose modules they are, for the error.
+        report: told after every module.
+
+    Returns:
+        The timings by build of each module that compiles in all builds, and name and reason of the others.
+
+    Raises:
+        CorpusError: no module compiles in all builds.
+    """
+    timings: list[dict[str, Timing]] = []
+    failures: list[tuple[Cell, ...]] = []
+    for index, module in enumerate(modules):
+        report(index, len(modules), "time")
+        timed = time_in_turns(functools.partial(compile_build, module), repetitions, builds)
+        if isinstance(timed, str):
+            failures.append((module.name, timed))
+        else:
+            timings.append(timed)
+    report(len(modules), len(modules), "time")
+    if not timings:
+        raise CorpusError(
+            f"{corpus}: expected modules that compile in all builds, found none of {len(modules)} "
+            f"({failures[0][1]}); check the compiler with `mlgokit doctor`"
+        )
+    return timings, failures
+
+
+def time_in_turns(
+    compile_once: Callable[[str], Once | str], repetitions: int, builds: Sequence[str]
+) -> dict[str, Timing] | str:
+    """Compile each build once per repetition, every other repetition in reverse, so that a drift favours none.
+
+    Args:
+        compile_once: compiles one build, or says why it failed.
+        repetitions: how often.
+        builds: their names.
+
+    Returns:
+        The timings by build, or why one of the compilations failed.
+    """
+    user: dict[str, list[float]] = {build: [] for build in builds}
+    processor: dict[str, list[float]] = {build: [] for build in builds}
+    text: dict[str, int] = {}
+    for repetition in range(repetitions):
+        for build in builds if repetition % 2 == 0 else tuple(reversed(builds)):
+            once = compile_once(build)
+            if isinstance(once, str):
+                return f"{build}: {once}"
+            user[build].append(once[0])
+            processor[build].append(once[1])
+            text[build] = once[2]
+    return {
+        build: Timing(user=np.array(user[build]), processor=np.array(processor[build]), text_bytes=text[build])
+        for build in builds
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratios:
+    """How one build compares with another over modules; every time is the least of its repetitions.
+
+    Attributes:
+        modules: number of modules.
+        low: lower quartile of the modules' ratios.
+        median: their median.
+        high: upper quartile.
+        interval: 95 % bootstrap interval of the median, over modules.
+        total: ratio of the sums.
+        seconds: sum of the other build's times, the denominator.
+    """
+
+    modules: int
+    low: float
+    median: float
+    high: float
+    interval: tuple[float, float]
+    total: float
+    seconds: float
+
+
+def compare_times(after: Floats, before: Floats, rng: np.random.Generator) -> Ratios:
+    """Ratios of the least of each row of ``after`` [M, R] to that of ``before`` [M, R].
+
+    Example:
+        >>> found = compare_times(np.array([[3.0, 2.0], [4.0, 9.0]]), np.array([[2.0, 1.0], [4.0, 4.0]]),
+        ...                       np.random.default_rng(1))
+        >>> found.median, found.total, found.seconds
+        (1.5, 1.2, 5.0)
+    """
+    numerator, denominator = after.min(axis=1), before.min(axis=1)
+    # A compilation shorter than the kernel's clock tick may count as no time at all.
+    kept = denominator > 0
+    ratios = numerator[kept] / denominator[kept]
+    low, median, high = quartiles(ratios)
+    medians = np.median(ratios[rng.integers(len(ratios), size=(DRAWS, len(ratios)))], axis=1)
+    bounds = np.quantile(medians, [0.025, 0.975]).tolist()
+    return Ratios(
+        modules=len(ratios),
+        low=low,
+        median=median,
+        high=high,
+        interval=(bounds[0], bounds[1]),
+        total=float(numerator.sum() / denominator.sum()),
+        seconds=float(denominator.sum()),
+    )
