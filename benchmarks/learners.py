@@ -42,10 +42,6 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages import training_modules
 
 RULES = {"echo": HEURISTIC, "never": ":never", "always": ":always"}
-LEFT_OUT = ("local-search",)
-"""Wants to give decisions of single sites, which the loop cannot tell the plugin yet."""
-
-
 CLONED = " after cloning"
 """Of a name: the policy of one turn of behavioural cloning is started from, as the reference implementation does."""
 
@@ -169,7 +165,6 @@ def every_arm(bench: Bench) -> list[Arm]:
         algorithm if preset == "default" else f"{algorithm}:{preset}"
         for algorithm, entry in LEARNERS.items()
         for preset in entry.presets
-        if algorithm not in LEFT_OUT
     ]
     if not config.algorithms:
         names += [f"{name}{CLONED}" for name in ("ppo:reference", "ppo", "es")]

@@ -19,12 +19,13 @@ from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import entry_of, strong_names, table_bytes
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning.observed import Observed, available_features, feature_rows, followed_decisions, observed
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
-from mlgokit.problems import Problem
+from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.spec import AdviceKind
 from mlgokit.store import ModuleRun
 
@@ -128,9 +129,25 @@ def compile_defaults(
     )
 
 
-def _run(workshop: Workshop, module: Module, problem: Problem, policy: str, exploration: Exploration) -> ModuleRun:
-    regalloc = problem.context == "function"
-    return run_module(workshop, module, exploration, policy, keep="log", problem=problem.name, regalloc=regalloc)
+def _run(
+    workshop: Workshop,
+    module: Module,
+    problem: Problem,
+    policy: str,
+    exploration: Exploration,
+    *,
+    decisions: bytes = b"",
+) -> ModuleRun:
+    return run_module(
+        workshop,
+        module,
+        exploration,
+        policy,
+        keep="log",
+        problem=problem.name,
+        regalloc=problem.context == "function",
+        decisions=decisions,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +189,10 @@ def compile_proposals(
         label: of the progress.
 
     Raises:
-        UsageError: decisions of single sites are given.
+        UsageError: decisions of single sites are given that the plugin would not take, or would turn round.
     """
-    if any(proposal.forced for proposal in proposals):
-        raise UsageError(
-            "training: expected proposals that an actor decides, found decisions for single sites, which the loop does "
-            "not carry out; use an algorithm other than local-search"
-        )
+    for proposal in proposals:
+        _check_forced(material.problem, proposal)
     items = [(number, position) for number, one in enumerate(proposals) for position in range(len(one.modules))]
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
         files = [_policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
@@ -192,6 +206,9 @@ def compile_proposals(
                 material.problem,
                 files[number],
                 _exploration(task, proposals[number], position),
+                decisions=_table(
+                    material.defaults[taught[int(proposals[number].modules[position])]], proposals[number], position
+                ),
             )
 
         runs = parallel(work, items, workers=material.workshop.workers, report=report, label=label)
@@ -221,6 +238,23 @@ def compile_proposals(
         failures=dict(failures),
         user_seconds=sum(run.user_seconds for run in runs),
     )
+
+
+def _check_forced(problem: Problem, proposal: Proposal) -> None:
+    flips = proposal.flip_probability
+    if proposal.forced and (problem is not INLINE_SIZE or flips.any()):
+        raise UsageError(
+            f"training: expected decisions of single sites only for {INLINE_SIZE.name} and without flips, found "
+            f"them for {problem.name} with flip probabilities up to {flips.max():g}; leave one of them out"
+        )
+
+
+def _table(default: ModuleRun, proposal: Proposal, position: int) -> bytes:
+    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
+    forced = proposal.forced[position] if proposal.forced else None
+    if forced is None or not len(forced.sites) or default.sizes is None:
+        return b""
+    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
 def _policy_file(actor: Actor, folder: Path, number: int) -> str:
@@ -257,7 +291,8 @@ def _experience(
         credit = _context_credit(material, task, found, base, index=index, actor=proposal.actor, scores=scores)
     else:
         scores, defaults = (np.array([material.score(index, one)]) for one in (run, material.defaults[index]))
-        credit = _component_credit(material, index, run, base, found)
+        forced = proposal.forced[place[1]].sites if proposal.forced else None
+        credit = _component_credit(material, index, run, base, found, forced=forced)
     component, change, base_decisions = credit
     number, compilation, module = place
     return Experience(
@@ -288,16 +323,36 @@ def _costs(run: ModuleRun, found: Observed) -> Floats:
 
 
 def _component_credit(
-    material: Material, index: int, run: ModuleRun, base: ModuleRun | None, found: Observed
+    material: Material,
+    index: int,
+    run: ModuleRun,
+    base: ModuleRun | None,
+    found: Observed,
+    *,
+    forced: npt.NDArray[np.int64] | None,
 ) -> _Credit:
-    """Flips of the inliner and what their components changed, in bytes."""
+    """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
     if base is None:
         return None, None, None
     weights = material.weights[material.modules[index].project]
-    credit = attribute(compiled(base, weights, material.objective), compiled(run, weights, material.objective))
+    explored = compiled(run, weights, material.objective)
+    if forced is not None:
+        given = np.isin(found.sites, forced) & _others(base, found)
+        explored = dataclasses.replace(explored, flipped=explored.flipped | given)
+    credit = attribute(compiled(base, weights, material.objective), explored)
     component = np.full(len(found.decisions), -1, np.int64)
     component[credit.flips] = credit.component
     return component, credit.change, np.where(component >= 0, 1 - found.decisions, found.decisions)
+
+
+def _others(base: ModuleRun, found: Observed) -> npt.NDArray[np.bool_]:
+    """[N] whether the base was asked about the same site, and decided otherwise."""
+    if base.log is None or not base.log.observation_count:
+        return np.zeros(len(found.sites), bool)
+    sites = base.log.columns["site"].reshape(-1).astype(np.int64)
+    order = np.argsort(sites)
+    place = order[np.minimum(np.searchsorted(sites, found.sites, sorter=order), len(sites) - 1)]
+    return (sites[place] == found.sites) & (base.inlined[place] != (found.decisions != 0))
 
 
 def _context_credit(
