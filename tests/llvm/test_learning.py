@@ -222,6 +222,29 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
 
 
 @NEWEST
+def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
+    toolchain: Toolchain, small_corpus: Path, store: Path
+):
+    workshop = open_workshop(toolchain, build_plugin(toolchain), store, workers=1)
+    material = compile_defaults(workshop, load_corpus(small_corpus).modules, INLINE_SIZE)
+    taught = range(len(material.modules))
+    task = make_task(material, taught, Learning(), algorithm="effect-regression")
+    plain = followed(":default", np.array([0, 1]))
+    drawn = dataclasses.replace(plain, independent=64, base=1, seeds=np.array([5, 6]))
+
+    done = compile_proposals(material, task, taught, [drawn, plain])
+
+    assert done.compilations == len(done.experiences) == 4
+    assert [(one.proposal, one.module) for one in done.experiences] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for explored in done.experiences[:2]:
+        assert explored.component is not None
+        assert explored.change is not None
+        assert 0 < len(explored.change) <= np.count_nonzero(explored.component >= 0)
+    with pytest.raises(UsageError, match="found a proposal without a base or with decisions of its own"):
+        compile_proposals(material, task, taught, [dataclasses.replace(drawn, base=None)])
+
+
+@NEWEST
 def test_local_search_tries_departures_and_keeps_none_that_made_a_module_larger(
     toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
 ):

@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import attribute
-from mlgokit.algorithms.learner import Actor, Experience, Floats, Proposal, Task
+from mlgokit.algorithms.learner import Actor, Experience, Floats, Forced, Proposal, Task
 from mlgokit.algorithms.rewards import relative_reward
 from mlgokit.collect import Report, Workshop, compiled, parallel, project_weights, run_module, say_nothing
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
 from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import entry_of, strong_names, table_bytes
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError
 from mlgokit.learning.observed import Observed, available_features, feature_rows, followed_decisions, observed
+from mlgokit.learning.turned import check_turned, independent_turns, site_table, sites_of, turned_round
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
-from mlgokit.problems import INLINE_SIZE, Problem
+from mlgokit.problems import Problem
 from mlgokit.spec import AdviceKind
 from mlgokit.store import ModuleRun
 
@@ -192,69 +192,76 @@ def compile_proposals(
         UsageError: decisions of single sites are given that the plugin would not take, or would turn round.
     """
     for proposal in proposals:
-        _check_forced(material.problem, proposal)
+        check_turned(material.problem, proposal)
     items = [(number, position) for number, one in enumerate(proposals) for position in range(len(one.modules))]
+    forced = {
+        (number, position): proposals[number].forced[position] for number, position in items if proposals[number].forced
+    }
+
+    def index_of(item: tuple[int, int]) -> int:
+        return taught[int(proposals[item[0]].modules[item[1]])]
+
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
         files = [_policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
 
         def work(item: tuple[int, int]) -> ModuleRun:
-            number, position = item
-            module = material.modules[taught[int(proposals[number].modules[position])]]
-            return _run(
-                material.workshop,
-                module,
-                material.problem,
-                files[number],
-                _exploration(task, proposals[number], position),
-                decisions=_table(
-                    material.defaults[taught[int(proposals[number].modules[position])]], proposals[number], position
-                ),
-            )
+            index = index_of(item)
+            table = site_table(material.defaults[index], forced[item]) if item in forced else b""
+            exploration = _exploration(task, proposals[item[0]], item[1])
+            workshop, module = material.workshop, material.modules[index]
+            return _run(workshop, module, material.problem, files[item[0]], exploration, decisions=table)
 
-        runs = parallel(work, items, workers=material.workshop.workers, report=report, label=label)
-    bases = {
-        (number, int(proposals[number].modules[position])): run
-        for (number, position), run in zip(items, runs, strict=True)
-        if run.ok
-    }
+        def compile_all(chosen: Sequence[tuple[int, int]], begin: int) -> dict[tuple[int, int], ModuleRun]:
+            def told(done: int, _total: int, text: str) -> None:
+                report(begin + done, len(items), text)
+
+            done = parallel(work, chosen, workers=material.workshop.workers, report=told, label=label)
+            return dict(zip(chosen, done, strict=True))
+
+        runs = compile_all([item for item in items if not proposals[item[0]].independent], 0)
+        bases = {(item[0], index_of(item)): run for item, run in runs.items() if run.ok}
+        drawn = [item for item in items if item not in runs and (proposals[item[0]].base, index_of(item)) in bases]
+        for item in drawn:
+            proposal = proposals[item[0]]
+            base = bases[proposal.base or 0, index_of(item)]
+            weights = material.weights[material.modules[index_of(item)].project]
+            forced[item] = independent_turns(
+                compiled(base, weights, material.objective),
+                sites_of(base),
+                most=proposal.independent,
+                seed=int(proposal.seeds[item[1]]),
+            )
+        runs |= compile_all(drawn, len(runs))
     experiences: list[Experience] = []
     rewards: list[float] = []
-    for (number, position), run in zip(items, runs, strict=True):
+    for item in (item for item in items if item in runs):
+        number, position = item
+        run, index = runs[item], index_of(item)
         if not run.ok or run.log is None:
             continue
-        index = int(proposals[number].modules[position])
         base_number = proposals[number].base
         base = None if base_number is None else bases.get((base_number, index))
-        place_of = (number, position, index)
         experiences.append(
-            _experience(material, task, run, base, index=taught[index], proposal=proposals[number], place=place_of)
+            _experience(
+                material,
+                task,
+                run,
+                base,
+                index=index,
+                actor=proposals[number].actor,
+                forced=forced.get(item),
+                place=(number, position, int(proposals[number].modules[position])),
+            )
         )
-        rewards.append(material.reward(taught[index], run))
-    failures = Counter(run.reason or run.status.value for run in runs if not run.ok)
+        rewards.append(material.reward(index, run))
+    failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
     return Collected(
         experiences=tuple(experiences),
         rewards=np.array(rewards),
         compilations=len(items),
         failures=dict(failures),
-        user_seconds=sum(run.user_seconds for run in runs),
+        user_seconds=sum(run.user_seconds for run in runs.values()),
     )
-
-
-def _check_forced(problem: Problem, proposal: Proposal) -> None:
-    flips = proposal.flip_probability
-    if proposal.forced and (problem is not INLINE_SIZE or flips.any()):
-        raise UsageError(
-            f"training: expected decisions of single sites only for {INLINE_SIZE.name} and without flips, found "
-            f"them for {problem.name} with flip probabilities up to {flips.max():g}; leave one of them out"
-        )
-
-
-def _table(default: ModuleRun, proposal: Proposal, position: int) -> bytes:
-    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
-    forced = proposal.forced[position] if proposal.forced else None
-    if forced is None or not len(forced.sites) or default.sizes is None:
-        return b""
-    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
 def _policy_file(actor: Actor, folder: Path, number: int) -> str:
@@ -281,17 +288,17 @@ def _experience(
     base: ModuleRun | None,
     *,
     index: int,
-    proposal: Proposal,
+    actor: Actor,
+    forced: Forced | None,
     place: tuple[int, int, int],
 ) -> Experience:
     assert run.log is not None  # noqa: S101  (looked at by the caller)
-    found = observed(material.problem, run.log, task.features, heuristic=proposal.actor == HEURISTIC)
+    found = observed(material.problem, run.log, task.features, heuristic=actor == HEURISTIC)
     if material.problem.context == "function":
         scores, defaults = (_costs(one, found) for one in (run, material.defaults[index]))
-        credit = _context_credit(material, task, found, base, index=index, actor=proposal.actor, scores=scores)
+        credit = _context_credit(material, task, found, base, index=index, actor=actor, scores=scores)
     else:
         scores, defaults = (np.array([material.score(index, one)]) for one in (run, material.defaults[index]))
-        forced = proposal.forced[place[1]].sites if proposal.forced else None
         credit = _component_credit(material, index, run, base, found, forced=forced)
     component, change, base_decisions = credit
     number, compilation, module = place
@@ -329,7 +336,7 @@ def _component_credit(
     base: ModuleRun | None,
     found: Observed,
     *,
-    forced: npt.NDArray[np.int64] | None,
+    forced: Forced | None,
 ) -> _Credit:
     """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
     if base is None:
@@ -337,22 +344,11 @@ def _component_credit(
     weights = material.weights[material.modules[index].project]
     explored = compiled(run, weights, material.objective)
     if forced is not None:
-        given = np.isin(found.sites, forced) & _others(base, found)
-        explored = dataclasses.replace(explored, flipped=explored.flipped | given)
+        explored = dataclasses.replace(explored, flipped=explored.flipped | turned_round(base, found, forced))
     credit = attribute(compiled(base, weights, material.objective), explored)
     component = np.full(len(found.decisions), -1, np.int64)
     component[credit.flips] = credit.component
     return component, credit.change, np.where(component >= 0, 1 - found.decisions, found.decisions)
-
-
-def _others(base: ModuleRun, found: Observed) -> npt.NDArray[np.bool_]:
-    """[N] whether the base was asked about the same site, and decided otherwise."""
-    if base.log is None or not base.log.observation_count:
-        return np.zeros(len(found.sites), bool)
-    sites = base.log.columns["site"].reshape(-1).astype(np.int64)
-    order = np.argsort(sites)
-    place = order[np.minimum(np.searchsorted(sites, found.sites, sorter=order), len(sites) - 1)]
-    return (sites[place] == found.sites) & (base.inlined[place] != (found.decisions != 0))
 
 
 def _context_credit(
