@@ -31,8 +31,6 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 
 RULES = {"echo": HEURISTIC, "never": ":never", "always": ":always"}
-LEFT_OUT = ("local-search",)
-"""Wants to give decisions of single sites, which the loop cannot tell the plugin yet."""
 CLONED = " after cloning"
 """Of a name: the policy of one turn of behavioural cloning is started from, as the reference implementation does."""
 
@@ -104,7 +102,6 @@ def every_arm(bench: Bench) -> list[Arm]:
         algorithm if preset == "default" else f"{algorithm}:{preset}"
         for algorithm, entry in LEARNERS.items()
         for preset in entry.presets
-        if algorithm not in LEFT_OUT
     ]
     if not config.algorithms:
         names += [f"{name}{CLONED}" for name in ("ppo:reference", "ppo", "es")]

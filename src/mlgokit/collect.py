@@ -4,10 +4,12 @@ Every finished compilation is kept in a store, keyed by all that decides its out
 started again repeats nothing. Compilers run in child processes, a thread for each.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
 import math
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -143,6 +145,7 @@ def run_module(
     keep_log: Path | None = None,
     problem: str = INLINE_SIZE.name,
     regalloc: bool = False,
+    decisions: bytes = b"",
 ) -> ModuleRun:
     """Compile ``module`` under ``policy``, or recall what the store knows of that.
 
@@ -155,6 +158,7 @@ def run_module(
         keep_log: where to put the training log.
         problem: whose decisions the policy makes; the heuristic makes all others.
         regalloc: whether the costs of register allocation are wanted.
+        decisions: a decision table, which the plugin asks before the policy.
     """
     digest = policy if policy.startswith(":") else digest_file(Path(policy))
     facts: list[object] = [
@@ -163,6 +167,7 @@ def run_module(
     ]  # fmt: skip
     # What the inliner's compilations were keyed by before there were other problems.
     facts += [problem, regalloc] if problem != INLINE_SIZE.name or regalloc else []
+    facts += [hashlib.sha256(decisions).hexdigest()] if decisions else []
     use = PluginUse(
         plugin=workshop.plugin,
         policies={problem: policy},
@@ -176,14 +181,23 @@ def run_module(
         workshop.toolchain,
         module.command_line,
         module.bitcode,
-        use=use,
         keep_logs=None if keep_log is None else {problem: keep_log},
         timeout_seconds=workshop.timeout_seconds,
         thinlto_index=module.thinlto_index,
         **({"regalloc": True} if regalloc else {}),
     )
-    baseline = policy == HEURISTIC and not exploration.temperature and not exploration.flip_probability
-    return _remembered(workshop, module, facts, lambda: _reduce(make(), keep, problem), keep_log, baseline=baseline)
+
+    def compiled_with_decisions() -> CompileResult:
+        with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
+            table = Path(place) / "decisions"
+            table.write_bytes(decisions)
+            return make(use=dataclasses.replace(use, decisions=table))
+
+    def make_run() -> tuple[ModuleRun, bool]:
+        return _reduce(compiled_with_decisions() if decisions else make(use=use), keep, problem)
+
+    baseline = policy == HEURISTIC and not (exploration.temperature or exploration.flip_probability or decisions)
+    return _remembered(workshop, module, facts, make_run, keep_log, baseline=baseline)
 
 
 def run_baseline(workshop: Workshop, module: Module, *, regalloc: bool = False) -> ModuleRun:

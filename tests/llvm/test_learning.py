@@ -1,6 +1,7 @@
 """`mlgokit train` with every learner and problem, on five small modules and real compilers."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,21 @@ import numpy as np
 import pytest
 
 from mlgokit import stages
-from mlgokit.algorithms.learner import state_from_bytes
+from mlgokit.algorithms.exploring import followed
+from mlgokit.algorithms.learner import Forced, state_from_bytes
+from mlgokit.collect import open_workshop
+from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.corpus.module import load_corpus
 from mlgokit.dataset.normaliser import Quantile
 from mlgokit.dataset.vocab import write_vocab
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.loop import CHECKPOINT_NAME
+from mlgokit.learning.material import compile_defaults, compile_proposals
 from mlgokit.learning.settings import Learning
+from mlgokit.learning.task import make_task
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.traces.tfrecord import iter_records
 
 pytestmark = pytest.mark.llvm
@@ -37,6 +44,7 @@ QUICK = {
     "behavioural-cloning": ("modules=2", "imitation.steps=3"),
     "dqn": ("modules=2", "steps=3"),
     "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2"),
+    "local-search": ("modules=2", "departures=2", "imitation.steps=3"),
     "es": ("perturbations=2", "modules=1"),
     "ppo": ("modules=2", "steps=3"),
 }
@@ -100,6 +108,7 @@ def test_every_problem_is_learned_from_five_modules(
     [
         ("inline-size", "effect-regression"),
         ("inline-size", "bc-max"),
+        ("inline-size", "local-search"),
         ("regalloc-eviction", "dqn"),
         ("regalloc-priority", "behavioural-cloning"),
         ("regalloc-priority", "bc-max"),
@@ -184,10 +193,78 @@ def test_training_goes_on_from_a_policy_and_a_vocabulary(
 
 
 @NEWEST
+def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
+    toolchain: Toolchain, small_corpus: Path, store: Path
+):
+    workshop = open_workshop(toolchain, build_plugin(toolchain), store, workers=1)
+    material = compile_defaults(workshop, load_corpus(small_corpus).modules, INLINE_SIZE)
+    taught = range(len(material.modules))
+    task = make_task(material, taught, Learning(), algorithm="local-search")
+    plain = followed(":default", np.array([0]))
+    (default,) = compile_proposals(material, task, taught, [plain]).experiences
+    sites, decisions = default.sites[:1], 1 - default.decisions[:1]
+    turned = dataclasses.replace(plain, forced=(Forced(sites=sites, decisions=decisions),), base=1)
+
+    (explored, _) = compile_proposals(material, task, taught, [turned, plain]).experiences
+
+    assert explored.component is not None
+    assert explored.change is not None
+    assert explored.base_decisions is not None
+    (place,) = np.flatnonzero(explored.component >= 0)
+    assert explored.sites[place] == sites[0]
+    assert explored.decisions[place] == decisions[0] != explored.base_decisions[place]
+    # The module's score has bytes besides that no function owns.
+    assert explored.change[0] == pytest.approx(explored.scores[0] - default.scores[0], abs=8)
+    with pytest.raises(UsageError, match=r"only for inline-size and without flips, .* flip probabilities up to 0\.5"):
+        compile_proposals(
+            material, task, taught, [dataclasses.replace(turned, base=None, flip_probability=np.array([0.5]))]
+        )
+
+
+@NEWEST
+def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
+    toolchain: Toolchain, small_corpus: Path, store: Path
+):
+    workshop = open_workshop(toolchain, build_plugin(toolchain), store, workers=1)
+    material = compile_defaults(workshop, load_corpus(small_corpus).modules, INLINE_SIZE)
+    taught = range(len(material.modules))
+    task = make_task(material, taught, Learning(), algorithm="effect-regression")
+    plain = followed(":default", np.array([0, 1]))
+    drawn = dataclasses.replace(plain, independent=64, base=1, seeds=np.array([5, 6]))
+
+    done = compile_proposals(material, task, taught, [drawn, plain])
+
+    assert done.compilations == len(done.experiences) == 4
+    assert [(one.proposal, one.module) for one in done.experiences] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for explored in done.experiences[:2]:
+        assert explored.component is not None
+        assert explored.change is not None
+        assert 0 < len(explored.change) <= np.count_nonzero(explored.component >= 0)
+    with pytest.raises(UsageError, match="found a proposal without a base or with decisions of its own"):
+        compile_proposals(material, task, taught, [dataclasses.replace(drawn, base=None)])
+
+
+@NEWEST
+def test_local_search_tries_departures_and_keeps_none_that_made_a_module_larger(
+    toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
+):
+    quick = {"setting": ("modules=4", "departures=2", "imitation.steps=3"), "validation_share": 0.0}
+    done = trained(
+        toolchain, small_corpus, tmp_path, "inline-size", "local-search", store, iterations=4, evaluate_every=0, **quick
+    )
+
+    assert done.learned is not None
+    rows = done.learned.rows
+    assert [row["learner/tried"] > 0 for row in rows] == [False, True, True, True]
+    assert all(row["reward_most"] >= 0 for row in rows)
+
+
+@NEWEST
 def test_what_the_loop_does_not_carry_out_is_said(
     toolchain: Toolchain, small_corpus: Path, store: Path, tmp_path: Path
 ):
     with pytest.raises(
-        UsageError, match="algorithm local-search: expected a learner whose compilations a policy or a rule decides"
+        UsageError,
+        match=r"algorithm local-search: expected the problem inline-size, for which .* found regalloc-eviction",
     ):
-        trained(toolchain, small_corpus, tmp_path, "inline-size", "local-search", store)
+        trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)

@@ -277,5 +277,11 @@ class EffectRegressionConfig:
     """Flips expected in a small module, whose probability is raised for it."""
     temperature: float = 0.5
     """Of decisions near the boundary, in units of preference, from the second round on."""
+    independent: int = 0
+    """Flips in one exploration at most, no two of which can change the same function; 0 to flip at random instead."""
     fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
     """The regression."""
+
+
+EFFECT_FLIPS = EffectRegressionConfig(independent=64)
+"""Explorations of many decisions that cannot meet, instead of a random few that may."""

@@ -10,7 +10,7 @@ from mlgokit.algorithms.config import EffectRegressionConfig
 from mlgokit.algorithms.effect_regression import fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
-from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Ints, Learner, Proposal, State, Task
 from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -32,22 +32,9 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng)
-        explored = np.repeat(modules, settings.explorations)
-        # Before a module was seen, its share of flips is a guess.
-        counts = np.maximum(state["decisions"][explored], 1)
-        least = np.where(state["decisions"][explored] > 0, settings.least_flips / counts, settings.flip_probability)
         actor = actor_of(state)
-        return (
-            Proposal(
-                actor=actor,
-                modules=explored,
-                seeds=drawn_seeds(len(explored), rng),
-                temperature=0.0 if isinstance(actor, str) else settings.temperature,
-                flip_probability=np.minimum(0.3, np.maximum(settings.flip_probability, least)),
-                base=1,
-            ),
-            followed(actor, modules),
-        )
+        exploring = _exploring(settings, actor, np.repeat(modules, settings.explorations), state["decisions"], rng)
+        return (exploring, followed(actor, modules))
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
@@ -72,6 +59,34 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
         return _nothing_known(task, settings) if task.start is None else task.start
 
     return Learner(start=start, ask=ask, tell=tell, best=best)
+
+
+def _exploring(
+    settings: EffectRegressionConfig, actor: Actor, modules: Ints, decisions: Ints, rng: np.random.Generator
+) -> Proposal:
+    """Explorations around ``actor``; ``decisions`` is how many each module had, or 0 before it was seen."""
+    seeds, nothing = drawn_seeds(len(modules), rng), np.zeros(len(modules))
+    if settings.independent:
+        return Proposal(
+            actor=actor,
+            modules=modules,
+            seeds=seeds,
+            temperature=0.0,
+            flip_probability=nothing,
+            independent=settings.independent,
+            base=1,
+        )
+    # Before a module was seen, its share of flips is a guess.
+    known = decisions[modules]
+    least = np.where(known > 0, settings.least_flips / np.maximum(known, 1), settings.flip_probability)
+    return Proposal(
+        actor=actor,
+        modules=modules,
+        seeds=seeds,
+        temperature=0.0 if isinstance(actor, str) else settings.temperature,
+        flip_probability=np.minimum(0.3, np.maximum(settings.flip_probability, least)),
+        base=1,
+    )
 
 
 def with_effects(state: State, experiences: Sequence[Experience], task: Task) -> dict[str, npt.NDArray[Any]]:

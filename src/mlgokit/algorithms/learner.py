@@ -95,6 +95,9 @@ class Proposal:
         temperature: T.
         flip_probability: float64 [R].
         forced: nothing, or one :class:`Forced` per compilation, which goes before all exploration.
+        independent: 0, or how many moves are made at most from the base's decisions, all others of which stay: one
+            decision is turned round, or all like ones about a callee. The seed draws moves of which no two can change
+            the same function. There is no other exploration then.
         base: position of another proposal in the same request: its compilation of the same module is what this one's
             are compared with for credit.
     """
@@ -105,6 +108,7 @@ class Proposal:
     temperature: float
     flip_probability: Floats
     forced: tuple[Forced, ...] = ()
+    independent: int = 0
     base: int | None = None
 
 

@@ -71,6 +71,24 @@ def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: floa
     return hidden
 
 
+def columns_of(inputs: Any) -> Any:
+    """Inputs [..., W] as [W, B], a column for each question.
+
+    Large batches are a third faster so, once they are there: the compiler would undo the exchange in each product.
+    """
+    return jax.lax.optimization_barrier(inputs.reshape(-1, inputs.shape[-1]).T)
+
+
+def column_answers(parameters: Parameters, columns: Any) -> Any:
+    """Each member's preference [K, B] for inputs [W, B]; to rounding the same as ``answers``."""
+    hidden = columns[None]
+    for index, layer in enumerate(parameters):
+        hidden = jnp.matmul(jnp.swapaxes(layer["weight"], 1, 2), hidden) + layer["bias"][:, :, None]
+        if index + 1 < len(parameters):
+            hidden = jax.nn.relu(hidden)
+    return hidden[:, 1] - hidden[:, 0] if hidden.shape[1] == 2 else hidden[:, 0]
+
+
 def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
     """Each member's preference [K, ...] for inputs [..., W]."""
     last = outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), keys, dropout)

@@ -72,14 +72,14 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         data = {name: np.concatenate([frame[name] for frame in frames]) for name in ("reward", "weight")}
         data |= joined(task, [one for one in drawn if _kept(one, settings)])
         parameters = current(state)
-        data = network.padded(data)
-        data["before"] = np.asarray(_preferences(parameters, data["inputs"]))
+        ready = jax.device_put(network.padded(data))
+        ready["before"] = _preferences(parameters, ready["inputs"])
         order = window_order(rows, settings, rng)
         fitted, optimiser_state, beta, measured = train(
             parameters,
             network.unpack("optimiser", state, optimiser.init(parameters)),
             state["beta"],
-            data,
+            ready,
             order,
             kind=task.kind,
             settings=settings,
@@ -204,18 +204,22 @@ def train(
         batch = {name: value[chosen] for name, value in windows.items()}
         batch["weight"] *= valid
         batch["advantage"] = advantages(batch["reward"], settings)
+        columns, shape = network.columns_of(batch["inputs"]), batch["before"].shape
+
+        def answer(parameters: network.Parameters) -> Any:
+            return network.column_answers(parameters, columns).mean(axis=0).reshape(shape)
 
         def loss(parameters: network.Parameters) -> Any:
-            after = network.answers(parameters, batch["inputs"]).mean(axis=0)
-            terms = loss_terms(after, batch, beta, kind, settings)
+            terms = loss_terms(answer(parameters), batch, beta, kind, settings)
             penalty = sum(jnp.square(layer["weight"]).sum() for layer in parameters) * settings.weight_penalty
             return sum(terms.values()) + penalty, terms
 
         gradient, terms = jax.grad(loss, has_aux=True)(parameters)
         updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
         parameters = cast("network.Parameters", optax.apply_updates(parameters, updates))
-        moved = network.answers(parameters, batch["inputs"]).mean(axis=0)
-        divergence = network.divergence(kind, batch["before"], moved, batch.get("mask"), settings.spread).mean()
+        divergence = network.divergence(
+            kind, batch["before"], answer(parameters), batch.get("mask"), settings.spread
+        ).mean()
         return (parameters, optimiser_state, adapted_beta(beta, divergence, settings)), terms | {"kl": divergence}
 
     (parameters, optimiser_state, beta), measured = jax.lax.scan(step, (parameters, optimiser_state, beta), order)

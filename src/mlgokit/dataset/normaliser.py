@@ -27,6 +27,8 @@ def plain(values: Values) -> npt.NDArray[np.float64]:
         [0.0, 0.0, 3.4028234663852886e+38, -3.4028234663852886e+38, 7.0]
     """
     wide = values.astype(np.float64)
+    if np.issubdtype(values.dtype, np.integer):
+        return wide
     return np.where(np.isnan(wide), 0.0, np.clip(wide, -LARGEST, LARGEST)) + 0.0
 
 
@@ -91,10 +93,10 @@ class Quantile:
         ranks = np.arange(count + 1, dtype=np.float64) / count
         inputs = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
         floats = plain(values).astype(np.float32)
-        found = np.empty((*values.shape, 2), np.float32)
+        ranked = np.empty(values.shape, np.int64)
         for column, row in enumerate(self.boundaries):
-            found[:, column] = inputs[np.searchsorted(row, floats[:, column], side="right")]
-        return found.reshape(len(values), -1)
+            ranked[:, column] = np.searchsorted(row, floats[:, column], side="right")
+        return inputs.take(ranked, axis=0).reshape(len(values), -1)
 
 
 Normaliser = SignedLog | Quantile

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.collect import function_id
+from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
@@ -29,6 +31,15 @@ class TableEntry:
     names: Keys
     keys: Keys
     plain: bool = False
+
+
+def strong_names(sizes: ObjectSizes) -> list[int]:
+    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
+    return [
+        function_id(name)
+        for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
+        if signature < 0
+    ]
 
 
 def entry_of(names: Sequence[int], sites: Keys, inlined: npt.NDArray[np.bool_]) -> TableEntry:

@@ -132,7 +132,7 @@ def learn(
         UsageError: the settings contradict themselves.
     """
     check_learning(config)
-    check_carried_out(algorithm)
+    check_carried_out(algorithm, problem)
     settings = settings_of(algorithm, config.preset, config.setting)
     check_framework()
     if not modules:

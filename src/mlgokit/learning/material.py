@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import attribute
-from mlgokit.algorithms.learner import Actor, Experience, Floats, Proposal, Task
+from mlgokit.algorithms.learner import Actor, Experience, Floats, Forced, Proposal, Task
 from mlgokit.algorithms.rewards import relative_reward
 from mlgokit.collect import Report, Workshop, compiled, parallel, project_weights, run_module, say_nothing
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
 from mlgokit.corpus.module import Module
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError
 from mlgokit.learning.observed import Observed, available_features, feature_rows, followed_decisions, observed
+from mlgokit.learning.turned import check_turned, independent_turns, site_table, sites_of, turned_round
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
@@ -128,9 +129,25 @@ def compile_defaults(
     )
 
 
-def _run(workshop: Workshop, module: Module, problem: Problem, policy: str, exploration: Exploration) -> ModuleRun:
-    regalloc = problem.context == "function"
-    return run_module(workshop, module, exploration, policy, keep="log", problem=problem.name, regalloc=regalloc)
+def _run(
+    workshop: Workshop,
+    module: Module,
+    problem: Problem,
+    policy: str,
+    exploration: Exploration,
+    *,
+    decisions: bytes = b"",
+) -> ModuleRun:
+    return run_module(
+        workshop,
+        module,
+        exploration,
+        policy,
+        keep="log",
+        problem=problem.name,
+        regalloc=problem.context == "function",
+        decisions=decisions,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,54 +189,78 @@ def compile_proposals(
         label: of the progress.
 
     Raises:
-        UsageError: decisions of single sites are given.
+        UsageError: decisions of single sites are given that the plugin would not take, or would turn round.
     """
-    if any(proposal.forced for proposal in proposals):
-        raise UsageError(
-            "training: expected proposals that an actor decides, found decisions for single sites, which the loop does "
-            "not carry out; use an algorithm other than local-search"
-        )
+    for proposal in proposals:
+        check_turned(material.problem, proposal)
     items = [(number, position) for number, one in enumerate(proposals) for position in range(len(one.modules))]
+    forced = {
+        (number, position): proposals[number].forced[position] for number, position in items if proposals[number].forced
+    }
+
+    def index_of(item: tuple[int, int]) -> int:
+        return taught[int(proposals[item[0]].modules[item[1]])]
+
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
         files = [_policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
 
         def work(item: tuple[int, int]) -> ModuleRun:
-            number, position = item
-            module = material.modules[taught[int(proposals[number].modules[position])]]
-            return _run(
-                material.workshop,
-                module,
-                material.problem,
-                files[number],
-                _exploration(task, proposals[number], position),
-            )
+            index = index_of(item)
+            table = site_table(material.defaults[index], forced[item]) if item in forced else b""
+            exploration = _exploration(task, proposals[item[0]], item[1])
+            workshop, module = material.workshop, material.modules[index]
+            return _run(workshop, module, material.problem, files[item[0]], exploration, decisions=table)
 
-        runs = parallel(work, items, workers=material.workshop.workers, report=report, label=label)
-    bases = {
-        (number, int(proposals[number].modules[position])): run
-        for (number, position), run in zip(items, runs, strict=True)
-        if run.ok
-    }
+        def compile_all(chosen: Sequence[tuple[int, int]], begin: int) -> dict[tuple[int, int], ModuleRun]:
+            def told(done: int, _total: int, text: str) -> None:
+                report(begin + done, len(items), text)
+
+            done = parallel(work, chosen, workers=material.workshop.workers, report=told, label=label)
+            return dict(zip(chosen, done, strict=True))
+
+        runs = compile_all([item for item in items if not proposals[item[0]].independent], 0)
+        bases = {(item[0], index_of(item)): run for item, run in runs.items() if run.ok}
+        drawn = [item for item in items if item not in runs and (proposals[item[0]].base, index_of(item)) in bases]
+        for item in drawn:
+            proposal = proposals[item[0]]
+            base = bases[proposal.base or 0, index_of(item)]
+            weights = material.weights[material.modules[index_of(item)].project]
+            forced[item] = independent_turns(
+                compiled(base, weights, material.objective),
+                sites_of(base),
+                most=proposal.independent,
+                seed=int(proposal.seeds[item[1]]),
+            )
+        runs |= compile_all(drawn, len(runs))
     experiences: list[Experience] = []
     rewards: list[float] = []
-    for (number, position), run in zip(items, runs, strict=True):
+    for item in (item for item in items if item in runs):
+        number, position = item
+        run, index = runs[item], index_of(item)
         if not run.ok or run.log is None:
             continue
-        index = int(proposals[number].modules[position])
         base_number = proposals[number].base
         base = None if base_number is None else bases.get((base_number, index))
-        place_of = (number, position, index)
         experiences.append(
-            _experience(material, task, run, base, index=taught[index], proposal=proposals[number], place=place_of)
+            _experience(
+                material,
+                task,
+                run,
+                base,
+                index=index,
+                actor=proposals[number].actor,
+                forced=forced.get(item),
+                place=(number, position, int(proposals[number].modules[position])),
+            )
         )
-        rewards.append(material.reward(taught[index], run))
-    failures = Counter(run.reason or run.status.value for run in runs if not run.ok)
+        rewards.append(material.reward(index, run))
+    failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
     return Collected(
         experiences=tuple(experiences),
         rewards=np.array(rewards),
         compilations=len(items),
         failures=dict(failures),
-        user_seconds=sum(run.user_seconds for run in runs),
+        user_seconds=sum(run.user_seconds for run in runs.values()),
     )
 
 
@@ -247,17 +288,18 @@ def _experience(
     base: ModuleRun | None,
     *,
     index: int,
-    proposal: Proposal,
+    actor: Actor,
+    forced: Forced | None,
     place: tuple[int, int, int],
 ) -> Experience:
     assert run.log is not None  # noqa: S101  (looked at by the caller)
-    found = observed(material.problem, run.log, task.features, heuristic=proposal.actor == HEURISTIC)
+    found = observed(material.problem, run.log, task.features, heuristic=actor == HEURISTIC)
     if material.problem.context == "function":
         scores, defaults = (_costs(one, found) for one in (run, material.defaults[index]))
-        credit = _context_credit(material, task, found, base, index=index, actor=proposal.actor, scores=scores)
+        credit = _context_credit(material, task, found, base, index=index, actor=actor, scores=scores)
     else:
         scores, defaults = (np.array([material.score(index, one)]) for one in (run, material.defaults[index]))
-        credit = _component_credit(material, index, run, base, found)
+        credit = _component_credit(material, index, run, base, found, forced=forced)
     component, change, base_decisions = credit
     number, compilation, module = place
     return Experience(
@@ -288,13 +330,22 @@ def _costs(run: ModuleRun, found: Observed) -> Floats:
 
 
 def _component_credit(
-    material: Material, index: int, run: ModuleRun, base: ModuleRun | None, found: Observed
+    material: Material,
+    index: int,
+    run: ModuleRun,
+    base: ModuleRun | None,
+    found: Observed,
+    *,
+    forced: Forced | None,
 ) -> _Credit:
-    """Flips of the inliner and what their components changed, in bytes."""
+    """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
     if base is None:
         return None, None, None
     weights = material.weights[material.modules[index].project]
-    credit = attribute(compiled(base, weights, material.objective), compiled(run, weights, material.objective))
+    explored = compiled(run, weights, material.objective)
+    if forced is not None:
+        explored = dataclasses.replace(explored, flipped=explored.flipped | turned_round(base, found, forced))
+    credit = attribute(compiled(base, weights, material.objective), explored)
     component = np.full(len(found.decisions), -1, np.int64)
     component[credit.flips] = credit.component
     return component, credit.change, np.where(component >= 0, 1 - found.decisions, found.decisions)

@@ -12,6 +12,7 @@ from mlgokit.learning.material import Material
 from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE, Problem
 
 
 def split_modules(material: Material, config: Learning) -> tuple[list[int], list[int]]:
@@ -130,15 +131,14 @@ def as_logits(policy: Policy) -> Policy:
     )
 
 
-def check_carried_out(algorithm: str) -> None:
+def check_carried_out(algorithm: str, problem: Problem) -> None:
     """Make sure that the loop can carry out what a learner asks for.
 
     Raises:
         UsageError: it cannot.
     """
-    if algorithm == "local-search":
+    if algorithm == "local-search" and problem is not INLINE_SIZE:
         raise UsageError(
-            "algorithm local-search: expected a learner whose compilations a policy or a rule decides, found one that "
-            "gives the decisions of single sites, which the training loop does not carry out; use bc-max or "
-            "effect-regression, or `mlgokit tune` for one project"
+            f"algorithm local-search: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
+            f"decisions of single sites, found {problem.name}; use bc-max"
         )

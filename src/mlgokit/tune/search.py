@@ -19,9 +19,9 @@ from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, compil
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import TableEntry, table_bytes
+from mlgokit.deploy.decisions import TableEntry, strong_names, table_bytes
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tune.state import Build, Keys, build_of, strong_names
+from mlgokit.tune.state import Build, Keys, build_of
 
 Floats = npt.NDArray[np.float64]
 Rank = Callable[[Build], Floats]

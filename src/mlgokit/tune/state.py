@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.collect import NOT_FEATURES, function_id
+from mlgokit.collect import NOT_FEATURES
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.compiler.measure import ObjectSizes
-from mlgokit.deploy.decisions import TableEntry, entry_of
+from mlgokit.deploy.decisions import TableEntry, entry_of, strong_names
 from mlgokit.manifest import atomic_write
 from mlgokit.problems import INLINE_SIZE
 
@@ -89,15 +89,6 @@ def nothing_decided(sizes: ObjectSizes) -> Build:
         values=np.zeros((0, 0), np.int64),
         user_seconds=0.0,
     )
-
-
-def strong_names(sizes: ObjectSizes) -> list[int]:
-    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
-    return [
-        function_id(name)
-        for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
-        if signature < 0
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
