@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t ForeignBytes = size_t(16) << 20;
 constexpr size_t ColdRepetitions = 200;
 
+bool refuse() { return false; }
+
 double nanoseconds(Clock::duration Time) { return std::chrono::duration<double, std::nano>(Time).count(); }
 
 int complain(const std::string &What) {
@@ -62,7 +64,7 @@ int main(int Count, char **Words) {
 
   std::vector<double> Preferences;
   for (size_t I = 0; I < Rows; ++I)
-    Preferences.push_back(Policy.preference(Row(I)));
+    Preferences.push_back(Policy.preference(Row(I), refuse));
   std::error_code Code;
   raw_fd_ostream Written(Words[5], Code);
   if (Code)
@@ -74,7 +76,7 @@ int main(int Count, char **Words) {
   for (size_t R = 0; R < Repetitions; ++R) {
     const Clock::time_point Begin = Clock::now();
     for (size_t I = 0; I < Rows; ++I)
-      Sum += Policy.preference(Row(I));
+      Sum += Policy.preference(Row(I), refuse);
     Hot.push_back(nanoseconds(Clock::now() - Begin) / double(Rows));
   }
   std::vector<char> Foreign(ForeignBytes);
@@ -83,7 +85,7 @@ int main(int Count, char **Words) {
     for (size_t I = 0; I < ForeignBytes; I += 64)
       Foreign[I] += char(R + 1);
     const Clock::time_point Begin = Clock::now();
-    Sum += Policy.preference(Row(R % Rows));
+    Sum += Policy.preference(Row(R % Rows), refuse);
     Cold.push_back(nanoseconds(Clock::now() - Begin));
   }
   for (size_t I = 0; I < ForeignBytes; I += 4096)

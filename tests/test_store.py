@@ -41,6 +41,7 @@ RUN = ModuleRun(
     callee=integers(5, 2**63 - 1, 5),
     inlined=np.array([True, False, True]),
     flipped=np.array([False, False, True]),
+    heuristic=np.array([True, True, False]),
     names=("a", "b"),
     rows=integers(2),
     values=np.array([[-1, 2**40]]),

@@ -282,6 +282,7 @@ def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, 
         callee=np.array(column("callee_id")),
         inlined=np.asarray(column("inlining_decision") != 0),
         flipped=flipped,
+        heuristic=np.asarray(column("inlining_default") != 0),
         names=names,
         rows=rows.astype(np.int64),
         values=values.astype(np.int64),
@@ -349,6 +350,7 @@ def module_effects(
 ) -> ModuleEffects:
     """Components of flips and their changes, of all explorations of one module."""
     parts: list[tuple[Any, ...]] = []
+    away: list[npt.NDArray[np.bool_]] = []
     names: tuple[str, ...] = ()
     first, changed, missed = 0, 0.0, 0.0
     before = compiled(base, weights, objective) if base.ok else None
@@ -360,6 +362,9 @@ def module_effects(
         order = np.argsort(credit.component, kind="stable")
         sign = np.where(run.inlined[credit.flips], 1, -1)
         parts.append((run.values[order], sign[order], credit.component[order] + first, credit.change))
+        if run.heuristic is not None:
+            flips = credit.flips[order]
+            away.append(run.inlined[flips] != run.heuristic[flips])
         first += len(credit.change)
         changed += float(np.abs(credit.change).sum())
         missed += credit.unattributed
@@ -375,5 +380,6 @@ def module_effects(
         change=change.astype(np.float32),
         project=np.zeros(len(change), np.int64),
         projects=(module.project,),
+        away=np.concatenate(away) if len(away) == len(parts) else None,
     )
     return ModuleEffects(measured=measured, changed_bytes=changed, unattributed_bytes=missed)

@@ -38,6 +38,7 @@ class ModuleRun:
         rows: [V] positions of the decisions whose values are kept.
         values: int64 [V, F].
         regalloc: what register allocation cost each function, when that was asked for.
+        heuristic: [T] what LLVM itself would have decided; nothing in what older versions kept.
         decisions: how many decisions the log has, of whichever problem; ``None`` stands for T.
         log: the whole log, when that was asked for and the compiler had something to decide.
     """
@@ -54,6 +55,7 @@ class ModuleRun:
     rows: Ints
     values: Ints
     regalloc: RegallocCosts | None = None
+    heuristic: npt.NDArray[np.bool_] | None = None
     decisions: int | None = None
     log: Log | None = None
 
@@ -98,6 +100,9 @@ def remember(path: Path, run: ModuleRun) -> None:
     if run.regalloc is not None:
         facts["regalloc_functions"] = run.regalloc.functions
         arrays |= {"regalloc_counts": run.regalloc.counts, "regalloc_costs": run.regalloc.costs}
+    if run.heuristic is not None:
+        facts["heuristic"] = True
+        arrays["heuristic"] = run.heuristic
     if run.log is not None:
         arrays["log"] = np.frombuffer(render_log(run.log), np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
@@ -135,6 +140,7 @@ def recall(path: Path) -> ModuleRun | None:
                 names=tuple(facts["names"]),
                 sizes=sizes,
                 regalloc=regalloc,
+                heuristic=stored["heuristic"] if facts.get("heuristic") else None,
                 decisions=facts.get("decisions"),
                 log=read_log_bytes(stored["log"].tobytes(), name=path) if "log" in stored else None,
                 **{name: stored[name] for name in _RUN_ARRAYS},

@@ -13,6 +13,7 @@ import numpy as np
 
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
+from mlgokit.algorithms.gate import GateEvidence
 from mlgokit.collect import (
     ModuleEffects,
     Report,
@@ -74,6 +75,8 @@ class RoundResult:
         components: labels made of them.
         unattributed_share: part of all measured change that no flip explains.
         correlation: of predicted and measured changes on projects that the members had not seen.
+        gate: what the policy's gate rests on: for each side of its feature, the departures from the heuristic that
+            were foretold to save, what they saved, and the margin chosen.
         base_change: total score of the modules under the policy that the round explored, against the heuristic.
         failures: compilations that failed, by reason.
         wall_seconds: elapsed time of collection and fit.
@@ -87,13 +90,14 @@ class RoundResult:
     components: int
     unattributed_share: float
     correlation: float
+    gate: tuple[GateEvidence, ...]
     base_change: float
     failures: dict[str, int]
     wall_seconds: float
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"gate": [evidence.to_json() for evidence in self.gate]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +232,7 @@ def train_effects(
                 components=len(measured.change),
                 unattributed_share=missed / max(changed + missed, 1e-9),
                 correlation=fit.correlation,
+                gate=fit.gate,
                 base_change=_base_change(
                     list(zip(tasks, runs, strict=True)),
                     defaults,

@@ -1,6 +1,8 @@
 """The plugin in a real clang: same objects when it echoes, the same policy here and there, and clear failures."""
 
+import dataclasses
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import SignedLog, fit_quantile, fit_signed_log
 from mlgokit.deploy.plugin import export_plugin
 from mlgokit.policy.exploration import Exploration, UniformStream, decide
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log
@@ -247,6 +249,33 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heur
     assert [bool(x) for x in log.columns["inlining_decision"][:, 0]] == [decision for decision, _ in expected]
     probabilities = np.array([probability for _, probability in expected], np.float32)
     np.testing.assert_array_equal(log.columns["log_probability"][:, 0], probabilities)
+
+
+@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=4, temperature=1.5, flip_probability=0.1)])
+def test_a_gated_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
+    bench: Bench, heuristic: Log, exploration: Exploration
+) -> None:
+    policy = llvm_policy(heuristic, output=OutputKind.EFFECT_BYTES, own_features=True)
+    policy = dataclasses.replace(policy, gate=Gate(feature="callee_is_discardable", margins=(math.inf, 0.4)))
+    save_policy(policy, bench.folder / "gated.policy")
+    settings: dict[str, Any] = {
+        "policy": str(bench.folder / "gated.policy"), "seed": str(exploration.seed),
+        "temperature": repr(exploration.temperature), "flip_probability": repr(exploration.flip_probability),
+    }  # fmt: skip
+    assert bench.compile("logged", **settings, log=str(bench.folder / "gated.log")).returncode == 0
+    columns = bench.log("gated.log").columns
+    values = np.stack([columns[name][:, 0] for name in policy.features], axis=1)
+    default = columns["inlining_default"][:, 0] != 0
+    preferences = policy.preferences(values, default)
+    stream = UniformStream(exploration.seed)
+    expected = [decide(float(preference), exploration, stream)[0] for preference in preferences]
+    assert [bool(decision) for decision in columns["inlining_decision"][:, 0]] == expected
+    believed = preferences == policy.preferences(values)
+    assert 0 < believed.mean() < 1
+    assert (expected != default).any()
+    # Without a log the heuristic is asked only where the gate is closed, and decides the same.
+    assert bench.compile("unlogged", **settings).returncode == 0
+    assert bench.object("unlogged") == bench.object("logged")
 
 
 def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench, heuristic: Log) -> None:

@@ -11,7 +11,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.exploration import Exploration, choose_column, draw_priority, draws
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 
@@ -71,7 +71,7 @@ int main(int, char **Words) {
       break;
     }
     default:
-      Out.push_back(P->preference(Row));
+      Out.push_back(P->preference(Row, [&] { return R % 3 == 0; }));
     }
   }
   outs().write(reinterpret_cast<const char *>(Out.data()), Out.size() * sizeof(double));
@@ -98,7 +98,7 @@ def driver(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPath
     return folder / "driver"
 
 
-def make_policy(output: OutputKind, *, weight: float, quantile: bool, rng: np.random.Generator) -> Policy:
+def make_policy(output: OutputKind, *, weight: float, quantile: bool, gated: bool, rng: np.random.Generator) -> Policy:
     count, members = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     usual = rng.normal(size=(500, count)) * 100
     normaliser = fit_quantile(usual, count=30) if quantile else fit_signed_log(usual)
@@ -118,6 +118,7 @@ def make_policy(output: OutputKind, *, weight: float, quantile: bool, rng: np.ra
         bytes_per_unit=3.0,
         caution=0.5,
         mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
+        gate=Gate(feature="a", margins=(np.inf, weight)) if gated else None,
     )
 
 
@@ -135,7 +136,7 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
             for row, unit in enumerate(policy.units(rows).tolist()):
                 found += [unit, *draw_priority(unit, exploration, *draws(FIRST, row))]
         case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
-            found = policy.preferences(rows).tolist()
+            found = policy.preferences(rows, np.arange(len(rows)) % 3 == 0).tolist()
     return found
 
 
@@ -143,10 +144,13 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
 def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: OutputKind) -> None:
     rng = np.random.default_rng(5)
     explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
-    for weight, (temperature, flip), quantile in itertools.product(
-        (1.0, 1e18, 1e37), explorations if output.width == 1 else explorations[:1], (False, True)
+    for weight, (temperature, flip), quantile, gated in itertools.product(
+        (1.0, 1e18, 1e37),
+        explorations if output.width == 1 else explorations[:1],
+        (False, True),
+        (False, True) if output is OutputKind.EFFECT_BYTES else (False,),
     ):
-        policy = make_policy(output, weight=weight, quantile=quantile, rng=rng)
+        policy = make_policy(output, weight=weight, quantile=quantile, gated=gated, rng=rng)
         flip_probability = 0.0 if output is OutputKind.PRIORITY else flip
         exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
         shape = (ROWS, len(policy.features))

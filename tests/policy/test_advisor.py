@@ -1,5 +1,6 @@
 """A policy as an advisor of every kind."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.errors import PolicyError
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.exploration import Exploration, UniformStream, decide, priority_of
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import Header
@@ -49,6 +50,17 @@ def asked(problem: Problem, *, mask: list[int] | None = None, index: int = 0, le
 EVICTION = make(REGALLOC_EVICTION, OutputKind.COLUMN_LOGIT, ("progress", "nr_urgent", "max_stage"))
 PRIORITY = make(REGALLOC_PRIORITY, OutputKind.PRIORITY, ("weight", "li_size"))
 INLINING = make(INLINE_SIZE, OutputKind.LOGITS, ("callee_users", "cost_estimate"))
+
+
+def test_a_gated_policy_asks_what_the_heuristic_would_decide() -> None:
+    policy = make(INLINE_SIZE, OutputKind.EFFECT_BYTES, ("callee_users", "cost_estimate"))
+    policy = dataclasses.replace(policy, gate=Gate(feature="callee_users", margins=(math.inf, math.inf)))
+    question = asked(INLINE_SIZE)
+    with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate goes by"):
+        PolicyAdvisor(policy).advise(question)
+    for default in (0, 1):
+        known = dataclasses.replace(question, values=question.values | {"inlining_default": np.array([default])})
+        assert PolicyAdvisor(policy).advise(known) == default
 
 
 def test_eviction_takes_the_best_legal_column():

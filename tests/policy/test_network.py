@@ -7,7 +7,7 @@ import pytest
 
 from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.errors import UsageError
-from mlgokit.policy.network import LOGIT_BOUND, Layer, OutputKind, Policy
+from mlgokit.policy.network import LOGIT_BOUND, Gate, Layer, OutputKind, Policy
 
 
 def make(
@@ -57,6 +57,31 @@ def test_no_value_makes_a_number_that_is_none(value: float) -> None:
         assert not np.isnan(make(OutputKind.PRIORITY, weight=weight).units(values[0])).any()
         for output in (OutputKind.EFFECT_BYTES, OutputKind.LOGITS):
             assert not np.isnan(make(output, weight=weight, caution=1.0).preferences(values[0])).any()
+
+
+def test_the_heuristic_decides_what_is_not_beyond_the_margin() -> None:
+    values = np.random.default_rng(1).normal(size=(400, 3)) * 9
+    values[::2, 1] = 0
+    open_everywhere = make(OutputKind.EFFECT_BYTES)
+    policy = replace(open_everywhere, gate=Gate(feature="b", margins=(np.inf, 2.0)))
+    own = open_everywhere.preferences(values)
+    believed = (values[:, 1] != 0) & (np.abs(own) > 2)
+    assert 0 < np.count_nonzero(believed) < np.count_nonzero(values[:, 1])
+    for heuristic in (np.zeros(400, bool), np.ones(400, bool)):
+        found = policy.preferences(values, heuristic)
+        np.testing.assert_array_equal(found[believed], own[believed])
+        np.testing.assert_array_equal(found[~believed], np.where(heuristic, 2.0, -2.0)[~believed])
+        np.testing.assert_array_equal(open_everywhere.preferences(values, heuristic), own)
+    np.testing.assert_array_equal(policy.preferences(values), own)
+
+
+def test_a_gated_number_that_is_none_goes_to_the_heuristic() -> None:
+    policy = replace(
+        make(OutputKind.EFFECT_BYTES, weight=1e38, caution=1.0), gate=Gate(feature="a", margins=(0.0, 0.0))
+    )
+    values = np.full((2, 3), 1e38)
+    assert np.isnan(policy.answers(values)).any() or np.isinf(policy.answers(values)).any()
+    assert policy.preferences(values, np.array([True, False])).tolist() == [2.0, -2.0]
 
 
 def test_a_network_that_overflows_downwards_is_bounded() -> None:

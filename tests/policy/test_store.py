@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from mlgokit.dataset.normaliser import Quantile, SignedLog
 from mlgokit.errors import PolicyError
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
 PROBLEM_OF = {
@@ -79,6 +80,18 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
             load_policy(path)
 
 
+GATED: dict[str, object] = {"format_version": 2, "gate_feature": "a", "gate_margins": [None, 1.5]}
+
+
+def test_a_gate_comes_back_and_readers_of_version_1_refuse_it(tmp_path: Path) -> None:
+    policy = replace(make_policy(), gate=Gate(feature="b", margins=(math.inf, 0.25)))
+    save_policy(policy, tmp_path / "p.policy")
+    assert load_policy(tmp_path / "p.policy").gate == policy.gate
+    assert b'format_version\\": 2' in policy_bytes(policy)
+    (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(make_policy()), **GATED))
+    assert load_policy(tmp_path / "p.policy").gate == Gate(feature="a", margins=(math.inf, 1.5))
+
+
 def rewritten(data: bytes, **changes: object) -> bytes:
     """The file with keys of its description changed."""
     size = int.from_bytes(data[:8], "little")
@@ -93,7 +106,11 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 2}, "expected format version 1, found 2"),
+        ({"format_version": 3}, "expected format version 1 or 2, found 3"),
+        ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
+        (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
+        (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),
+        (GATED | {"gate_margins": [0]}, "its tensors do not fit its description"),
         ({"features": ["a"]}, "its tensors do not fit its description"),
         ({"members": 4}, "its tensors do not fit its description"),
         ({"normaliser": "magic"}, "expected signed-log or quantile, found 'magic'"),

@@ -34,6 +34,10 @@ class EffectConfig:
     """Bytes in one unit of preference: the temperature of exploration near the boundary."""
     caution: float = 0.0
     """Standard deviations of the members that are added to an effect before it is believed."""
+    gate_feature: str = "callee_is_discardable"
+    """LLVM decides where this feature is 0, or where it is not, if departing there has not paid; empty: no gate."""
+    gate_margin: float = 2.0
+    """Bytes that an effect must exceed for the policy to depart from LLVM's own decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

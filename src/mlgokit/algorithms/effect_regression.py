@@ -9,6 +9,7 @@ validation by project is what keeps the policy from unlearning on projects it ha
 # JAX and optax annotate their functions only in part, which strict mode would report at every call.
 # pyright: basic
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import optax
 
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.algorithms.gate import GateEvidence, choose_gate
 from mlgokit.dataset.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.network import Layer, OutputKind, Policy
 
@@ -37,11 +39,13 @@ class FitReport:
         validation: [K, E] loss of each member on its validation projects after each epoch.
         best_epoch: [K] the epoch whose weights were kept.
         correlation: of predicted and measured changes on validation projects, all members together.
+        gate: what the policy's gate rests on; empty if it has none.
     """
 
     validation: npt.NDArray[np.float64]
     best_epoch: npt.NDArray[np.int64]
     correlation: float
+    gate: tuple[GateEvidence, ...]
 
 
 def fit_effects(
@@ -85,11 +89,19 @@ def fit_effects(
         lowest = np.where(better, losses[epoch], lowest)
         best_epoch = np.where(better, epoch, best_epoch)
         best = _better_of(better, weights, best)
-    sums = _component_sums(np.asarray(predict(best, inputs)), effects)
-    seen = validation > 0
-    correlation = _correlation(sums[seen], np.broadcast_to(target, sums.shape)[seen])
-    report = FitReport(validation=losses.T, best_epoch=best_epoch, correlation=correlation)
-    return _policy(best, normaliser, effects.names, config, problem), report
+    predicted = np.asarray(predict(best, inputs))
+    sums = _component_sums(predicted, effects)
+    unseen = validation > 0
+    correlation = _correlation(sums[unseen], np.broadcast_to(target, sums.shape)[unseen])
+    judges = unseen[:, effects.component]
+    # A component that every member was fitted on has nobody to judge it, and no departure either.
+    foretold = (predicted * judges).sum(axis=0) / np.maximum(judges.sum(axis=0), 1)
+    gate, evidence = choose_gate(
+        effects, foretold * config.unit_bytes, feature=config.gate_feature, margin=config.gate_margin
+    )
+    report = FitReport(validation=losses.T, best_epoch=best_epoch, correlation=correlation, gate=evidence)
+    policy = _policy(best, normaliser, effects.names, config, problem)
+    return dataclasses.replace(policy, gate=gate), report
 
 
 def _split(effects: MeasuredEffects, config: EffectConfig, rng: np.random.Generator) -> tuple[Floats, Floats]:

@@ -13,9 +13,9 @@ from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Ints, Learner, Proposal, State, Task
 from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.dataset.normaliser import SignedLog
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 
-_EFFECTS = ("values", "sign", "component", "change", "project")
+_EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
 def make(task: Task, settings: EffectRegressionConfig) -> Learner:
@@ -98,6 +98,7 @@ def with_effects(state: State, experiences: Sequence[Experience], task: Task) ->
         "component": [state.get("effects/component", np.zeros(0, np.int64))],
         "change": [state.get("effects/change", np.zeros(0, np.float32))],
         "project": [state.get("effects/project", np.zeros(0, np.int64))],
+        "away": [state.get("effects/away", np.zeros(0, bool))],
     }
     begin = len(parts["change"][0])
     for experience in experiences:
@@ -109,6 +110,7 @@ def with_effects(state: State, experiences: Sequence[Experience], task: Task) ->
         order = np.argsort(component, kind="stable")
         parts["values"].append(experience.features[flips[order]].astype(np.int64))
         parts["sign"].append(np.where(experience.decisions[flips[order]] > 0, 1.0, -1.0).astype(np.float32))
+        parts["away"].append((experience.decisions != experience.defaults)[flips[order]])
         parts["component"].append(component[order].astype(np.int64) + begin)
         parts["change"].append(experience.change[used].astype(np.float32))
         parts["project"].append(np.full(len(used), task.project[experience.module], np.int64))
@@ -137,6 +139,8 @@ def _packed(policy: Policy) -> State:
         "policy/scale": policy.normaliser.scale,
         "policy/clip": np.array(policy.normaliser.clip),
     }
+    if policy.gate is not None:
+        arrays["policy/margins"] = np.array(policy.gate.margins)
     for index, layer in enumerate(policy.layers):
         arrays |= {f"policy/weight{index}": layer.weight, f"policy/bias{index}": layer.bias}
     return arrays
@@ -144,6 +148,10 @@ def _packed(policy: Policy) -> State:
 
 def _unpacked(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
     depth = len(settings.fit.hidden) + 1
+    gate = None
+    if "policy/margins" in state:
+        elsewhere, there = state["policy/margins"].tolist()
+        gate = Gate(feature=settings.fit.gate_feature, margins=(elsewhere, there))
     return Policy(
         problem=task.problem,
         features=task.features,
@@ -152,4 +160,5 @@ def _unpacked(state: State, task: Task, settings: EffectRegressionConfig) -> Pol
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=settings.fit.bytes_per_unit,
         caution=settings.fit.caution,
+        gate=gate,
     )

@@ -21,6 +21,7 @@ class MeasuredEffects:
         change: float32 [C] bytes, explored minus base.
         project: int64 [C] index into ``projects``.
         projects: project names.
+        away: bool [N] whether the flip departs from the heuristic's decision; nothing where that is not known.
     """
 
     names: tuple[str, ...]
@@ -30,6 +31,7 @@ class MeasuredEffects:
     change: npt.NDArray[np.float32]
     project: npt.NDArray[np.int64]
     projects: tuple[str, ...]
+    away: npt.NDArray[np.bool_] | None = None
 
 
 def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
@@ -48,6 +50,7 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
         raise UsageError("effects: expected the same features in all parts; collect them with one plugin")
     projects = tuple(sorted({name for part in parts for name in part.projects}))
     number = {name: index for index, name in enumerate(projects)}
+    away = [part.away for part in parts if part.away is not None]
     starts = np.cumsum([0, *(len(part.change) for part in parts)])
     return MeasuredEffects(
         names=names,
@@ -59,4 +62,5 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
             [np.array([number[name] for name in part.projects], np.int64)[part.project] for part in parts]
         ),
         projects=projects,
+        away=np.concatenate(away) if len(away) == len(parts) else None,
     )

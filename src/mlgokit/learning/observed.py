@@ -173,7 +173,8 @@ def followed_decisions(
     places = [list(features).index(name) for name in actor.features]
     match problem.advice_kind:
         case AdviceKind.BINARY:
-            return (actor.preferences(values[..., places]) > 0).astype(np.int64)
+            heuristic = np.asarray(found.defaults) != 0
+            return (actor.preferences(values[..., places], heuristic) > 0).astype(np.int64)
         case AdviceKind.MASKED_CHOICE:
             logits = actor.column_logits(values[..., places])
             legal = np.ones(logits.shape, bool) if found.mask is None else found.mask

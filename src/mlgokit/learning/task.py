@@ -107,6 +107,8 @@ def _start(config: Learning, material: Material, algorithm: str) -> Policy:
 def as_logits(policy: Policy) -> Policy:
     """A policy with the output effect-bytes as one with two logits and the same preferences, but for rounding.
 
+    A gate is left behind: a learner that goes on from there makes its own decisions everywhere.
+
     Example:
         >>> from mlgokit.dataset.normaliser import SignedLog
         >>> one = np.ones(1, np.float32)

@@ -99,7 +99,7 @@ protected:
       for (size_t I = 0; I < Sources.size(); ++I)
         Row[I] = double(Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
                                                           : Extra[Sources[I] - Runner.Values.size()]);
-      Preference = P->preference(Row);
+      Preference = P->preference(Row, [&] { return Log ? Default != 0 : GetDefaultAdvice(Call); });
     } else {
       const bool Inline = R == Rule::Always || (R == Rule::Default && Default);
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;

@@ -16,7 +16,8 @@ namespace mlgokit {
 
 namespace {
 
-constexpr int64_t FormatVersion = 1;
+constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2;
+constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
 constexpr size_t MostElements = size_t(1) << 26;
 
@@ -105,9 +106,10 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   if (!Description)
     return failure(Origin, "its description is not a JSON object");
 
-  if (Description->getInteger("format_version") != FormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + ", found another; use the mlgokit "
-                               "that wrote it or export it again");
+  const std::optional<int64_t> Version = Description->getInteger("format_version");
+  if (Version != FormatVersion && Version != GatedFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " or " + Twine(GatedFormatVersion) +
+                               ", found another; use the mlgokit that wrote it or export it again");
   Policy P;
   P.Origin = Origin.str();
   P.Problem = Description->getString("problem").value_or("").str();
@@ -160,6 +162,9 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     P.Caution = Description->getNumber("caution").value_or(0);
     if (!(P.BytesPerUnit > 0))
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
+    if (Version == GatedFormatVersion)
+      if (Error E = P.parseGate(*Description))
+        return std::move(E);
   } else if (Output == "logits") {
     P.Output = OutputKind::Logits;
     LastWidth = 2;
@@ -218,6 +223,23 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   return P;
 }
 
+Error Policy::parseGate(const json::Object &Description) {
+  const StringRef Name = Description.getString("gate_feature").value_or("");
+  Gate = size_t(std::find(Features.begin(), Features.end(), Name) - Features.begin());
+  if (*Gate == Features.size())
+    return failure(Origin, "expected one of its features as 'gate_feature', found '" + Name + "'");
+  const json::Array *Found = Description.getArray("gate_margins");
+  if (!Found || Found->size() != 2)
+    return failure(Origin, "expected two margins as 'gate_margins'");
+  for (size_t I = 0; I < 2; ++I) {
+    const json::Value &Margin = (*Found)[I];
+    Margins[I] = Margin.getAsNull() ? std::numeric_limits<double>::infinity() : Margin.getAsNumber().value_or(-1);
+    if (!(Margins[I] >= 0))
+      return failure(Origin, "expected null or numbers that are not negative as 'gate_margins'");
+  }
+  return Error::success();
+}
+
 void Policy::normalise(ArrayRef<double> Values) {
   constexpr double Most = std::numeric_limits<float>::max();
   for (size_t I = 0; I < Values.size(); ++I) {
@@ -271,10 +293,14 @@ std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
   return {Average, std::sqrt(Variance > 0 ? Variance : 0)};
 }
 
-double Policy::preference(ArrayRef<double> Values) {
+double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
   const auto [Average, Deviation] = summary(Values);
-  const double Found = Output == OutputKind::Logits ? Average : -(Average + Caution * Deviation) / BytesPerUnit;
-  return std::isnan(Found) ? 0 : Found;
+  if (Output == OutputKind::Logits)
+    return std::isnan(Average) ? 0 : Average;
+  const double Effect = Average + Caution * Deviation;
+  if (Gate && !(std::fabs(Effect) > Margins[Values[*Gate] != 0]))
+    return Heuristic() ? HeuristicPreference : -HeuristicPreference;
+  return std::isnan(Effect) ? 0 : -Effect / BytesPerUnit;
 }
 
 double Policy::columnLogit(ArrayRef<double> Values) {

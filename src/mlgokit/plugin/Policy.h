@@ -6,10 +6,13 @@
 #define MLGOKIT_POLICY_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,13 +43,15 @@ public:
   const std::string &mask() const { return Mask; }
 
   /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
-  double preference(llvm::ArrayRef<double> Values);
+  /// \p Heuristic says whether LLVM would inline, and is asked only where the gate does not believe the policy.
+  double preference(llvm::ArrayRef<double> Values, llvm::function_ref<bool()> Heuristic);
   /// The unnormalised log-probability of one column, always finite.
   double columnLogit(llvm::ArrayRef<double> Values);
   /// The unit number of a live range, never NaN; greater is allocated earlier.
   double unit(llvm::ArrayRef<double> Values);
 
 private:
+  llvm::Error parseGate(const llvm::json::Object &Description);
   void normalise(llvm::ArrayRef<double> Values);
   /// Average and standard deviation of the members' answers.
   std::pair<double, double> summary(llvm::ArrayRef<double> Values);
@@ -58,6 +63,8 @@ private:
   double Clip = 0;
   double BytesPerUnit = 1; // of the logit, for OutputKind::EffectBytes
   double Caution = 0;      // standard deviations of the members by which an answer is worse before it is believed
+  std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
+  double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
   std::vector<double> Mean, Scale;              // [F] of SignedLog
   std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
   std::vector<float> Boundaries;                // [F, Q] of Quantile

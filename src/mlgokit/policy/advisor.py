@@ -49,7 +49,8 @@ class PolicyAdvisor:
         choice, flip = draws(first, observation.index)
         match policy.output.advice_kind:
             case AdviceKind.BINARY:
-                preference = float(policy.preferences(self._rows(observation, 1))[0])
+                rows = self._rows(observation, 1)
+                preference = float(policy.preferences(rows, self._heuristic(observation))[0])
                 decision, logarithm = decide_binary(preference, exploration, choice, flip)
                 return int(decision), logarithm
             case AdviceKind.MASKED_CHOICE:
@@ -59,6 +60,19 @@ class PolicyAdvisor:
                 return choose_column(self._logits(observation, mask), mask.tolist(), exploration, choice, flip)
             case AdviceKind.REAL:
                 return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
+
+    def _heuristic(self, observation: Observation) -> npt.NDArray[np.bool_] | None:
+        """What LLVM would decide, if the policy's gate asks for it."""
+        if self.policy.gate is None:
+            return None
+        name = PROBLEMS[self.policy.problem].default_decision
+        value = observation.values.get(name)
+        if value is None:
+            raise PolicyError(
+                f"policy for {self.policy.problem}: expected the feature {name!r}, which its gate goes by, found none; "
+                "ask the compiler with include_default=True"
+            )
+        return value.ravel() != 0
 
     def _logits(self, observation: Observation, mask: Values) -> list[float]:
         """Logits of all columns; nobody reads those of masked-out ones, so they are not computed."""

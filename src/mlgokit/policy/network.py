@@ -20,6 +20,10 @@ LOGIT_BOUND = 1e30
 """No column's logit leaves [-LOGIT_BOUND, LOGIT_BOUND]; a network that overflows still gives numbers to compare."""
 
 
+HEURISTIC_PREFERENCE = 2.0
+"""Units for what the heuristic decides, where a policy's gate leaves it to that: hardly a temperature explores it."""
+
+
 class OutputKind(enum.Enum):
     """What the last layer means."""
 
@@ -63,6 +67,19 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Where a policy is not believed, so that LLVM decides: effects that are not beyond a margin.
+
+    Attributes:
+        feature: the one of the policy's features that says which margin counts.
+        margins: bytes, not negative: where the feature is 0, and where it is not. No effect is beyond infinity.
+    """
+
+    feature: str
+    margins: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Decides from features: call sites, columns or live ranges, as its output says.
 
@@ -76,6 +93,7 @@ class Policy:
         caution: standard deviations of the members by which an answer is made worse before it is believed (effect-bytes
             and column-logit only).
         mask: the feature that says which columns may be chosen (column-logit only).
+        gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes only).
     """
 
     problem: str
@@ -86,6 +104,7 @@ class Policy:
     bytes_per_unit: float = 1.0
     caution: float = 0.0
     mask: str = ""
+    gate: Gate | None = None
 
     @property
     def members(self) -> int:
@@ -105,21 +124,29 @@ class Policy:
             wide = hidden.astype(np.float64)
             return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
 
-    def preferences(self, values: Values) -> Doubles:
+    def preferences(self, values: Values, heuristic: npt.NDArray[np.bool_] | None = None) -> Doubles:
         """Preference for inlining [T] for raw ``values`` [T, F]; positive means inline.
+
+        Args:
+            values: the features.
+            heuristic: [T] what LLVM itself would decide. Without it, the preference before the gate.
 
         Raises:
             UsageError: the policy does not decide yes or no.
         """
         self._expect(AdviceKind.BINARY)
         average, deviation = self._summary(values)
+        if self.output is OutputKind.LOGITS:
+            return np.where(np.isnan(average), 0.0, average)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = (
-                average
-                if self.output is OutputKind.LOGITS
-                else -(average + self.caution * deviation) / self.bytes_per_unit
-            )
-        return np.where(np.isnan(found), 0.0, found)
+            effect = average + self.caution * deviation
+            found = np.where(np.isnan(effect), 0.0, -effect / self.bytes_per_unit)
+            if self.gate is None or heuristic is None:
+                return found
+            elsewhere, there = self.gate.margins
+            margin = np.where(values[:, self.features.index(self.gate.feature)] != 0, there, elsewhere)
+            believed = np.abs(effect) > margin
+        return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
     def column_logits(self, values: Values) -> Doubles:
         """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.

@@ -12,10 +12,12 @@ from safetensors.numpy import load, save
 from mlgokit.dataset.normaliser import Quantile, SignedLog
 from mlgokit.errors import PolicyError
 from mlgokit.manifest import atomic_write
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.problems import PROBLEMS
 
 FORMAT_VERSION = 1
+GATED_FORMAT_VERSION = 2
+"""Of a policy with a gate, which a reader of version 1 would leave out without a word."""
 _KEY = "mlgokit.policy"
 
 
@@ -39,6 +41,10 @@ def policy_bytes(policy: Policy) -> bytes:
     match policy.output:
         case OutputKind.EFFECT_BYTES:
             description |= {"bytes_per_unit": policy.bytes_per_unit, "caution": policy.caution}
+            if policy.gate is not None:
+                margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
+                description |= {"format_version": GATED_FORMAT_VERSION}
+                description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
         case OutputKind.COLUMN_LOGIT:
             description |= {"mask": policy.mask, "caution": policy.caution}
         case OutputKind.LOGITS | OutputKind.PRIORITY:
@@ -80,10 +86,10 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") != FORMAT_VERSION:
+    if found.get("format_version") not in (FORMAT_VERSION, GATED_FORMAT_VERSION):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION}, found {found.get('format_version')!r}; "
-            "use the mlgokit that wrote it or train again"
+            f"policy {path}: expected format version {FORMAT_VERSION} or {GATED_FORMAT_VERSION}, "
+            f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
         raise PolicyError(
@@ -120,6 +126,18 @@ def _number(description: dict[str, Any], key: str, *, above: float) -> float:
     if not (math.isfinite(value) and value > above):
         raise ValueError(f"{key}: expected a number above {above:g}, found {value:g}")
     return value
+
+
+def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None:
+    if description["format_version"] == FORMAT_VERSION:
+        return None
+    feature, found = description["gate_feature"], description["gate_margins"]
+    if feature not in features:
+        raise ValueError(f"gate_feature: expected one of the features, found {feature!r}")
+    elsewhere, there = (math.inf if margin is None else float(margin) for margin in found)
+    if not (elsewhere >= 0 and there >= 0):
+        raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {found}")
+    return Gate(feature=feature, margins=(elsewhere, there))
 
 
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:
@@ -170,4 +188,5 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect else 1.0,
         caution=_number(description, "caution", above=-math.inf) if effect or column else 0.0,
         mask=mask,
+        gate=_gate(description, features) if effect else None,
     )
