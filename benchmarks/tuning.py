@@ -1,4 +1,8 @@
-"""How much smaller tuning makes whole projects, by budget, against greedy single flips at the same budget."""
+"""How much smaller tuning makes real projects, built by their own build systems, against other searches.
+
+Each project and arm is a folder with a search that goes on where it stopped, and one file for each budget that it has
+reached. So a call with larger ``--points`` continues from the smaller ones, and ``--slice N`` does a part of the work.
+"""
 
 import dataclasses
 import json
@@ -7,51 +11,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
+from results import Result, run_benchmark, tool_versions
+from tuning_arms import ARMS, Arm
+from tuning_builds import prepare, rebuild
+from tuning_projects import PROJECTS, TunedProject
+from tuning_tables import Finished, summarise
 
 from mlgokit.collect import Report
 from mlgokit.compiler.compile import NEVER
-from mlgokit.compiler.link import LinkStatus
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Corpus, Module, load_corpus
-from mlgokit.errors import UsageError
-from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.manifest import atomic_write
-from mlgokit.tune.loop import run_search
-from mlgokit.tune.project import SearchConfig, open_search, try_policy
+from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.stages.tuning import modules_to_tune
+from mlgokit.tune.loop import POLICY_NAME
+from mlgokit.tune.project import Search, open_search, try_policy
 from mlgokit.tune.result import finish
 from mlgokit.tune.search import Bench
 
-ARMS = {"tune": SearchConfig(), "greedy single flips": SearchConfig(most=1, refits=())}
+ENOUGH = 0.98
+"""A search that spent less than this share of its budget had nothing left to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Tune projects of a corpus, each arm with the same processor time, and link the results."""
+    """Tune real projects, each arm with the same processor time; build them with the result, and run their tests."""
 
-    corpus: Path = Path("quickstart/corpus")
-    """The corpus."""
-    projects: tuple[str, ...] = (
-        "leveldb", "snappy", "double-conversion", "fmt", "hunspell", "box2d", "marisa", "kenlm",
-        "zlib", "zstd", "brotli",
-    )  # fmt: skip
-    """Projects that the search was not developed on: it was on re2, yaml-cpp and lua."""
+    projects: tuple[str, ...] = tuple(PROJECTS)
+    """Which projects; none of them was used in developing the search, or in training the policy."""
     arms: tuple[str, ...] = tuple(ARMS)
-    """Which searches to run."""
-    core_minutes: float = 60.0
-    """Processor time of each search, compilations and fits together."""
+    """Which searches."""
     points: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0)
-    """Core-minutes at which the account is reported."""
-    folder: Path = Path("tuning-benchmark")
-    """Where searches and finished projects are kept; a run goes on where the last one stopped."""
+    """Core-minutes at which each search is stopped, proved, and gone on with."""
+    policy: Path | None = Path("quickstart/train/final.policy")
+    """The policy that one of the arms starts from; without the file, that arm is left out."""
+    folder: Path = Path("build/tuning")
+    """Where projects and searches are kept."""
+    slice: int = 0
+    """How many missing pairs of project and arm to make in this call; 0 for all."""
+    prepare: bool = False
+    """Build the projects and run their tests, make no search."""
     workers: int = 2
     """Compilers that run at once."""
-    modules: int = 0
-    """Modules of each project, the first ones; 0 for all."""
     seed: int = 1
-    """Of the search."""
+    """Of the searches."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
     json: Path = Path("docs/results/tuning.json")
@@ -64,115 +69,147 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(config: Tuning, report: Report) -> Result:
-    """Run what is not finished yet.
+    """Make what is missing, as far as the slice goes, and the tables of all that is there.
+
+    A project that cannot be fetched, built or tested is named in the table, and the others go on.
 
     Raises:
-        UsageError: an arm or a project is not known.
+        UsageError: an arm or a project is not known, or there is no budget.
+        ReuseError: the folder has searches of something else.
     """
-    unknown = [arm for arm in config.arms if arm not in ARMS]
-    if unknown:
-        raise UsageError(f"arms: expected {' or '.join(ARMS)}, found {', '.join(unknown)}")
-    corpus = load_corpus(config.corpus)
+    _check(config)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
-    known = {module.project for module in corpus.modules}
-    missing = sorted(set(config.projects) - known)
-    if missing:
-        raise UsageError(f"projects: expected names from {config.corpus}, found {', '.join(missing)}")
-    found: dict[str, dict[str, dict[str, Any]]] = {arm: {} for arm in config.arms}
-    for project in config.projects:
-        modules = [module for module in corpus.modules if module.project == project]
-        for arm in config.arms:
-            found[arm][project] = _tuned(config, toolchain, arm, modules[: config.modules or None], report)
-    return summarise(found, config, versions=tool_versions(toolchain), corpus=corpus)
+    policy = config.policy if config.policy is not None and config.policy.is_file() else None
+    arms = {name: ARMS[name] for name in config.arms if policy is not None or not ARMS[name].policy}
+    builds = config.folder / "projects"
+    failed: dict[str, str] = {}
+
+    def prepared(project: TunedProject) -> bool:
+        if project.name not in failed:
+            try:
+                prepare(project, builds, toolchain=toolchain, workers=config.workers, report=report)
+            except MlgokitError as error:
+                failed[project.name] = str(error)
+        return project.name not in failed
+
+    made = 0
+    for name, arm in arms.items():
+        for project in (PROJECTS[each] for each in config.projects):
+            if config.prepare:
+                prepared(project)
+                continue
+            missing = [point for point in sorted(config.points) if not _path(config, name, project, point).exists()]
+            if not missing or (config.slice and made >= config.slice) or not prepared(project):
+                continue
+            made += 1
+            _tuned(config, toolchain, name, project, missing, policy=policy if arm.policy else None, report=report)
+    found = [
+        Finished(project=PROJECTS[each], arm=name, minutes=point, value=json.loads(path.read_bytes()))
+        for name in arms
+        for each in config.projects
+        for point in sorted(config.points)
+        if (path := _path(config, name, PROJECTS[each], point)).exists()
+    ]
+    inputs = {f"{each}, {PROJECTS[each].archive.file}": PROJECTS[each].archive.sha256 for each in config.projects}
+    if policy is not None:
+        inputs["policy"] = digest_file(policy)
+    wanted = [(name, PROJECTS[each], point) for name in arms for each in config.projects for point in config.points]
+    tables = summarise(found, wanted=wanted, failed=failed, enough=ENOUGH, seed=config.seed)
+    return dataclasses.replace(tables, versions=tool_versions(toolchain), inputs=inputs)
 
 
-def _tuned(config: Tuning, toolchain: Toolchain, arm: str, modules: Sequence[Module], report: Report) -> dict[str, Any]:
-    folder = config.folder / arm.replace(" ", "-") / modules[0].project
-    path = folder / f"finished-{config.core_minutes:g}.json"
-    if path.exists():
-        return json.loads(path.read_bytes())
+def _check(config: Tuning) -> None:
+    for key, known, given in (("arms", ARMS, config.arms), ("projects", PROJECTS, config.projects)):
+        if unknown := sorted(set(given) - set(known)):
+            raise UsageError(f"{key}: expected names among {', '.join(known)}, found {', '.join(unknown)}")
+    if not config.points or min(config.points) <= 0:
+        raise UsageError(f"points: expected core-minutes above zero, found {config.points}; name at least one")
+
+
+def _folder(config: Tuning, arm: str, project: TunedProject) -> Path:
+    return config.folder / arm.replace(" ", "-") / project.name
+
+
+def _path(config: Tuning, arm: str, project: TunedProject, minutes: float) -> Path:
+    return _folder(config, arm, project) / f"finished-{minutes:g}.json"
+
+
+def _tuned(
+    config: Tuning,
+    toolchain: Toolchain,
+    name: str,
+    project: TunedProject,
+    points: Sequence[float],
+    *,
+    policy: Path | None,
+    report: Report,
+) -> None:
+    """Go on with one search through the budgets that it has not reached; each leaves its file."""
+    arm, folder = ARMS[name], _folder(config, name, project)
+    builds = config.folder / "projects"
+    search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
+    for minutes in points:
+        left = 60 * minutes - search.user_seconds
+        if left > 0:
+            arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
+        tuned = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
+        before = json.loads((builds / project.name / "prepared.json").read_bytes())
+        after: dict[str, Any] | None = None
+        if arm.rebuilt:
+            report(0, 1, f"build {project.name} with the result")
+            try:
+                after = rebuild(
+                    project,
+                    builds,
+                    toolchain=toolchain,
+                    flag=tuned.flag,
+                    names=[module.name for module in tuned.modules],
+                    workers=config.workers,
+                )
+            except MlgokitError as error:
+                after = {"failure": str(error)}
+        value = {"tuned": tuned.to_json(), "before": before, "after": after}
+        atomic_write(_path(config, name, project, minutes), json.dumps(value))
+
+
+def _opened(
+    config: Tuning,
+    toolchain: Toolchain,
+    arm: Arm,
+    project: TunedProject,
+    folder: Path,
+    *,
+    policy: Path | None,
+    report: Report,
+) -> Search:
+    corpus = config.folder / "projects" / project.name / "corpus"
+    place = folder / "search"
+    claim: dict[str, Any] = {
+        "kind": "tuning",
+        "config": {"project": project.name, "seed": config.seed},
+        "toolchain": toolchain.describe(),
+        "inputs": {"corpus": digest_file(corpus / "corpus_description.json")}
+        | ({"policy": digest_file(policy)} if policy is not None else {}),
+    }
+    if not check_manifest(place, **claim):
+        write_manifest(place, **claim)
+    fresh = not (place / "curve.json").exists()
     search = open_search(
-        modules,
+        modules_to_tune(corpus, None),
         bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=120),
-        config=dataclasses.replace(ARMS[arm], seed=config.seed),
-        folder=folder,
+        config=dataclasses.replace(arm.config, seed=config.seed),
+        folder=place,
         workers=config.workers,
         report=report,
     )
-    if arm == "tune":
+    if fresh and arm.never:
         try_policy(search, NEVER, workers=config.workers, report=report)
-    left = 60 * config.core_minutes - search.user_seconds
-    run_search(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
-    tuned = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
-    result = tuned.to_json() | {"languages": sorted({module.language for module in modules})}
-    atomic_write(path, json.dumps(result))
-    return result
-
-
-def summarise(
-    found: dict[str, dict[str, dict[str, Any]]], config: Tuning, *, versions: dict[str, str], corpus: Corpus
-) -> Result:
-    """The table of projects and arms, and the means."""
-    rows: list[tuple[Cell, ...]] = []
-    by_language: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    larger = 0
-    for arm, projects in found.items():
-        for project, one in projects.items():
-            language = "c++" if "c++" in one["languages"] else "c"
-            before, after = one["plain_link"], one["tuned_link"]
-            linked = before and after and before["status"] == after["status"] == LinkStatus.LINKED.value
-            if linked:
-                by_language.setdefault((arm, language), []).append((before["image"], after["image"]))
-                larger += after["image"] > before["image"]
-            curve = [
-                f"{_at(one, minutes):+.2%}" if minutes <= config.core_minutes else None for minutes in config.points
-            ]
-            rows.append(
-                (
-                    arm, project, language, len(one["modules"]), sum(module["plain"] for module in one["modules"]),
-                    one["compilations"], round(one["user_seconds"] / 60, 1), *curve,
-                    f"{after['image'] / before['image'] - 1:+.2%}" if linked else None,
-                    f"{after['text'] / before['text'] - 1:+.2%}" if linked else None,
-                )
-            )  # fmt: skip
-    means: list[tuple[Cell, ...]] = []
-    for (arm, language), pairs in by_language.items():
-        plain, tuned = np.array(pairs).T
-        means.append((arm, language, len(pairs), f"{geometric_mean_change(plain, tuned):+.2%}"))
-    tables = (
-        Table(
-            title="Geometric mean of the linked image",
-            columns=("search", "language", "projects", "change"),
-            rows=tuple(means),
-        ),
-        Table(
-            title="Projects",
-            columns=(
-                "search", "project", "language", "modules", "left plain", "compilations", "core-minutes",
-                *(f"objects, {minutes:g} min" for minutes in config.points), "linked image", "of that .text",
-            ),
-            rows=tuple(rows),
-            note="Objects: text, read-only data and unwind tables, each COMDAT signature once. Linked: the same of all "
-            "objects linked with --gc-sections. A search that ends before its budget has nothing left to try.",
-        ),
-    )  # fmt: skip
-    best = "; ".join(f"{arm}, {language}: {change}" for arm, language, _, change in means)
-    return Result(
-        benchmark="tuning",
-        question="How much smaller does tuning make a whole project in a given processor time?",
-        answer=f"{config.core_minutes:g} core-minutes: {best}; {larger} linked images larger than plain.",
-        seed=config.seed,
-        versions=versions,
-        inputs=corpus_inputs(corpus),
-        tables=tables,
-    )
-
-
-def _at(one: dict[str, Any], minutes: float) -> float:
-    """The change of the account after so many core-minutes."""
-    reached = [point for point in one["curve"] if point["user_seconds"] <= 60 * minutes]
-    last = reached[-1] if reached else one["curve"][0]
-    return last["bytes"] / one["plain_bytes"] - 1
+    if fresh and policy is not None:
+        try_policy(search, str(policy), workers=config.workers, report=report)
+    own = place / POLICY_NAME
+    if arm.never and (start := own if own.exists() else policy):
+        search.policy = load_policy(start, problem=INLINE_SIZE.name)
+    return search
 
 
 if __name__ == "__main__":

@@ -1,0 +1,345 @@
+"""Builds real projects through the doors that docs/how-to-tune.md shows, runs their tests, and weighs the results."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treatments import clean_environment
+from tuning_projects import TunedProject
+
+from mlgokit.collect import Report
+from mlgokit.compiler import elf, process
+from mlgokit.compiler.account import account_of
+from mlgokit.compiler.measure import Objective, measure_object
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.fetch import default_cache_folder, fetch_archive
+from mlgokit.corpus.unpack import unpack_archive
+from mlgokit.errors import ToolError
+from mlgokit.manifest import atomic_write, digest_value
+from mlgokit.stages.builds import DATABASE_NAME, Import, import_build
+
+FLAGS = ("-Oz", "-ffunction-sections", "-fdata-sections")
+PREPARED = "prepared.json"
+SECTIONS = ((".text",), (".rodata", ".gcc_except_table"), (".eh_frame", ".eh_frame_hdr"))
+_SHOWN = 1500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bytes:
+    """A linked file's bytes by section: ``.text``; ``.rodata`` and exception tables; unwind tables; all of them."""
+
+    text: int
+    rodata: int
+    eh_frame: int
+    image: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """One build of a project, with its tests run.
+
+    Attributes:
+        image: the project's own program or shared library.
+        tests: how many tests ran, as far as their output says.
+        seconds: processor time of compiling and linking.
+    """
+
+    image: Bytes
+    tests: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """The library's objects in two builds.
+
+    Attributes:
+        plain_bytes: the account of the objects of the plain build, each COMDAT signature once.
+        tuned_bytes: the same of the other one.
+        larger: objects whose code, read-only data and unwind tables together are larger than in the plain build.
+    """
+
+    plain_bytes: float
+    tuned_bytes: float
+    larger: tuple[str, ...]
+
+
+def source_folder(project: TunedProject, folder: Path) -> Path:
+    """Fetch and unpack a project, once, so that its build can begin.
+
+    Archives are unpacked without permissions and times: scripts are made executable again, and all files equally old,
+    or make would renew what a release ships ready-made.
+
+    Raises:
+        FetchError: no server gave the archive, or it is not what the list says.
+    """
+    place = folder / project.name / "source"
+    if not place.is_dir():
+        archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
+        unpack_archive(archive, place)
+        for path in place.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    if file.read(2) == b"#!":
+                        path.chmod(0o755)
+                os.utime(path, (0, 10**9))
+    return (place / project.root).resolve()
+
+
+def build_project(
+    project: TunedProject,
+    build: Path,
+    *,
+    source: Path,
+    toolchain: Toolchain,
+    plugin_flag: str,
+    workers: int,
+) -> Built:
+    """Configure and build a project, and run its tests.
+
+    Args:
+        project: which one.
+        build: the folder to build in; made anew.
+        source: its sources.
+        toolchain: whose clang.
+        plugin_flag: what tuning says to add to the compiler's flags; empty for the plain build.
+        workers: compilers at once.
+
+    Raises:
+        ToolError: a command fails, the tests among them.
+    """
+    shutil.rmtree(build, ignore_errors=True)
+    if project.system == "Make":
+        shutil.copytree(source, build)
+    build.mkdir(parents=True, exist_ok=True)
+    build = build.resolve()
+    flags = [*FLAGS, *project.flags]
+    flags += [] if project.assertions else ["-DNDEBUG"]
+    flags += [plugin_flag] if plugin_flag else []
+    doors = {
+        "CMake, Ninja": cmake_by_flags,
+        "CMake, Make": cmake_by_toolchain_file,
+        "Meson": meson_by_native_file,
+        "autotools": autotools,
+        "Make": make,
+    }
+    configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags)
+    marks = {"{source}": str(source), "{build}": str(build)}
+    options = _filled(project.options, marks, make_words)
+    seconds = 0.0
+    if configure:
+        seconds += _run(project, [*configure, *options], build).user_seconds
+    else:
+        compile_words = [*compile_words, *options]
+    jobs = [f"-j{workers}"]
+    begun = _run(project, [*compile_words, *jobs, *project.targets], build)
+    seconds += begun.user_seconds
+    image = _image(project, build)
+    (place,) = _filled([project.tests_folder], marks, [])
+    output = ""
+    for words in project.tests:
+        argv = _filled(words, marks, make_words)
+        if argv[0].startswith("./"):
+            argv[0] = str(build / argv[0])
+        output += _run(project, argv, Path(place)).stdout.decode("utf-8", "replace")
+    counts = [int(group) for found in re.finditer(project.counted, output) for group in found.groups() if group]
+    return Built(image=image, tests=sum(counts), seconds=seconds)
+
+
+def cmake_by_flags(
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """CMake's own variables, and Ninja."""
+    shown = shlex.join(flags)
+    configure = [
+        *_cmake(build, source, "Ninja"),
+        f"-DCMAKE_C_COMPILER={toolchain.clang}", f"-DCMAKE_CXX_COMPILER={toolchain.clangxx}",
+        f"-DCMAKE_C_FLAGS={shown}", f"-DCMAKE_CXX_FLAGS={shown}",
+    ]  # fmt: skip
+    return configure, ["cmake", "--build", str(build)], []
+
+
+def cmake_by_toolchain_file(
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """A toolchain file, and Make."""
+    file = build / "toolchain.cmake"
+    file.write_text(
+        f"set(CMAKE_C_COMPILER {toolchain.clang})\nset(CMAKE_CXX_COMPILER {toolchain.clangxx})\n"
+        f'string(APPEND CMAKE_C_FLAGS_INIT " {shlex.join(flags)}")\n'
+        f'string(APPEND CMAKE_CXX_FLAGS_INIT " {shlex.join(flags)}")\n'
+    )
+    configure = [*_cmake(build, source, "Unix Makefiles"), f"-DCMAKE_TOOLCHAIN_FILE={file}"]
+    return configure, ["cmake", "--build", str(build)], []
+
+
+def _cmake(build: Path, source: Path, generator: str) -> list[str]:
+    # A build type would add its own -O behind ours, and some projects set one if there is none: this one has no flags.
+    return [
+        "cmake", "-G", generator, "-S", str(source), "-B", str(build), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        "-DCMAKE_BUILD_TYPE=Tuned", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections",
+        "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections",
+    ]  # fmt: skip
+
+
+def meson_by_native_file(
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """A native file."""
+    file = build.with_name(f"{build.name}.native.ini")
+    listed = "[" + ", ".join(f"'{flag}'" for flag in flags) + "]"
+    file.write_text(
+        f"[binaries]\nc = '{toolchain.clang}'\ncpp = '{toolchain.clangxx}'\n"
+        f"[built-in options]\nc_args = {listed}\ncpp_args = {listed}\n"
+        "c_link_args = ['-Wl,--gc-sections']\ncpp_link_args = ['-Wl,--gc-sections']\n"
+    )
+    configure = ["meson", "setup", str(build), str(source), "--native-file", str(file), "--buildtype=plain"]
+    return configure, ["meson", "compile", "-C", str(build)], []
+
+
+def autotools(
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """A configure script beside the build folder, and make under Bear."""
+    configure = [str(source / "configure"), *_variables(toolchain, flags)]
+    return configure, _bear(build, ["make"]), ["make"]
+
+
+def make(
+    build: Path, _source: Path, toolchain: Toolchain, flags: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Make alone, in a copy of the sources, under Bear."""
+    words = ["make", *_variables(toolchain, flags)]
+    return [], _bear(build, words), words
+
+
+def _variables(toolchain: Toolchain, flags: Sequence[str]) -> list[str]:
+    shown = shlex.join(flags)
+    return [
+        f"CC={toolchain.clang}", f"CXX={toolchain.clangxx}", f"CFLAGS={shown}", f"CXXFLAGS={shown}",
+        "LDFLAGS=-Wl,--gc-sections",
+    ]  # fmt: skip
+
+
+def _bear(build: Path, words: Sequence[str]) -> list[str]:
+    return ["bear", "--output", str(build / DATABASE_NAME), "--", *words]
+
+
+def _filled(words: Sequence[str], marks: Mapping[str, str], make_words: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for word in words:
+        if word == "{make}":
+            found += make_words
+            continue
+        found.append(re.sub(r"\{[a-z]+\}", lambda mark: marks.get(mark[0], mark[0]), word))
+    return found
+
+
+def _run(project: TunedProject, argv: Sequence[str], folder: Path) -> process.Completed:
+    done = process.run(argv, timeout_seconds=project.seconds, cwd=folder, env=clean_environment())
+    if done.returncode != 0:
+        how = "did not end" if done.timed_out else f"ended with {done.returncode}"
+        said = (done.stdout[-_SHOWN:].decode("utf-8", "replace") + done.stderr[-_SHOWN:]).strip()
+        raise ToolError(
+            f"{project.name}: expected `{shlex.join(argv)[:400]}` to succeed in {folder}, found that it {how}; "
+            f"see the end of what it said:\n{said}"
+        )
+    return done
+
+
+def _image(project: TunedProject, build: Path) -> Bytes:
+    found = sorted(path for path in build.glob(project.image) if path.is_file() and not path.is_symlink())
+    if not found:
+        raise ToolError(
+            f"{project.name}: expected {project.image} in {build}, found none; correct the list of projects"
+        )
+    return weigh(found[0])
+
+
+def weigh(path: Path) -> Bytes:
+    """Weigh a program or shared library, without the tables that only the dynamic linker reads."""
+    linked = elf.read_elf(path)
+    sizes = dict(zip(linked.names, linked.sections["size"].tolist(), strict=True))
+    text, rodata, eh_frame = (sum(sizes.get(name, 0) for name in names) for names in SECTIONS)
+    return Bytes(text=text, rodata=rodata, eh_frame=eh_frame, image=text + rodata + eh_frame)
+
+
+def prepare(
+    project: TunedProject, folder: Path, *, toolchain: Toolchain, workers: int, report: Report
+) -> dict[str, Any]:
+    """Build a project plainly, with its tests, and make the corpus to tune; nothing if that was done before.
+
+    Raises:
+        FetchError: the sources are not to be had.
+        ToolError: the build or its tests fail.
+    """
+    path = folder / project.name / PREPARED
+    recipe = digest_value({"project": project, "compiler": toolchain.describe(), "flags": FLAGS})
+    if path.is_file() and (known := json.loads(path.read_bytes()))["recipe"] == recipe:
+        return known
+    report(0, 1, f"build {project.name}")
+    source = source_folder(project, folder)
+    build = folder / project.name / "plain"
+    plain = build_project(project, build, source=source, toolchain=toolchain, plugin_flag="", workers=workers)
+    shutil.rmtree(folder / project.name / "corpus", ignore_errors=True)
+    imported = import_build(
+        Import(
+            compile_commands=build / DATABASE_NAME,
+            corpus=folder / project.name / "corpus",
+            project=project.name,
+            include=project.include,
+            exclude=project.exclude,
+            llvm=toolchain.major,
+            workers=workers,
+        ),
+        report=report,
+    )
+    result = {"recipe": recipe, "imported": imported, **dataclasses.asdict(plain)}
+    atomic_write(path, json.dumps(result))
+    return result
+
+
+def rebuild(
+    project: TunedProject, folder: Path, *, toolchain: Toolchain, flag: str, names: Sequence[str], workers: int
+) -> dict[str, Any]:
+    """Build a project once more with what tuning made, run its tests, and compare its objects with the plain build's.
+
+    Args:
+        project: which one.
+        folder: where it was prepared.
+        toolchain: whose clang.
+        flag: what tuning says to add.
+        names: the tuned modules, in link order.
+        workers: compilers at once.
+
+    Raises:
+        ToolError: the build or its tests fail.
+    """
+    build = folder / project.name / "tuned"
+    source = source_folder(project, folder)
+    tuned = build_project(project, build, source=source, toolchain=toolchain, plugin_flag=flag, workers=workers)
+    objects = compare_objects(names, folder / project.name / "plain", build)
+    return {**dataclasses.asdict(tuned), "objects": dataclasses.asdict(objects)}
+
+
+def compare_objects(names: Sequence[str], plain: Path, tuned: Path) -> Objects:
+    """Compare the objects of two builds; a module is named after its object, in a folder named after the project.
+
+    Raises:
+        InputError: an object is missing.
+    """
+    paths = [name.partition("/")[2] for name in names]
+    before = {path: measure_object(plain / path) for path in paths}
+    after = {path: measure_object(tuned / path) for path in paths}
+    return Objects(
+        plain_bytes=account_of(paths, before, objective=Objective.LINK_AWARE).image,
+        tuned_bytes=account_of(paths, after, objective=Objective.LINK_AWARE).image,
+        larger=tuple(path for path in paths if after[path].llvm_size_text > before[path].llvm_size_text),
+    )

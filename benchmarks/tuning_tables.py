@@ -1,0 +1,279 @@
+"""What tuning made of real projects, as tables: means by arm, language and budget, and one row for each search."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from results import Cell, Result, Table
+from tuning_projects import TunedProject
+
+from mlgokit.compiler.link import LinkStatus
+from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+
+BARS = {"c++": -0.07, "c": -0.025}
+BAR_MINUTES = 60.0
+LEADING = ("tune from policy", "tune")
+"""The arms that the bar is about: the first one that is there."""
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A search at a budget that it has reached.
+
+    Attributes:
+        project: what was tuned.
+        arm: the search.
+        minutes: the budget, in core-minutes.
+        value: ``tuned``, what the proof says; ``before`` and ``after``, the project's own builds, ``after`` without and
+            with the result; ``None`` if it was not built, its key ``failure`` if that failed.
+    """
+
+    project: TunedProject
+    arm: str
+    minutes: float
+    value: Mapping[str, Any]
+
+    @property
+    def objects(self) -> Pair:
+        """The account of all objects: each COMDAT signature once."""
+        return self.value["tuned"]["plain_bytes"], self.value["tuned"]["tuned_bytes"]
+
+    def linked(self, part: str) -> Pair | None:
+        """All objects, linked with --gc-sections."""
+        before, after = self.value["tuned"]["plain_link"], self.value["tuned"]["tuned_link"]
+        if before and after and before["status"] == after["status"] == LinkStatus.LINKED.value:
+            return before[part], after[part]
+        return None
+
+    def image(self, part: str) -> Pair | None:
+        """The project's own program or shared library."""
+        after = self.value["after"]
+        if after is None or "failure" in after:
+            return None
+        return self.value["before"]["image"][part], after["image"][part]
+
+
+def summarise(
+    found: Sequence[Finished],
+    *,
+    wanted: Sequence[tuple[str, TunedProject, float]],
+    failed: Mapping[str, str],
+    enough: float,
+    seed: int,
+) -> Result:
+    """The result, without versions and inputs."""
+    have = {(one.arm, one.project.name, one.minutes): one for one in found}
+    points = sorted({minutes for _, _, minutes in wanted})
+    arms = list(dict.fromkeys(arm for arm, _, _ in wanted))
+    languages = [name for name in BARS if any(project.language == name for _, project, _ in wanted)]
+    means: list[tuple[Cell, ...]] = []
+    for arm in arms:
+        for language in languages:
+            for minutes in points:
+                row = [one for one in found if (one.arm, one.project.language, one.minutes) == (arm, language, minutes)]
+                if row:
+                    means.append((arm, language, f"{minutes:g}", len(row), *_mean_cells(row, seed)))
+    missing = [(arm, project, minutes) for arm, project, minutes in wanted if (arm, project.name, minutes) not in have]
+    listed: dict[tuple[str, str], list[str]] = {}
+    for arm, project, minutes in missing:
+        listed.setdefault((project.name, arm), []).append(f"{minutes:g}")
+    answer, passed = _verdict(found, wanted, seed)
+    worse = _worse(found)
+    if worse:
+        passed = False
+        answer += f"; larger, or with failing tests: {', '.join(worse)}"
+    elif found:
+        answer += "; no module, object or program larger, and all tests pass"
+    if missing:
+        answer += f"; {len(missing)} of {len(wanted)} points are missing"
+    return Result(
+        benchmark="tuning",
+        question="How much smaller than plain -Oz does tuning make real projects in a given processor time?",
+        answer=f"{answer}.",
+        bar="linked images 7 % smaller on C++ and 2.5 % on C at 60 core-minutes, nothing larger, all tests passing",
+        passed=passed,
+        seed=seed,
+        versions={},
+        inputs={},
+        tables=(
+            Table(
+                title="Geometric means",
+                columns=(
+                    "search", "language", "core-minutes", "projects", "objects", "objects linked", "95 % interval",
+                    "of that .text", "own program or library", "of that .text",
+                ),
+                rows=tuple(means),
+                note=NOTE,
+            ),
+            Table(
+                title="Projects",
+                columns=(
+                    "search", "project", "language", "build system", "modules", "left plain", "core-minutes spent",
+                    "compilations", *(f"objects, {minutes:g} min" for minutes in points), "objects linked",
+                    "of that .text", "own image, plain", "own image", "of that .text", "best module", "worst module",
+                ),
+                rows=tuple(
+                    _project_row([have.get((arm, name, minutes)) for minutes in points], enough)
+                    for arm in arms
+                    for name in dict.fromkeys(project.name for _, project, _ in wanted)
+                    if any((arm, name, minutes) in have for minutes in points)
+                ),
+                note="The columns after the budgets are at the largest one that the search has reached. Best and worst "
+                "module: the change of what a module answers for in the account.",
+            ),
+            Table(
+                title="Tests",
+                columns=("project", "tests", "before", "after", "objects as proved", "larger objects"),
+                rows=tuple(_tests_rows(found)),
+                note="Numbers of tests where they say so. Before: the plain build. After: the builds with the results "
+                "of all searches that were built.",
+            ),
+            Table(
+                title="Not there",
+                columns=("project", "search", "core-minutes", "why"),
+                rows=tuple(
+                    (name, arm, ", ".join(minutes), failed.get(name, "not made yet").splitlines()[0])
+                    for (name, arm), minutes in listed.items()
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+NOTE = (
+    "Objects: code, read-only data and unwind tables, each COMDAT signature once. Objects linked: the same of all "
+    "objects of the library together, linked with --gc-sections; every strong definition is a root. Own program or "
+    "library: what the project's build makes, .text + .rodata + exception and unwind tables, without the dynamic "
+    "linker's. All against plain -Oz with -ffunction-sections, -fdata-sections and --gc-sections. Intervals from fewer "
+    "than about eight projects are too narrow."
+)
+
+
+def _changes(pairs: Sequence[Pair | None]) -> tuple[list[float], list[float]]:
+    there = [pair for pair in pairs if pair is not None]
+    return [before for before, _ in there], [after for _, after in there]
+
+
+def _mean(pairs: Sequence[Pair | None]) -> str | None:
+    before, after = _changes(pairs)
+    return percent(geometric_mean_change(before, after)) if before else None
+
+
+def _interval(pairs: Sequence[Pair | None], seed: int) -> str | None:
+    before, after = _changes(pairs)
+    if len(before) < 2:
+        return None
+    low, high = bootstrap_interval(before, after, rng=np.random.default_rng(seed))
+    return f"{percent(low)} to {percent(high)}"
+
+
+def _mean_cells(row: Sequence[Finished], seed: int) -> tuple[Cell, ...]:
+    linked = [one.linked("image") for one in row]
+    return (
+        _mean([one.objects for one in row]),
+        _mean(linked),
+        _interval(linked, seed),
+        _mean([one.linked("text") for one in row]),
+        _mean([one.image("image") for one in row]),
+        _mean([one.image("text") for one in row]),
+    )
+
+
+def _project_row(row: Sequence[Finished | None], enough: float) -> tuple[Cell, ...]:
+    last = [one for one in row if one is not None][-1]
+    tuned, project = last.value["tuned"], last.project
+    modules = [module for module in tuned["modules"] if module["plain_bytes"] > 0]
+    changes = [module["tuned_bytes"] / module["plain_bytes"] - 1 for module in modules]
+    minutes = tuned["user_seconds"] / 60
+    spent = f"{minutes:.1f}" if minutes >= enough * last.minutes else f"{minutes:.1f}, nothing left to try"
+    own = last.image("image")
+    return (
+        last.arm, project.name, project.language, project.system, len(tuned["modules"]),
+        sum(module["plain"] for module in tuned["modules"]), spent, tuned["compilations"],
+        *(None if one is None else _mean([one.objects]) for one in row),
+        _mean([last.linked("image")]), _mean([last.linked("text")]),
+        None if own is None else f"{own[0]:,}", _mean([own]), _mean([last.image("text")]),
+        percent(min(changes, default=0.0)), percent(max(changes, default=0.0)),
+    )  # fmt: skip
+
+
+def _tests_rows(found: Sequence[Finished]) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    built = [one for one in found if one.value["after"] is not None]
+    for name in dict.fromkeys(one.project.name for one in built):
+        mine = [one for one in built if one.project.name == name]
+        good = [one.value["after"] for one in mine if "failure" not in one.value["after"]]
+        tests = {after["tests"] for after in good}
+        before = mine[0].value["before"]["tests"]
+        rows.append(
+            (
+                name,
+                mine[0].project.shown,
+                f"{before} pass" if before else "pass",
+                f"{len(good)} of {len(mine)} builds pass"
+                + "".join(f", {count} tests" for count in sorted(tests - {0})),
+                f"{sum(_as_proved(one) for one in mine)} of {len(mine)}",
+                sum(len(after["objects"]["larger"]) for after in good),
+            )
+        )
+    return rows
+
+
+def _as_proved(one: Finished) -> bool:
+    """Whether the project's own build has the very bytes that the proof of the tuning found."""
+    after = one.value["after"]
+    return "failure" not in after and (after["objects"]["plain_bytes"], after["objects"]["tuned_bytes"]) == one.objects
+
+
+def _worse(found: Sequence[Finished]) -> list[str]:
+    """Searches whose result is larger somewhere, or fails the project's tests."""
+    names: list[str] = []
+    for one in found:
+        after = one.value["after"]
+        pairs = [one.objects, one.linked("image"), one.image("image")]
+        pairs += [(module["plain_bytes"], module["tuned_bytes"]) for module in one.value["tuned"]["modules"]]
+        larger = any(pair is not None and pair[1] > pair[0] + 1e-6 for pair in pairs)
+        if larger or (after is not None and ("failure" in after or after["objects"]["larger"])):
+            names.append(f"{one.project.name} ({one.arm}, {one.minutes:g})")
+    return names
+
+
+def _verdict(
+    found: Sequence[Finished], wanted: Sequence[tuple[str, TunedProject, float]], seed: int
+) -> tuple[str, bool | None]:
+    """The sentence about the leading arm at the bar's budget, or at the largest one that any project has reached."""
+    arm = next((name for name in LEADING if any(one.arm == name for one in found)), None)
+    if arm is None:
+        return "nothing of a tuning is there yet", None
+    mine = [one for one in found if one.arm == arm]
+    minutes = max(one.minutes for one in mine)
+    parts: list[str] = []
+    reached: list[bool] = []
+    for language, bar in BARS.items():
+        row = [one for one in mine if one.project.language == language and one.minutes == minutes]
+        pairs = [one.linked("image") for one in row]
+        if not row or None in pairs:
+            continue
+        change = geometric_mean_change(*_changes(pairs))
+        interval = _interval(pairs, seed)
+        reached.append(change <= bar)
+        parts.append(
+            f"{percent(change)} on {len(row)} {language.upper()} projects"
+            f"{f' ({interval})' if interval else ''}, bar {percent(bar)}"
+        )
+    complete = all(any(one.arm == arm and one.project.name == project.name and one.minutes == BAR_MINUTES
+                       for one in found) for name, project, _ in wanted if name == arm)  # fmt: skip
+    passed = all(reached) if complete and minutes == BAR_MINUTES and len(reached) == len(BARS) else None
+    return f"{arm}, {minutes:g} core-minutes: {'; '.join(parts)}", passed
+
+
+def percent(change: float) -> str:
+    """A relative change for readers.
+
+    Example:
+        >>> percent(-0.0712), percent(0.0)
+        ('-7.12 %', '+0.00 %')
+    """
+    return f"{100 * change:+.2f} %"
