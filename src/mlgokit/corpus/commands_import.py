@@ -92,6 +92,7 @@ class _Source:
     call: FrontEndCall
     options: BuildOptions
     file: Path
+    output: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +234,21 @@ def command_jobs(
     return [job for job in _jobs(request, _Reading(), plan, Counter()) if isinstance(job, FrontEndJob)]
 
 
+def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
+    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source.
+
+    Raises:
+        CorpusError: the database is none.
+        UsageError: the project's name is not usable.
+    """
+    request = _request(database, project=project, level=level, wanted=CommandFilter())
+    return {
+        source.name: source.output
+        for source in _sources(request, _Reading())
+        if isinstance(source, _Source) and source.output is not None
+    }
+
+
 def _request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Request:
     root = database.resolve().parent
     return _Request(
@@ -360,7 +376,7 @@ def _source(
     reading.names[hash(name)] += 1
     if (count := reading.names[hash(name)]) > 1:
         name = f"{name}-{count}"
-    return _Source(name=name, call=call, options=options, file=item.file)
+    return _Source(name=name, call=call, options=options, file=item.file, output=item.output)
 
 
 def _interned(words: Iterable[str]) -> tuple[str, ...]:

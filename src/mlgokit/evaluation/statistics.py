@@ -105,6 +105,28 @@ def bootstrap_interval(
     return low, high
 
 
+def mean_interval(differences: Numbers, *, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of paired differences; a point if they are all the same.
+
+    Raises:
+        UsageError: fewer than two differences, or one that is no number.
+
+    Example:
+        >>> low, high = mean_interval([-3.0, -4.0, -5.0, -4.0])
+        >>> round(low, 2), round(high, 2)
+        (-5.3, -2.7)
+    """
+    values = np.asarray(differences, np.float64)
+    if len(values) < 2 or not np.isfinite(values).all():
+        raise UsageError(f"mean interval: expected at least two numbers, found {values.tolist()}; measure more often")
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    # The spread of equal numbers is not always exactly zero.
+    if np.ptp(values) == 0:
+        return float(values[0]), float(values[0])
+    reach = spread / len(values) ** 0.5 * float(_scipy_stats().t.ppf((1 + level) / 2, len(values) - 1))
+    return mean - reach, mean + reach
+
+
 def correlation(x: Numbers, y: Numbers) -> Correlation:
     """Pearson's and Spearman's correlation of two measures of the same things.
 

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import re
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,20 +16,25 @@ from mlgokit.collect import Report, say_nothing
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.commands_import import Level
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.commands_import import Level, module_outputs
 from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.builds import Import, import_build
+from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
+from mlgokit.tune.linked import OUTPUT, link_words, plan_link
 from mlgokit.tune.loop import POLICY_NAME, run_search
+from mlgokit.tune.meter import Means, measuring_words
 from mlgokit.tune.project import SearchConfig, open_search, try_policy
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
 _SIZE_LEVELS = ("-Oz", "-Os")
+_JUDGE = "judge"
+"""Objects and images of the search while it lasts."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -49,8 +56,15 @@ class Tune:
     """Where the search is kept, to go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
     """Go on where the search in the folder stopped."""
-    objective: Literal["image", "text", "object"] = "image"
-    """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; or whole objects."""
+    objective: Literal["image", "text", "object", "linked", "command"] = "image"
+    """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; whole objects; what
+    the link command writes; or a number that a command prints."""
+    link_command: str | None = None
+    """With `linked` or `command`: the link of the build, by its objects' paths, or with {objects} and {output}."""
+    link_folder: Path | None = None
+    """Where the link command is run; by default the folder of compile_commands.json, else the current one."""
+    command: str | None = None
+    """With `command`: prints a number, smaller being better, for the linked {output} or for the {objects}."""
     policy: Path | None = None
     """A policy to start from, as `mlgokit train` writes it."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
@@ -63,11 +77,14 @@ class Tune:
     """Compilers that run at once."""
     timeout_seconds: float = 60.0
     """Deadline of one compilation."""
+    judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
+    """How the link or the command confirms what the search finds."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """How the search goes."""
 
 
-_OBJECTIVES = {"image": Objective.LINK_AWARE, "text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
+_OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
+"""What the search counts; for all others the bytes of the image."""
 
 
 def seconds_of(budget: str) -> float:
@@ -95,6 +112,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds = seconds_of(config.budget)
+    _check_objective(config)
     if (config.compile_commands is None) == (config.corpus is None):
         raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
     if config.policy is not None:
@@ -111,9 +129,17 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         )
         import_build(build, report=report)
     modules = modules_to_tune(corpus, config.project)
-    settings = dataclasses.replace(config.search, objective=_OBJECTIVES[config.objective])
+    means = _means(config, modules, toolchain)
+    if means is not None:
+        by_name = {module.name: module for module in modules}
+        modules = [by_name[name] for name in means.modules]
+    objective = _OBJECTIVES.get(config.objective, Objective.LINK_AWARE)
+    settings = dataclasses.replace(config.search, objective=objective)
     place = config.folder / "search"
-    _claim(config, place, corpus, toolchain.describe())
+    claim = _check_claim(config, place, corpus, toolchain.describe())
+    # The link runs in another folder.
+    workplace = config.folder.resolve() / _JUDGE
+    kept = {module.name: plain_object(workplace, index) for index, module in enumerate(modules)} if means else None
     search = open_search(
         modules,
         bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds),
@@ -121,7 +147,20 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         folder=place,
         workers=config.workers,
         report=report,
+        keep=kept,
     )
+    judge = None
+    if means is not None and kept is not None:
+        judge = open_judge(
+            search,
+            means,
+            config.judge,
+            kept,
+            folder=workplace,
+            workers=config.workers,
+            report=report,
+        )
+    claim()
     if not config.go_on:
         try_policy(search, NEVER, workers=config.workers, report=report)
         if config.policy is not None:
@@ -129,11 +168,68 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     known = place / POLICY_NAME
     if start := known if known.exists() else config.policy:
         search.policy = load_policy(start, problem=INLINE_SIZE.name)
-    run_search(search, seconds=seconds, workers=config.workers, report=report)
+    run_search(search, seconds=seconds, workers=config.workers, report=report, judge=judge)
+    if judge is not None:
+        conclude(judge, seconds=seconds)
     fallback = known if config.fallback == "policy" and known.exists() else None
-    tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report)
+    tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report, judge=judge)
+    shutil.rmtree(workplace, ignore_errors=True)
     atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
+
+
+def _check_objective(config: Tune) -> None:
+    """Refuse commands that the objective has no use for, and an objective without its commands.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.command is not None and config.objective != "command":
+        raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
+    if config.link_command is not None and config.objective not in {"linked", "command"}:
+        raise UsageError(
+            f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
+        )
+    if config.link_command is None and config.objective == "linked":
+        raise UsageError(
+            "--objective linked: expected --link-command with the link of the build, found none; "
+            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says"
+        )
+    if config.link_command is not None:
+        link_words(config.link_command)
+    if config.objective == "command":
+        if config.command is None:
+            raise UsageError(
+                "--objective command: expected --command with what prints a number, found none; add it, "
+                'as in --command "./measure.sh {output}"'
+            )
+        if any(OUTPUT in word for word in measuring_words(config.command)) and config.link_command is None:
+            raise UsageError(
+                f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
+            )
+
+
+def _means(config: Tune, modules: Sequence[Module], toolchain: Toolchain) -> Means | None:
+    """What judges, if the objective is more than the account."""
+    if config.objective not in {"linked", "command"}:
+        return None
+    plan, database = None, config.compile_commands
+    if config.link_command is not None:
+        folder = config.link_folder or (Path() if database is None else database.resolve().parent)
+        plan = plan_link(
+            link_words(config.link_command),
+            folder=folder.resolve(),
+            outputs={} if database is None else module_outputs(database, level=config.level),
+            modules=[module.name for module in modules],
+            toolchain=toolchain,
+        )
+    return Means(
+        plan=plan,
+        command=() if config.command is None else measuring_words(config.command),
+        modules=tuple(module.name for module in modules) if plan is None else plan.modules,
+        timeout_seconds=config.judge.timeout_seconds,
+        error=config.judge.error,
+    )
 
 
 def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
@@ -159,15 +255,21 @@ def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
     return found
 
 
-def _claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> None:
-    """Sign the folder; refuse one with another search, and one that a search began in unless it is to go on."""
+def _check_claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:
+    """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
     inputs = {"corpus": digest_file(corpus / "corpus_description.json")}
+    commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}
+    settings |= {name: value for name, value in commands.items() if value is not None}
     began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
     if began and not config.go_on:
         raise ReuseError(
             f"{place}: expected a new folder, found a search of the same project; "
             "add --continue to go on with it, or name another --folder"
         )
-    if not began:
-        write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
+
+    def claim() -> None:
+        if not began:
+            write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
+
+    return claim

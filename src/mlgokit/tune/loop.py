@@ -13,6 +13,7 @@ from mlgokit.compiler import process
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.project import Search, adopt_if_better, save, save_totals
 from mlgokit.tune.search import Rank, Searched, Step, step
 from mlgokit.tune.state import Build, Floats
@@ -28,11 +29,18 @@ _POINT_SECONDS = 10.0
 
 
 def run_search(
-    search: Search, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
+    search: Search,
+    *,
+    seconds: float,
+    workers: int,
+    report: Report,
+    judge: Judge | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Search until ``clock`` has advanced by ``seconds``, or nothing is left to try.
 
-    Every finished step is on disk before the next one of its module begins.
+    Every finished step is on disk before the next one of its module begins. A judge is asked at intervals, while
+    nothing else runs.
     """
     begin = clock()
     rng = np.random.default_rng([search.config.seed, search.compilations])
@@ -47,10 +55,14 @@ def run_search(
             if refits and spent >= refits[0]:
                 refits = [moment for moment in refits if moment > spent]
                 rank = _refitted(search, rng) or rank
-            if spent < seconds:
+            asked = due(judge, spent=spent, seconds=seconds)
+            if spent < seconds and asked is None:
                 _begin_steps(search, pool, running, workers=workers, rank=rank, rng=rng)
             if not running:
-                if spent >= seconds or not _another_pass(search, bytes_then):
+                if asked is not None:
+                    confirm(asked, seconds=seconds)
+                    continue
+                if spent >= seconds or not _goes_on(search, judge, bytes_then, seconds):
                     break
                 bytes_then = search.account.image
                 continue
@@ -122,6 +134,11 @@ def _begin_steps(
             rng=rng.spawn(1)[0],
         )
         running[future] = searched
+
+
+def _goes_on(search: Search, judge: Judge | None, bytes_then: float, seconds: float) -> bool:
+    """Whether there is more to try: another pass, or what a judge takes back."""
+    return _another_pass(search, bytes_then) or (judge is not None and confirm(judge, seconds=seconds) > 0)
 
 
 def _another_pass(search: Search, bytes_then: float) -> bool:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,9 +107,25 @@ class Search:
 
 
 def open_search(
-    modules: Sequence[Module], *, bench: Bench, config: SearchConfig, folder: Path, workers: int, report: Report
+    modules: Sequence[Module],
+    *,
+    bench: Bench,
+    config: SearchConfig,
+    folder: Path,
+    workers: int,
+    report: Report,
+    keep: Mapping[str, Path] | None = None,
 ) -> Search:
     """Compile every module plainly and as far as an earlier search came.
+
+    Args:
+        modules: in link order.
+        bench: how to compile.
+        config: settings.
+        folder: where progress is kept.
+        workers: compilers that run at once.
+        report: told after every module.
+        keep: by module, where its plain object is to be left.
 
     Raises:
         CorpusError: no module compiles.
@@ -118,7 +134,7 @@ def open_search(
     spent = [0.0]
 
     def begin(module: Module) -> Searched | None:
-        plain = bench.compile_plain(module)
+        plain = bench.compile_plain(module, keep_object=None if keep is None else keep[module.name])
         if plain.status is not CompileStatus.OK or plain.sizes is None:
             failures[module.name] = f"{plain.status.value}: {plain.reason}"
             return None

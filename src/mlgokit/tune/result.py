@@ -17,6 +17,8 @@ from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.deploy.decisions import TableEntry, write_table
 from mlgokit.errors import ToolError
+from mlgokit.tune.judge import Judge, prove
+from mlgokit.tune.meter import Comparison
 from mlgokit.tune.project import Point, Search
 from mlgokit.tune.search import Searched
 
@@ -54,6 +56,7 @@ class Tuned:
         tuned_bytes: the same under the artifact, from the objects that were compiled with it.
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the tuned ones.
+        judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         modules: one each.
         failures: modules that the compiler does not compile, with the reason.
         curve: bytes over effort.
@@ -68,6 +71,7 @@ class Tuned:
     tuned_bytes: float
     plain_link: LinkedImage | None
     tuned_link: LinkedImage | None
+    judged: Comparison | None
     modules: tuple[TunedModule, ...]
     failures: dict[str, str]
     curve: tuple[Point, ...]
@@ -91,11 +95,13 @@ class _Proof:
     sizes: Mapping[str, ObjectSizes]
 
 
-def finish(search: Search, output: Path, *, policy: Path | None, workers: int, report: Report) -> Tuned:
+def finish(
+    search: Search, output: Path, *, policy: Path | None, workers: int, report: Report, judge: Judge | None = None
+) -> Tuned:
     """Write the artifact and compile everything with it and without.
 
     A module whose object is not what the search found, or that is no smaller than the plain one, is put back to plain.
-    If the whole is not smaller, everything is.
+    If the whole is not smaller, everything is. Under a judge, what it accepted is smaller, and it says of the whole.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -103,12 +109,7 @@ def finish(search: Search, output: Path, *, policy: Path | None, workers: int, r
     """
     table = search.folder / "decisions"
     notes: dict[str, str] = {}
-    plain = {
-        name
-        for name, one in search.modules.items()
-        if not len(one.build.site)
-        or search.account.module_bytes(name, one.build.sizes) >= search.account.module_bytes(name, one.plain)
-    }
+    plain = {name for name, one in search.modules.items() if _stays_plain(search, one, judge)}
     with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
         folder = Path(scratch)
         before = _compile_all(search, folder / "plain", None, workers=workers, report=report)
@@ -130,10 +131,17 @@ def finish(search: Search, output: Path, *, policy: Path | None, workers: int, r
                 notes |= wrong
                 whole = _total(search, after)
                 tuned_link = _link(after, roots, folder / "tuned.image", search)
-                larger = _grew(plain_link, tuned_link) or whole > search.plain_bytes
+                judged = _judged(judge, before, after, folder, any_changed=len(plain) < len(search.modules))
+                if judged is not None:
+                    larger = not judged.is_no_worse
+                else:
+                    larger = _grew(plain_link, tuned_link) or whole > search.plain_bytes
                 if not larger or len(plain) == len(search.modules):
                     break
-                wrong = {name: "the whole was not smaller with it" for name in search.modules if name not in plain}
+                why = "the whole was not smaller with it"
+                if judged is not None and judged.reason:
+                    why = f"the whole could not be measured with it: {judged.reason}"
+                wrong = {name: why for name in search.modules if name not in plain}
             notes |= wrong
             plain |= set(wrong)
     return Tuned(
@@ -144,6 +152,7 @@ def finish(search: Search, output: Path, *, policy: Path | None, workers: int, r
         tuned_bytes=whole,
         plain_link=plain_link,
         tuned_link=tuned_link,
+        judged=judged,
         modules=tuple(
             _module(search, one, after, plain=name in plain, note=notes.get(name, ""))
             for name, one in search.modules.items()
@@ -215,6 +224,27 @@ def _link(proof: _Proof, roots: Sequence[str], output: Path, search: Search) -> 
     lld = search.bench.toolchain.lld
     objects = [proof.objects[name] for name in search.modules if name in proof.sizes]
     return None if lld is None else link_image(objects, output, roots=roots, lld=lld, timeout_seconds=120)
+
+
+def _stays_plain(search: Search, one: Searched, judge: Judge | None) -> bool:
+    name = one.module.name
+    if judge is not None:
+        return name not in judge.accepted
+    account = search.account
+    return not len(one.build.site) or account.module_bytes(name, one.build.sizes) >= account.module_bytes(
+        name, one.plain
+    )
+
+
+def _judged(
+    judge: Judge | None, before: _Proof, after: _Proof, scratch: Path, *, any_changed: bool
+) -> Comparison | None:
+    if judge is None:
+        return None
+    if not any_changed:
+        return Comparison(before=judge.plain_value, after=judge.plain_value)
+    first, second = ({name: proof.objects[name] for name in proof.sizes} for proof in (before, after))
+    return prove(judge, first, second, scratch)
 
 
 def _grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:

@@ -186,7 +186,7 @@ def step(
         base, _ = compiled(build, account, name)
     moves = moves_of(base)
     sites = build.site.tolist()
-    names = [_move_key([sites[position] for position in move]) for move in moves]
+    names = [move_key([sites[position] for position in move]) for move in moves]
     expected = rank(build)
     worth = np.array([float(expected[list(move)].sum()) for move in moves])
     worth += noise * rng.gumbel(size=len(moves))
@@ -236,7 +236,7 @@ def step(
     )
 
 
-def _move_key(sites: list[int]) -> int:
+def move_key(sites: list[int]) -> int:
     """A number for the decisions of a move, the same in every build that asks for them."""
     key = len(sites) - 1
     for site in sites:

@@ -36,6 +36,12 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
     if before is not None and after is not None and before.status is after.status is LinkStatus.LINKED:
         out.print(f"linked, unused sections dropped: {_change(before.image, after.image)}", highlight=False)
         out.print(f"of that the code: {_change(before.text, after.text)}", highlight=False)
+    if (judged := tuned.judged) is not None and judged.before is not None and judged.after is not None:
+        change = f" ({100 * (judged.after / judged.before - 1):+.2f} %)" if judged.before > 0 else ""
+        spread = (
+            f", {judged.low:+,.6g} to {judged.high:+,.6g} in {judged.pairs} pairs" if judged.low < judged.high else ""
+        )
+        out.print(f"by your command: {judged.before:,.6g} -> {judged.after:,.6g}{change}{spread}", highlight=False)
     out.print(
         f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time", highlight=False
     )

@@ -1,0 +1,135 @@
+"""Static libraries: which objects are in one, and how to make one of others.
+
+The format is that of System V and GNU ``ar``: ``!<arch>`` and a line end, then members of a 60-byte header and their
+bytes, padded to an even length. Long names stand in the member ``//``; ``#1/N`` puts a name in front of the bytes, as
+BSD does. A thin archive (``!<thin>``) has paths in place of bytes.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError, ToolError
+
+MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"
+_HEADER_BYTES = 60
+_LONG_NAMES = "//"
+_REMEDY = "build it again"
+_TABLES = frozenset({"/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One object in a static library.
+
+    Attributes:
+        name: its name there, without folders, or its path in a thin archive.
+        file: where its bytes are.
+        offset: of its first byte in ``file``.
+        size: how many there are.
+    """
+
+    name: str
+    file: Path
+    offset: int
+    size: int
+
+    def data(self) -> bytes:
+        """Its bytes.
+
+        Raises:
+            InputError: the file is gone.
+        """
+        try:
+            with self.file.open("rb") as source:
+                source.seek(self.offset)
+                return source.read(self.size)
+        except OSError as error:
+            raise InputError(
+                f"{self.file}: expected the object {self.name}, found: {error.strerror or error}; build it again"
+            ) from error
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a static library."""
+    try:
+        with path.open("rb") as source:
+            return source.read(len(MAGIC)) in {MAGIC, THIN_MAGIC}
+    except OSError:
+        return False
+
+
+def read_members(path: Path) -> list[Member]:
+    """The objects in a static library, in its order; symbol tables are passed over.
+
+    Raises:
+        InputError: it cannot be read, or is no archive, or is damaged.
+    """
+    members: list[Member] = []
+    long_names = b""
+    try:
+        with path.open("rb") as source:
+            is_thin = source.read(len(MAGIC)) == THIN_MAGIC
+            if not is_archive(path):
+                raise InputError(f"{path}: expected a static library, found another file; {_REMEDY}")
+            position = len(MAGIC)
+            while header := source.read(_HEADER_BYTES):
+                name, size = _name_and_size(header, path, position)
+                begin = position + _HEADER_BYTES
+                is_inside = not is_thin or name in _TABLES or name == _LONG_NAMES
+                if is_inside and begin + size > path.stat().st_size:
+                    raise InputError(f"{path}: expected {size} bytes of {name} at byte {begin}, found less; {_REMEDY}")
+                position = begin + (size + size % 2 if is_inside else 0)
+                if name == _LONG_NAMES:
+                    long_names = source.read(size)
+                elif name.startswith("#1/"):
+                    length = min(int(name[3:]) if name[3:].isdigit() else 0, size)
+                    name = source.read(length).rstrip(b"\0").decode("utf-8", "surrogateescape")
+                    begin, size = begin + length, size - length
+                elif name.startswith("/") and name[1:].isdigit():
+                    text = long_names[int(name[1:]) :].split(b"\n", 1)[0]
+                    name = text.decode("utf-8", "surrogateescape")
+                source.seek(position)
+                if name not in _TABLES and name != _LONG_NAMES:
+                    name = name.removesuffix("/")
+                    where = (path, begin) if is_inside else (path.parent / name, 0)
+                    members.append(Member(name=name, file=where[0], offset=where[1], size=size))
+    except OSError as error:
+        raise InputError(f"{path}: expected a static library, found: {error.strerror or error}; {_REMEDY}") from error
+    return members
+
+
+def _name_and_size(header: bytes, path: Path, position: int) -> tuple[str, int]:
+    digits = header[48:58].strip()
+    if len(header) < _HEADER_BYTES or header[58:] != b"`\n" or not digits.isdigit():
+        raise InputError(f"{path}: expected a member's header at byte {position}, found none; {_REMEDY}")
+    return header[:16].decode("latin-1").rstrip(), int(digits)
+
+
+def find_ar(toolchain: Toolchain) -> Path:
+    """The program that makes static libraries: LLVM's beside clang, else one in ``PATH``.
+
+    Raises:
+        ToolError: there is none.
+    """
+    beside = toolchain.clang.resolve().parent / "llvm-ar"
+    for name in (str(beside), f"llvm-ar-{toolchain.major}", "llvm-ar", "ar"):
+        if found := shutil.which(name):
+            return Path(found)
+    raise ToolError(f"ar: expected {beside} or ar in PATH, found neither; apt-get install binutils")
+
+
+def write_archive(ar: Path, output: Path, objects: Sequence[Path], *, timeout_seconds: float) -> str:
+    """Make a static library of objects, with an index; gives what was wrong, or nothing.
+
+    Raises:
+        ToolError: the program cannot be started.
+    """
+    output.unlink(missing_ok=True)
+    done = process.run([ar, "qcs", output, *objects], timeout_seconds=timeout_seconds)
+    if done.timed_out:
+        return f"{ar} did not end within {timeout_seconds:.0f} s"
+    return "" if done.returncode == 0 else f"{ar}: {done.stderr.strip()[-400:] or done.returncode}"

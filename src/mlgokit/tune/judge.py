@@ -1,0 +1,385 @@
+"""The judge of a search: gains by the account are kept only if the user's own measure confirms them.
+
+The search goes by the account, which costs no more than the compilation. At intervals it rests, and all modules that
+changed since are put into the measured build at once. If that is no smaller, or by much less than the account says, the
+modules are halved until those are found that it is due to; these are taken back.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.algorithms.search import moves_of
+from mlgokit.collect import Report, parallel
+from mlgokit.compiler.compile import CompileResult
+from mlgokit.errors import UsageError
+from mlgokit.tune.meter import CHECKS, Comparison, Means, Ready, compare, make_ready, measure
+from mlgokit.tune.project import Search, progress_path, save
+from mlgokit.tune.search import Searched, compiled, move_key
+from mlgokit.tune.state import Build, Progress, build_of, load_progress, save_progress
+
+_ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeConfig:
+    """How gains are confirmed, with the objectives `linked` and `command`."""
+
+    timeout_seconds: float = 300.0
+    """Deadline of one link, and of one run of the command."""
+    share: float = 0.1
+    """Part of the budget between two confirmations, each of which takes at most twice that."""
+    kept: float = 0.8
+    """With `linked`: where a link shows less than this share of the account's gain, half of the modules are linked."""
+    error: float = 0.05
+    """With a noisy command: share of comparisons that may by chance call a build smaller or larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Change:
+    """A module that is not as it was accepted.
+
+    Attributes:
+        name: the module.
+        build: what the search has; ``None`` for the plain one.
+        path: its object.
+        expected: bytes that it saves by the account.
+    """
+
+    name: str
+    build: Build | None
+    path: Path
+    expected: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Judge:
+    """The measured build of a search, and how it is measured.
+
+    Attributes:
+        search: what is judged.
+        folder: where objects and images are while the search lasts.
+        means: how.
+        config: settings.
+        workers: compilers that run at once.
+        report: told what is done.
+        plain: all modules plainly.
+        ready: all modules as accepted.
+        accepted: by module; those that are not here stay plain.
+        value: the number of ``ready``, if measures are exact.
+        plain_value: the number of the plain build before the search.
+        next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
+        kept: modules confirmed so far, counted each time.
+        back: modules taken back.
+    """
+
+    search: Search
+    folder: Path
+    means: Means
+    config: JudgeConfig
+    workers: int
+    report: Report
+    plain: Ready
+    ready: Ready
+    plain_value: float
+    value: float | None
+    accepted: dict[str, Build] = field(default_factory=dict[str, Build])
+    next_due: float = 0.0
+    kept: int = 0
+    back: int = 0
+    _links: int = 0
+    _objects: dict[str, tuple[Build, Path]] = field(default_factory=dict[str, tuple[Build, Path]])
+
+    def scratch(self) -> Path:
+        """An empty folder for a link."""
+        self._links += 1
+        return self.folder / _LINKS / str(self._links)
+
+    def object_of(self, one: Searched, build: Build) -> Path | None:
+        """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
+        name = one.module.name
+        known = self._objects.get(name)
+        if known is not None and known[0] is build:
+            return known[1]
+        folder = self.folder / _OBJECTS / str(list(self.search.modules).index(name))
+        folder.mkdir(parents=True, exist_ok=True)
+        # The accepted object may be there.
+        path = folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
+        result = self.search.bench.compile(one.module, decisions=build.decisions, names=one.names, keep_object=path)
+        _count(self.search, result)
+        if result.sizes is None or result.reason or result.sizes.totals != build.sizes.totals:
+            return None
+        self._objects[name] = (build, path)
+        return path
+
+    def tidy(self) -> None:
+        """Delete objects and images that nothing needs any more."""
+        used = set(self.ready.objects.values()) | {path for _, path in self._objects.values()}
+        for path in (self.folder / _OBJECTS).glob("*/*.o"):
+            if path not in used:
+                path.unlink()
+
+
+def plain_object(folder: Path, index: int) -> Path:
+    """Where the plain object of a module is put for the judge; made anew by each session."""
+    path = folder / _PLAIN / f"{index}.o"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def open_judge(
+    search: Search,
+    means: Means,
+    config: JudgeConfig,
+    plain: Mapping[str, Path],
+    *,
+    folder: Path,
+    workers: int,
+    report: Report,
+) -> Judge:
+    """Measure the plain build, and what an earlier session accepted.
+
+    Args:
+        search: just opened.
+        means: how builds are measured.
+        config: settings.
+        plain: by module, its plain object.
+        folder: for objects and images; what another session left there is deleted.
+        workers: compilers that run at once.
+        report: told what is done.
+
+    Raises:
+        ToolError: a command cannot be started.
+        UsageError: the link or the command fails on the plain build.
+    """
+    for name in (_OBJECTS, _LINKS):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    report(0, CHECKS, "measure the plain build")
+    before = make_ready(means, {name: plain[name] for name in search.modules}, folder / _LINKS / _PLAIN)
+    values: list[float] = []
+    for index in range(1 if means.is_size else CHECKS):
+        found = measure(means, before)
+        if found.value is None:
+            raise UsageError(
+                f"tune: expected the plain build to be measured, found: {found.reason}; "
+                "correct --link-command or --command, and try it by hand"
+            )
+        values.append(found.value)
+        report(index + 1, CHECKS, "measure the plain build")
+    judge = Judge(
+        search=search,
+        folder=folder,
+        means=means,
+        config=config,
+        workers=workers,
+        report=report,
+        plain=before,
+        ready=before,
+        plain_value=sum(values) / len(values),
+        value=values[0] if len(set(values)) == 1 else None,
+    )
+    _recall(judge)
+    return judge
+
+
+def due(judge: Judge | None, *, spent: float, seconds: float) -> Judge | None:
+    """The judge, if there is one and gains are to be confirmed now."""
+    if judge is None:
+        return None
+    judge.next_due = judge.next_due or judge.config.share * seconds
+    return judge if judge.next_due <= spent < seconds else None
+
+
+def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
+    """Measure what the search changed since the last time, and take back what does not pay.
+
+    What could be shown neither to pay nor not to, stays in the search and is measured again with what is added to it.
+
+    Args:
+        judge: changed here, as is its search.
+        seconds: the whole budget, of which this may take twice ``config.share``; a comparison that runs is ended.
+        is_last: look into groups that show no change as well.
+
+    Returns:
+        How many modules were taken back.
+    """
+    begin = time.monotonic()
+
+    def is_over() -> bool:
+        return time.monotonic() - begin > 2 * judge.config.share * seconds
+
+    changes = _changes(judge)
+    refused = _settle(judge, changes, is_over=is_over, is_last=is_last)
+    by_name = {change.name: change for change in changes}
+    for name in refused:
+        _take_back(judge, by_name[name])
+    judge.back += len(refused)
+    judge.tidy()
+    cost = time.monotonic() - begin
+    judge.next_due += max(judge.config.share * seconds, 3 * cost)
+    return len(refused)
+
+
+def conclude(judge: Judge, *, seconds: float) -> None:
+    """Confirm for the last time, and put the search where the judge is; what is on disk stays, to go on with."""
+    confirm(judge, seconds=seconds, is_last=True)
+    for name, one in judge.search.modules.items():
+        if name in judge.accepted:
+            one.build = judge.accepted[name]
+            judge.search.account.put(name, one.build.sizes)
+        else:
+            judge.search.account.put(name, one.plain)
+
+
+def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], scratch: Path) -> Comparison:
+    """Measure all modules as the artifact makes them against the plain ones; nothing that was known is used.
+
+    Raises:
+        ToolError: a command cannot be started.
+    """
+    first = make_ready(judge.means, before, scratch / "first")
+    second = make_ready(judge.means, after, scratch / "second")
+    known = measure(judge.means, first).value if judge.means.is_size else None
+    return compare(judge.means, first, second, is_over=lambda: False, known=known)
+
+
+def _changes(judge: Judge) -> list[_Change]:
+    """The modules that are not as they were accepted, in link order."""
+    account = judge.search.account
+
+    def change_of(one: Searched) -> _Change | None:
+        name, build = one.module.name, one.build
+        accepted = judge.accepted.get(name)
+        plain_bytes, bytes_now = account.module_bytes(name, one.plain), account.module_bytes(name, build.sizes)
+        then = plain_bytes if accepted is None else account.module_bytes(name, accepted.sizes)
+        if not len(build.site) or bytes_now >= plain_bytes:
+            if accepted is None:
+                return None
+            return _Change(name=name, build=None, path=judge.plain.objects[name], expected=then - plain_bytes)
+        if accepted is not None and accepted.decisions == build.decisions:
+            return None
+        path = judge.object_of(one, build)
+        return None if path is None else _Change(name=name, build=build, path=path, expected=then - bytes_now)
+
+    modules = [judge.search.modules[name] for name in judge.means.modules if name in judge.search.modules]
+    label = "compile what changed, to be measured"
+    found = parallel(change_of, modules, workers=judge.workers, report=judge.report, label=label)
+    return [change for change in found if change is not None]
+
+
+def _settle(judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool) -> set[str]:
+    """Accept a group of changes, or parts of it; gives the modules whose change alone does not pay."""
+    if not group:
+        return set()
+    judge.report(0, len(group), "measure what changed")
+    ready = _with(judge, group)
+    found = compare(judge.means, judge.ready, ready, is_over=is_over, known=judge.value)
+    fits = found.is_no_worse if judge.means.is_size else found.is_better
+    as_expected = -found.high >= judge.config.kept * sum(change.expected for change in group)
+    if fits and (len(group) == 1 or not judge.means.is_size or as_expected or is_over()):
+        _accept(judge, group, ready, found)
+        return set()
+    _drop(ready)
+    is_worse = bool(found.reason) or found.low > 0
+    if len(group) == 1:
+        return {group[0].name} if is_worse else set()
+    if is_over() or not (fits or is_worse or is_last):
+        return set()
+    middle = len(group) // 2
+    refused = _settle(judge, group[:middle], is_over=is_over, is_last=is_last)
+    refused |= _settle(judge, group[middle:], is_over=is_over, is_last=is_last)
+    if fits and found.after is not None and judge.value is not None and found.after < judge.value:
+        # Together they were better than what is left of them.
+        _accept(judge, group, _with(judge, group), found)
+        return set()
+    return refused
+
+
+def _with(judge: Judge, group: Sequence[_Change]) -> Ready:
+    changed = {change.name: change.path for change in group}
+    return make_ready(judge.means, {**judge.ready.objects, **changed}, judge.scratch())
+
+
+def _accept(judge: Judge, group: Sequence[_Change], ready: Ready, found: Comparison) -> None:
+    if judge.ready is not judge.plain:
+        _drop(judge.ready)
+    judge.ready = ready
+    judge.kept += len(group)
+    if judge.value is not None:
+        judge.value = found.after
+    for change in group:
+        path = _accepted_path(judge, change.name)
+        if change.build is None:
+            judge.accepted.pop(change.name, None)
+            path.unlink(missing_ok=True)
+        else:
+            judge.accepted[change.name] = change.build
+            save_progress(path, Progress(decisions=change.build.decisions, tried={}))
+
+
+def _take_back(judge: Judge, change: _Change) -> None:
+    """Let the search go on from what was accepted, and not make the same moves again at once."""
+    search, one = judge.search, judge.search.modules[change.name]
+    target = judge.accepted.get(change.name)
+    if target is None:
+        result = search.bench.compile(one.module)
+        _count(search, result)
+        target = build_of(result)
+    if target is None or change.build is None:
+        return
+    wanted = change.build.decisions
+    one.build, one.exhausted = target, False
+    search.account.put(change.name, target.sizes)
+    departed = {key for key, taken in target.decisions.items() if wanted.get(key, taken) != taken}
+    base, _ = compiled(target, search.account, change.name)
+    sites = target.site.tolist()
+    for move in moves_of(base):
+        keys = [sites[position] for position in move]
+        if departed.issuperset(keys):
+            one.tried[move_key(keys)] = search.config.tries
+    save(search, one)
+
+
+def _recall(judge: Judge) -> None:
+    """What an earlier session accepted, if it still comes out and is no larger than the plain build."""
+    group: list[_Change] = []
+    for name, one in judge.search.modules.items():
+        progress = load_progress(_accepted_path(judge, name))
+        if progress is None:
+            continue
+        result = judge.search.bench.compile(one.module, decisions=progress.decisions, names=one.names)
+        _count(judge.search, result)
+        build = build_of(result)
+        path = None if build is None else judge.object_of(one, build)
+        if build is not None and path is not None:
+            group.append(_Change(name=name, build=build, path=path, expected=0.0))
+    if not group:
+        return
+    ready = _with(judge, group)
+    known = judge.value
+    if known is None:
+        # A noisy measure has judged this before, and will again.
+        found = Comparison()
+    else:
+        found = compare(judge.means, judge.plain, ready, is_over=lambda: False, known=known)
+    if found.is_no_worse:
+        _accept(judge, group, ready, found)
+    else:
+        _drop(ready)
+
+
+def _accepted_path(judge: Judge, name: str) -> Path:
+    return progress_path(judge.search.folder / _ACCEPTED, name)
+
+
+def _drop(ready: Ready) -> None:
+    if ready.image.name:
+        shutil.rmtree(ready.image.parent, ignore_errors=True)
+
+
+def _count(search: Search, result: CompileResult) -> None:
+    with search.lock:
+        search.user_seconds += result.user_seconds
+        search.compilations += 1

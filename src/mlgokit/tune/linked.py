@@ -1,0 +1,274 @@
+"""The user's own link, with tuned objects in the places of the build's.
+
+The command is the build's, as Ninja, Make or CMake print it. Words that name objects of the build, and libraries that
+hold such objects, are replaced by copies in a scratch folder; every other word stays. Nothing goes through a shell, and
+the build's folder is not written to.
+"""
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.archive import Member, find_ar, is_archive, read_members, write_archive
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.compile_commands import split_command
+from mlgokit.errors import UsageError
+
+OBJECTS, OUTPUT = "{objects}", "{output}"
+_PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
+_OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
+_DEPENDENCIES = "-Wl,--dependency-file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPlan:
+    """A link command, and which of its words are replaced.
+
+    Attributes:
+        words: the command; its output is ``{output}``, and ``{objects}`` may stand for all modules.
+        folder: where it is run.
+        modules: the modules that it links, in link order.
+        objects: [position in ``words``] the module whose object stands there.
+        libraries: [position in ``words``] the objects in the library there, and the module of each or ``None``.
+        ar: makes libraries; ``None`` if there are none to make.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    modules: tuple[str, ...]
+    objects: Mapping[int, str] = field(default_factory=dict[int, str])
+    libraries: Mapping[int, tuple[tuple[Member, str | None], ...]] = field(
+        default_factory=dict[int, tuple[tuple[Member, str | None], ...]]
+    )
+    ar: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """What came of a link: the image, or why there is none."""
+
+    image: Path
+    reason: str = ""
+
+
+def command_words(text: str, *, option: str, known: Collection[str]) -> list[str]:
+    r"""The words of a user's command, checked.
+
+    Raises:
+        UsageError: it is empty, has a quotation without end, needs a shell, or has a placeholder that is not known.
+
+    Example:
+        >>> command_words(": && c++ -o 'a b' {objects} && :", option="--link-command", known={"{objects}"})
+        ['c++', '-o', 'a b', '{objects}']
+    """
+    try:
+        words = split_command(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}; close the quotation") from error
+    # Ninja puts CMake's commands between two that do nothing.
+    if words[:2] == [":", "&&"]:
+        words = words[2:]
+    if words[-2:] == ["&&", ":"]:
+        words = words[:-2]
+    if not words:
+        raise UsageError(f"{option}: expected a command, found an empty one; give one")
+    if shell := [word for word in words if word in _OPERATORS]:
+        raise UsageError(
+            f"{option}: expected one command without a shell's operators, found {shell[0]!r}; "
+            "put several commands into a script and name that"
+        )
+    for word in words:
+        for found in _PLACEHOLDER.findall(word):
+            if found not in known:
+                raise UsageError(
+                    f"{option}: expected no placeholder but {' and '.join(sorted(known))}, found {found}; correct it"
+                )
+        if OBJECTS in word and word != OBJECTS:
+            raise UsageError(f"{option}: expected {OBJECTS} as a word of its own, found {word!r}; put spaces around it")
+    return words
+
+
+def link_words(text: str) -> tuple[str, ...]:
+    """The words of a link command, with ``{output}`` for the file that it writes.
+
+    Raises:
+        UsageError: it is no single command with one output.
+
+    Example:
+        >>> link_words("c++ -o tool main.o libtool.a")
+        ('c++', '-o', '{output}', 'main.o', 'libtool.a')
+    """
+    words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+    # A dependency file would tell the build of paths in the scratch folder.
+    words = [word for word in words if not word.startswith(_DEPENDENCIES)]
+    outputs = [index + 1 for index, word in enumerate(words) if word == "-o"]
+    if len(outputs) > 1:
+        raise UsageError(
+            f"--link-command: expected one command with one -o, found {len(outputs)} of them; give the link alone, "
+            "such as the last line of `ninja -t commands PROGRAM`"
+        )
+    if outputs and outputs[0] < len(words):
+        words[outputs[0]] = OUTPUT
+    elif not any(OUTPUT in word for word in words):
+        raise UsageError(
+            f"--link-command: expected -o with the file that it writes, or {OUTPUT}, found neither; add it"
+        )
+    return tuple(words)
+
+
+def plan_link(
+    words: Sequence[str], *, folder: Path, outputs: Mapping[str, Path], modules: Sequence[str], toolchain: Toolchain
+) -> LinkPlan:
+    """Find the modules' objects in a link command.
+
+    Args:
+        words: of :func:`link_words`.
+        folder: where the command is run.
+        outputs: by module, the object that the build makes of it; empty if that is not known.
+        modules: all that are tuned.
+        toolchain: whose ``llvm-ar`` is preferred.
+
+    Raises:
+        InputError: a library is damaged.
+        ToolError: a library must be made, and there is no program for it.
+        UsageError: the command has no object of a module, or names a library that is not there.
+    """
+    known: dict[str, str] = {}
+    for name in modules:
+        if name in outputs:
+            known.setdefault(str(outputs[name]), name)
+            known.setdefault(str(outputs[name].resolve()), name)
+    expanded = _expanded(words, folder)
+    if "/" in expanded[0]:
+        expanded[0] = os.path.normpath(folder / expanded[0])
+    objects: dict[int, str] = {}
+    libraries: dict[int, tuple[tuple[Member, str | None], ...]] = {}
+    found: list[str] = []
+    for index, word in enumerate(expanded[1:], 1):
+        if word == OBJECTS:
+            found += modules
+            continue
+        path = Path(os.path.normpath(folder / word))
+        name = known.get(str(path)) or known.get(str(path.resolve()))
+        if name is not None:
+            objects[index] = name
+            found.append(name)
+        elif known and not word.startswith("-") and (members := _members(path, known)):
+            libraries[index] = members
+            found += [module for _, module in members if module is not None]
+    if not found:
+        example = next(iter(outputs.values()), None)
+        hint = f"the build's paths such as {example}, or {OBJECTS}" if example else OBJECTS
+        raise UsageError(
+            f"--link-command: expected {hint}, found no object of a module that is tuned in {folder}; "
+            "give the link of this build, and its folder with --link-folder"
+        )
+    return LinkPlan(
+        words=tuple(expanded),
+        folder=folder,
+        modules=tuple(dict.fromkeys(found)),
+        objects=objects,
+        libraries=libraries,
+        ar=find_ar(toolchain) if libraries else None,
+    )
+
+
+def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> Linked:
+    """Run the link with these objects; a failure is a result.
+
+    Args:
+        plan: the command.
+        objects: by module; for a module that is not here the build's own object is taken, and none for ``{objects}``.
+        scratch: an empty folder for the image and what it is made of.
+        timeout_seconds: deadline of the command.
+
+    Raises:
+        ToolError: the command cannot be started.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    image = scratch / "image"
+    image.unlink(missing_ok=True)
+    words: list[str] = []
+    for index, word in enumerate(plan.words):
+        if word == OBJECTS:
+            words += [str(objects[name]) for name in plan.modules if name in objects]
+        elif plan.objects.get(index) in objects:
+            words.append(str(objects[plan.objects[index]]))
+        elif index in plan.libraries and plan.ar is not None:
+            library = scratch / f"{index}-{Path(word).name}"
+            members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
+            if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
+                return Linked(image=image, reason=reason)
+            words.append(str(library))
+        else:
+            words.append(word.replace(OUTPUT, str(image)))
+    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder)
+    if done.timed_out:
+        return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
+    if done.returncode != 0:
+        return Linked(image=image, reason=f"the link ended with {done.returncode}: {first_error(done.stderr)}")
+    if not image.is_file():
+        return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
+    return Linked(image=image)
+
+
+def _expanded(words: Sequence[str], folder: Path) -> list[str]:
+    """The words, with ``@file`` replaced by the words in that file."""
+    expanded: list[str] = []
+    for word in words:
+        path = folder / word[1:]
+        if word.startswith("@") and path.is_file():
+            expanded += split_command(path.read_text("utf-8", "surrogateescape"))
+        else:
+            expanded.append(word)
+    return expanded
+
+
+def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+    """The objects in a library and their modules; nothing if the file is none, or has none of a module."""
+    if path.suffix == ".a" and not path.is_file():
+        raise UsageError(
+            f"--link-command: expected the library {path}, found no such file; build the project first, "
+            "and name the command's folder with --link-folder"
+        )
+    members = _matched(read_members(path), known) if is_archive(path) else ()
+    return members if any(module for _, module in members) else ()
+
+
+def _matched(members: Sequence[Member], known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:
+    """The module of each object in a library: the one whose object in the build has that name, and those bytes.
+
+    A system's library may have an object of the same name.
+    """
+    by_name: dict[str, list[tuple[str, Path]]] = {}
+    for path, module in known.items():
+        by_name.setdefault(Path(path).name, []).append((module, Path(path)))
+    matched: list[tuple[Member, str | None]] = []
+    taken: set[str] = set()
+    for member in members:
+        choices = [pair for pair in by_name.get(Path(member.name).name, ()) if pair[0] not in taken]
+        data = member.data() if choices else b""
+        module = next((name for name, path in choices if path.is_file() and path.read_bytes() == data), None)
+        if module is not None:
+            taken.add(module)
+        matched.append((member, module))
+    return tuple(matched)
+
+
+def _put_members(members: Sequence[tuple[Member, str | None]], objects: Mapping[str, Path], folder: Path) -> list[Path]:
+    """Every member as a file of the same name; a folder for each, for names repeat."""
+    paths: list[Path] = []
+    for index, (member, module) in enumerate(members):
+        path = folder / str(index) / Path(member.name).name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if module is None or module not in objects:
+            path.write_bytes(member.data())
+        else:
+            path.symlink_to(objects[module])
+        paths.append(path)
+    return paths

@@ -1,0 +1,130 @@
+"""Link commands of builds: which words are replaced, and by what; the linker here is a script."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler.archive import read_members
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import UsageError
+from mlgokit.tune.linked import LinkPlan, link, link_words, plan_link
+
+TOOLCHAIN = Toolchain(
+    major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"), version_text="clang version 19.1.7"
+)
+CONCATENATE = """
+import sys
+words = sys.argv[1:]
+output = words[words.index("-o") + 1]
+data = [open(word, "rb").read() for word in words if word.endswith(".o")]
+open(output, "wb").write(b"".join(data) or b"nothing")
+"""
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    folder = tmp_path / "build"
+    for name in ("main.o", "sub/one.o", "sub/two.o", "foreign.o"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.encode())
+    (folder / "linker.py").write_text(CONCATENATE)
+    return folder
+
+
+def outputs(build: Path) -> dict[str, Path]:
+    return {f"p/{name}": build / name for name in ("main.o", "sub/one.o", "sub/two.o")}
+
+
+def planned(command: str, build: Path) -> LinkPlan:
+    known = outputs(build)
+    return plan_link(link_words(command), folder=build, outputs=known, modules=sorted(known), toolchain=TOOLCHAIN)
+
+
+def tuned(build: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for name in outputs(build):
+        path = build.parent / "tuned" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.upper().encode())
+        found[name] = path
+    return found
+
+
+def test_objects_are_replaced_by_their_paths_and_others_stay(build: Path, tmp_path: Path):
+    command = f": && {sys.executable} linker.py foreign.o ./sub/../sub/two.o {build}/main.o -o tool && :"
+    plan = planned(command, build)
+    assert plan.modules == ("p/sub/two.o", "p/main.o")
+    linked = link(plan, tuned(build), tmp_path / "scratch", timeout_seconds=30)
+    assert not linked.reason
+    assert linked.image.read_bytes() == b"foreign.oP/SUB/TWO.OP/MAIN.O"
+    assert not (build / "tool").exists()
+
+
+def test_a_module_without_an_object_keeps_the_one_of_the_build(build: Path, tmp_path: Path):
+    plan = planned(f"{sys.executable} linker.py main.o sub/one.o -o tool", build)
+    objects = tuned(build)
+    del objects["p/main.o"]
+    assert link(plan, objects, tmp_path / "s", timeout_seconds=30).image.read_bytes() == b"main.oP/SUB/ONE.O"
+
+
+def test_placeholders_stand_for_all_modules_and_the_output(build: Path, tmp_path: Path):
+    plan = planned(f"{sys.executable} linker.py {{objects}} -o {{output}}", build)
+    linked = link(plan, tuned(build), tmp_path / "scratch", timeout_seconds=30)
+    assert linked.image.read_bytes() == b"P/MAIN.OP/SUB/ONE.OP/SUB/TWO.O"
+
+
+def test_response_files_are_read_and_dependency_files_are_not_written(build: Path):
+    (build / "objects.rsp").write_text('main.o "sub/one.o"\n')
+    plan = planned("ld -Wl,--dependency-file=link.d @objects.rsp -o tool", build)
+    assert plan.words == ("ld", "main.o", "sub/one.o", "-o", "{output}")
+    assert plan.modules == ("p/main.o", "p/sub/one.o")
+
+
+@pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
+def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build: Path, tmp_path: Path):
+    from mlgokit.compiler.archive import write_archive
+
+    stranger = tmp_path / "elsewhere" / "two.o"
+    stranger.parent.mkdir()
+    stranger.write_bytes(b"of another library")
+    members = [build / "sub/one.o", build / "foreign.o", stranger]
+    assert not write_archive(Path("/usr/bin/ar"), build / "liball.a", members, timeout_seconds=30)
+    plan = planned(f"{sys.executable} linker.py main.o liball.a -o tool", build)
+    assert plan.modules == ("p/main.o", "p/sub/one.o")
+    assert not link(plan, tuned(build), tmp_path / "scratch", timeout_seconds=30).reason
+    (made,) = (tmp_path / "scratch").glob("*.a")
+    assert [one.data() for one in read_members(made)] == [b"P/SUB/ONE.O", b"foreign.o", b"of another library"]
+    assert read_members(build / "liball.a")[0].data() == b"sub/one.o"
+
+
+def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):
+    failing = link(planned("false main.o -o tool", build), tuned(build), tmp_path / "a", timeout_seconds=30)
+    assert failing.reason == "the link ended with 1: no message"
+    silent = link(planned("true main.o -o tool", build), tuned(build), tmp_path / "b", timeout_seconds=30)
+    assert silent.reason == "the link wrote no file where {output} or -o is"
+    (build / "slow.py").write_text("import time; time.sleep(60)")
+    slow = link(
+        planned(f"{sys.executable} slow.py main.o -o t", build), tuned(build), tmp_path / "c", timeout_seconds=1
+    )
+    assert slow.reason == "the link did not end within 1 s"
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("", "--link-command: expected a command, found an empty one"),
+        ("ld 'main.o", "--link-command: expected quotations that end"),
+        ("ld main.o -o tool && strip tool", "expected one command without a shell's operators, found '&&'"),
+        ("ld {objcts} -o {output}", "expected no placeholder but {objects} and {output}, found {objcts}"),
+        ("ld -Wl,{objects} -o {output}", "expected {objects} as a word of its own"),
+        ("ld main.o", "expected -o with the file that it writes, or {output}, found neither"),
+        ("ld main.o -o a ld main.o -o b", "expected one command with one -o, found 2"),
+        ("ld foreign.o -o tool", "found no object of a module that is tuned"),
+        ("ld main.o libgone.a -o tool", "libgone.a, found no such file; build the project first"),
+    ],
+)
+def test_a_command_that_cannot_serve_is_refused(build: Path, command: str, sentence: str):
+    with pytest.raises(UsageError) as raised:
+        planned(command, build)
+    assert sentence in str(raised.value)
