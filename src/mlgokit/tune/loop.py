@@ -66,6 +66,8 @@ def run_search(
             process.kill_running()
             wait(unfinished, timeout=0.05)
         raise
+    finally:
+        search.bench.rest()
     pool.shutdown()
     search.mark()
     save_totals(search)
