@@ -15,6 +15,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, record_options
+from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.manifest import atomic_write
@@ -177,6 +178,7 @@ def compile_module(
     regalloc: bool = False,
     timeout_seconds: float = COMPILE_SECONDS,
     thinlto_index: Path | None = None,
+    residents: Residents | None = None,
 ) -> CompileResult:
     """Compile one module and measure it.
 
@@ -190,6 +192,8 @@ def compile_module(
         regalloc: whether the costs of register allocation are wanted; the object is the same.
         timeout_seconds: deadline of the compiler.
         thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
+        residents: compilers that stay, for modules that are compiled again and again under the plugin. What fails with
+            one of them is compiled once more without, so that the outcome never depends on it.
 
     Raises:
         StorageError: the compiler found the disk full.
@@ -203,21 +207,31 @@ def compile_module(
         environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
-        if use:
-            environment |= use.environment(folder)
-        done = process.run(
-            command(
-                toolchain,
-                command_line,
-                bitcode,
-                output,
-                use.plugin if use else None,
-                record=record,
-                thinlto_index=thinlto_index,
-            ),
-            timeout_seconds=timeout_seconds,
-            env=environment,
+        words = functools.partial(
+            command,
+            toolchain,
+            command_line,
+            bitcode,
+            plugin=use.plugin if use else None,
+            record=record,
+            thinlto_index=thinlto_index,
         )
+        done = None
+        if residents is not None and use is not None and record is None:
+            argv = words(output=Path("-"))
+            done = residents.run(
+                argv,
+                environment=environment,
+                request={"TMPDIR": scratch, **use.environment(folder)},
+                output=output,
+                timeout_seconds=timeout_seconds,
+            )
+            if done is not None and done.returncode != 0 and not done.timed_out:
+                residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
+                done = None
+        if done is None:
+            environment |= use.environment(folder) if use else {}
+            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment)
         ended = functools.partial(CompileResult, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         if done.timed_out:
             return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +53,18 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+@contextlib.contextmanager
+def awaited(leader: int) -> Generator[None]:
+    """Let :func:`kill_running` kill the group of ``leader`` meanwhile."""
+    _running.add(leader)
+    try:
+        yield
+    finally:
+        _running.discard(leader)
+
+
 def kill_running() -> None:
-    """Kill what :func:`run` waits for in all threads; each gets a child that signal 9 ended.
+    """Kill what :func:`run` waits for in all threads, and what is :func:`awaited`; each gets a child that was killed.
 
     For a thread that was interrupted and wants the others to end soon.
     """

@@ -7,6 +7,7 @@
 #include "Advisor.h"
 #include "Description.h"
 #include "RegAlloc.h"
+#include "Resident.h"
 #include "Settings.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
@@ -47,6 +48,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   const bool Ours = Manager && Context.Pass == InlinePass::CGSCCInliner && hasDefinition(M);
   if (!Ours)
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  mlgokit::serveRequests();
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
   if (!Settings) {
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));

@@ -75,6 +75,8 @@ def run_search(
     except BaseException:
         process.kill_pool(pool, running)
         raise
+    finally:
+        search.bench.rest()
     pool.shutdown()
     search.mark()
     save_totals(search)

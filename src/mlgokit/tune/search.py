@@ -17,6 +17,7 @@ from mlgokit.collect import function_id
 from mlgokit.compiler.account import ProjectAccount
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, compile_module
 from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.decisions import TableEntry, strong_names, table_bytes
@@ -36,11 +37,13 @@ class Bench:
         toolchain: whose clang.
         plugin: the generic plugin.
         timeout_seconds: deadline of one compilation.
+        residents: compilers that stay, each for a module that is searched; ``None`` starts one for each compilation.
     """
 
     toolchain: Toolchain
     plugin: Path
     timeout_seconds: float
+    residents: Residents | None = field(default_factory=Residents)
 
     def compile(
         self,
@@ -73,6 +76,7 @@ class Bench:
                 keep_object=keep_object,
                 timeout_seconds=self.timeout_seconds,
                 thinlto_index=module.thinlto_index,
+                residents=self.residents,
             )
 
     def compile_plain(self, module: Module, *, keep_object: Path | None = None) -> CompileResult:
@@ -85,6 +89,11 @@ class Bench:
             timeout_seconds=self.timeout_seconds,
             thinlto_index=module.thinlto_index,
         )
+
+    def rest(self) -> None:
+        """End the compilers that stay."""
+        if self.residents is not None:
+            self.residents.close()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,0 +1,237 @@
+"""Compilers that stay: each has read its module and run the passes before the inliner; a fork of it does the rest.
+
+What comes before the inliner is the same in every compilation of a module. The plugin stops there
+(``plugin/Resident.cpp``), waits for requests on its standard input (``docs/formats.md``, "Resident compilers"), and
+forks a child for each, which goes on as any compiler would. A compiler has one thread and no clock or random number
+in it, so the child's object is that of a compiler of its own, byte for byte.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from mlgokit.compiler import process
+from mlgokit.compiler.process import Completed
+
+MOST_RESIDENTS = 64
+_REPLY = struct.Struct("<6Q")
+_NOT_STARTED = 2**64 - 1
+_GRACE_SECONDS = 5.0
+"""How long a resident may take to kill its child when the deadline has passed."""
+_ABORT = b"!"
+
+
+def _share_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Resident:
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+    own_seconds: float = 0.0
+    charged_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Residents:
+    """Compilers that wait for requests, the least recently used first. Threads may share it.
+
+    Attributes:
+        most: how many may stay.
+        memory_bytes: how much memory they may have together, pages of shared libraries counted in each.
+        declined: sentences by command line: why a module is compiled from the beginning each time.
+    """
+
+    most: int = MOST_RESIDENTS
+    memory_bytes: int = field(default_factory=_share_of_memory)
+    declined: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
+    _idle: dict[tuple[str, ...], _Resident] = field(default_factory=dict[tuple[str, ...], _Resident])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # A child dies with the thread that started it, so all are started by one that lives as long as they may.
+    _starter: ThreadPoolExecutor | None = None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        request: Mapping[str, str],
+        output: Path,
+        timeout_seconds: float,
+    ) -> Completed | None:
+        """Let the resident of ``argv`` compile, after making one if there is none.
+
+        Args:
+            argv: a ``clang -cc1`` with the plugin that writes to standard output.
+            environment: of the resident.
+            request: variables that the child gets besides.
+            output: where the object goes.
+            timeout_seconds: deadline of the resident's start, and of the child.
+
+        Returns:
+            How the child ended, with the processor time of both since the last request; ``None`` if there is no
+            resident for ``argv``, and then :attr:`declined` says why.
+
+        Raises:
+            ToolError: the compiler cannot be started.
+        """
+        key = tuple(argv)
+        if key in self.declined:
+            return None
+        with self._lock:
+            resident = self._idle.pop(key, None)
+        begin = time.monotonic()
+        if resident is None:
+            started = self._start(argv, environment, timeout_seconds)
+            if isinstance(started, str):
+                self.decline(key, started)
+                return None
+            resident = started
+        with tempfile.NamedTemporaryFile(prefix="mlgokit-messages-") as messages:
+            variables = {**request, "MLGOKIT_OBJECT": str(output), "MLGOKIT_MESSAGES": messages.name}
+            try:
+                done = _ask(resident, variables, messages, begin=begin, timeout_seconds=timeout_seconds)
+            except BaseException:
+                _end(resident)
+                raise
+        if done is None or done.timed_out:
+            _end(resident)
+            if done is None:
+                self.decline(key, "the resident compiler died, or did not kill its child in time")
+            return done
+        self._keep(key, resident)
+        return done
+
+    def decline(self, argv: Sequence[str], sentence: str) -> None:
+        """Have no resident for a command line from now on."""
+        with self._lock:
+            self.declined[tuple(argv)] = sentence
+            resident = self._idle.pop(tuple(argv), None)
+        if resident is not None:
+            _end(resident)
+
+    def close(self) -> None:
+        """End all that are idle; whoever asks later gets a new one."""
+        with self._lock:
+            ended = list(self._idle.values())
+            self._idle.clear()
+            starter, self._starter = self._starter, None
+        for resident in ended:
+            _end(resident)
+        if starter is not None:
+            starter.shutdown()
+
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> _Resident | str:
+        ours, theirs = socket.socketpair()
+        with self._lock:
+            if self._starter is None:
+                self._starter = ThreadPoolExecutor(1, thread_name_prefix="residents")
+            starter = self._starter
+        with tempfile.TemporaryFile() as messages:
+            try:
+                child = starter.submit(
+                    process.start,
+                    argv,
+                    stdin=theirs.fileno(),
+                    stderr=messages,
+                    env={**environment, "MLGOKIT_RESIDENT": "1"},
+                ).result()
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            resident = _Resident(process=child, channel=ours)
+            try:
+                ready = _receive(resident, deadline=time.monotonic() + timeout_seconds)
+            except BaseException:
+                _end(resident)
+                raise
+            if ready is None:
+                _end(resident)
+                said = process.tail(messages).strip().splitlines()
+                return f"it did not come to the inliner ({said[-1] if said else 'no message'})"
+            return resident
+
+    def _keep(self, key: tuple[str, ...], resident: _Resident) -> None:
+        ended: list[_Resident] = []
+        with self._lock:
+            ended += [other] if (other := self._idle.pop(key, None)) is not None else []
+            self._idle[key] = resident
+            while len(self._idle) > self.most or (
+                len(self._idle) > 1 and sum(one.peak_bytes for one in self._idle.values()) > self.memory_bytes
+            ):
+                ended.append(self._idle.pop(next(iter(self._idle))))
+        for one in ended:
+            _end(one)
+
+
+def _ask(
+    resident: _Resident, variables: Mapping[str, str], messages: IO[bytes], *, begin: float, timeout_seconds: float
+) -> Completed | None:
+    """Send one request and wait for its end; ``None`` if the resident is no more."""
+    payload = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in variables.items())
+    deadline = time.monotonic() + timeout_seconds
+    timed_out = False
+    try:
+        resident.channel.settimeout(timeout_seconds)
+        resident.channel.sendall(struct.pack("<I", len(payload)) + payload)
+        reply = _receive(resident, deadline=deadline)
+        if reply is None and time.monotonic() >= deadline:
+            timed_out = True
+            resident.channel.sendall(_ABORT)
+            reply = _receive(resident, deadline=time.monotonic() + _GRACE_SECONDS)
+    except OSError:
+        reply = None
+    if reply is None or reply[0] == _NOT_STARTED:
+        return None
+    status, user, _, peak, _, _ = reply
+    own = resident.own_seconds - resident.charged_seconds
+    resident.charged_seconds = resident.own_seconds
+    return Completed(
+        returncode=os.waitstatus_to_exitcode(status),
+        stdout=b"",
+        stderr=process.tail(messages),
+        timed_out=timed_out,
+        wall_seconds=time.monotonic() - begin,
+        user_seconds=1e-6 * user + own,
+        peak_bytes=1024 * peak,
+    )
+
+
+def _receive(resident: _Resident, *, deadline: float) -> tuple[int, ...] | None:
+    """The next reply; ``None`` at the deadline or if the resident is no more."""
+    data = b""
+    with process.awaited(resident.process.pid):
+        while len(data) < _REPLY.size:
+            resident.channel.settimeout(max(1e-3, deadline - time.monotonic()))
+            try:
+                part = resident.channel.recv(_REPLY.size - len(data))
+            except OSError:
+                return None
+            if not part:
+                return None
+            data += part
+    reply = _REPLY.unpack(data)
+    resident.own_seconds = 1e-6 * reply[4]
+    resident.peak_bytes = max(resident.peak_bytes, 1024 * reply[3])
+    return reply
+
+
+def _end(resident: _Resident) -> None:
+    with contextlib.suppress(OSError):
+        resident.channel.close()
+    with contextlib.suppress(ChildProcessError):
+        process.end(resident.process)
