@@ -59,7 +59,7 @@ def test_a_gated_policy_asks_what_the_heuristic_would_decide() -> None:
     with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate goes by"):
         PolicyAdvisor(policy).advise(question)
     for default in (0, 1):
-        known = dataclasses.replace(question, values=question.values | {"inlining_default": np.array([default])})
+        known = dataclasses.replace(question, values={**question.values, "inlining_default": np.array([default])})
         assert PolicyAdvisor(policy).advise(known) == default
 
 
