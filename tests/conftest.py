@@ -1,5 +1,6 @@
 """Fixtures for tests with real compilers; they are parametrised over the LLVM majors that the plugin supports."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -12,6 +13,22 @@ from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what JAX compiles, from test to test and from run to run: it takes longer than what is then computed."""
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir(f"jax-{processor()}")))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def processor() -> str:
+    """A name for what this processor can do: compiled code is for no other, but a checkout may be carried to one."""
+    facts: set[str] = set()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        facts = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:16]
 
 
 @functools.cache
