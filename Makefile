@@ -41,11 +41,11 @@ unit: environment ## tests and doctests that need no compiler
 	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network" $(ARGS)
 
 llvm: environment ## tests with every installed clang
-	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests $(ARGS)
+	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests/llvm $(ARGS)
 
 browser: environment ## the report in a real browser
 	@# Exit status 5: no test was selected, as ARGS may want.
-	$(BIN)/pytest -m "browser and not network" tests $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m "browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
 
 readme: environment ## the commands in README.md
 	$(BIN)/pytest -m "not network" -k readme tests $(ARGS)

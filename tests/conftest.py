@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from mlgokit.compiler import process
@@ -16,10 +17,14 @@ from mlgokit.errors import ToolError
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what JAX compiles, from test to test and from run to run: it takes longer than what is then computed."""
+    """Settings of other people's libraries, for all tests."""
+    # What JAX compiles is kept, from test to test and from run to run: that takes longer than what is then computed.
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir(f"jax-{processor()}")))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    # A busy machine is no finding.
+    hypothesis.settings.register_profile("unhurried", deadline=None)
+    hypothesis.settings.load_profile("unhurried")
 
 
 def processor() -> str:
