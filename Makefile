@@ -5,6 +5,8 @@
 
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both.
+SHARE := -n $(JOBS) --dist worksteal
 BIN := .venv/bin
 
 help: ## this list
@@ -36,14 +38,14 @@ imports: environment ## the import ladder
 	$(BIN)/lint-imports
 
 unit: environment ## tests and doctests that need no compiler
-	$(BIN)/pytest -n $(JOBS) -m "not llvm and not browser and not network" $(ARGS)
+	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network" $(ARGS)
 
 llvm: environment ## tests with every installed clang
-	$(BIN)/pytest -n $(JOBS) -m "llvm and not browser and not network" tests $(ARGS)
+	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests/llvm $(ARGS)
 
 browser: environment ## the report in a real browser
 	@# Exit status 5: no test was selected, as ARGS may want.
-	$(BIN)/pytest -m "browser and not network" tests $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m "browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
 
 readme: environment ## the commands in README.md
 	$(BIN)/pytest -m "not network" -k readme tests $(ARGS)

@@ -12,33 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+from leaning_policies import leaning_network, random_network
 from policy_speed import observe
-from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
+from results import Result, corpus_inputs, draw_modules, run_benchmark, tool_versions
+from score_summary import Failure, Point, summarise
 
-from mlgokit.collect import NOT_FEATURES, Report, parallel
+from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import ALWAYS, HEURISTIC, NEVER, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.link import LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import ObjectSizes, link_aware_score, link_weights, project_image_estimate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.dataset.normaliser import SignedLog, Values, fit_signed_log
+from mlgokit.dataset.normaliser import Values
 from mlgokit.errors import CorpusError, ToolError, UsageError
-from mlgokit.evaluation.statistics import correlation
-from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 
-MEASURES = ("object text", "link-aware", "exact account")
-"""Scores of objects that are held against the image; the last counts every COMDAT signature once."""
-FEWEST_POLICIES = 30
-NEAR = 0.10
-"""Largest absolute change of the image for which a policy is near the baseline."""
-NO_CHANGE = 0.0005
-"""Smaller absolute changes of the image have no sign."""
 LINK_SECONDS = 120.0
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,36 +88,8 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One project under one contender: relative changes against plain ``-Oz``; -0.02 is 2 % smaller.
-
-    Attributes:
-        project: its name.
-        kind: of the contender.
-        name: of the contender.
-        scores: change of each of :data:`MEASURES`.
-        image: change of the linked image.
-    """
-
-    project: str
-    kind: str
-    name: str
-    scores: tuple[float, ...]
-    image: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A project that could not be built under a contender, and why."""
-
-    project: str
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Bytes of one build of a project: the sums of :data:`MEASURES`, and the image."""
+    """Bytes of one build of a project: the sums of :data:`score_summary.MEASURES`, and the image."""
 
     scores: tuple[float, ...]
     image: float
@@ -257,71 +220,6 @@ def make_contenders(
     return found
 
 
-def _observed(columns: Mapping[str, Values]) -> tuple[tuple[str, ...], Values]:
-    """Names [F] and values [T, F] of the features in a log."""
-    names = tuple(name for name in columns if name not in NOT_FEATURES)
-    return names, np.stack([columns[name] for name in names], axis=1)
-
-
-def random_network(columns: Mapping[str, Values], rng: np.random.Generator, width: int = 16) -> Policy:
-    """Random weights over all features, shifted so that a part of the calls drawn from 5 to 60 % is inlined."""
-    names, values = _observed(columns)
-    normaliser = fit_signed_log(values)
-    hidden = rng.normal(size=(len(names), width)) / np.sqrt(len(names))
-    output = rng.normal(size=width)
-    answer = np.maximum(normaliser.apply(values) @ hidden, 0) @ output
-    # An effect below 0 is an improvement: inline.
-    shift = np.quantile(answer, rng.uniform(0.05, 0.6))
-    return _network(names, normaliser, hidden=hidden, bias=np.zeros(width), output=output, shift=-shift)
-
-
-def leaning_network(columns: Mapping[str, Values], rng: np.random.Generator, width: int = 96) -> Policy:
-    """A ridge regression of the heuristic's decisions on random features of the observations, plus a lean.
-
-    The lean is a combination of three features with random weights, of a strength drawn between 0.03 and 0.5.
-    """
-    names, values = _observed(columns)
-    normaliser = fit_signed_log(values)
-    inputs = normaliser.apply(values).astype(np.float64)
-    decisions = np.where(columns["inlining_default"] != 0, 1.0, -1.0)
-    hidden = rng.normal(size=(len(names), width)) / np.sqrt(len(names))
-    bias = rng.normal(size=width)
-    features = np.column_stack([np.maximum(inputs @ hidden + bias, 0), np.ones(len(inputs))])
-    gram = features.T @ features + 1e-3 * len(inputs) * np.eye(width + 1)
-    weights = np.linalg.solve(gram, features.T @ decisions)
-    lean = np.zeros(len(names))
-    lean[rng.choice(len(names), 3, replace=False)] = rng.normal(size=3) * np.exp(rng.uniform(np.log(0.03), np.log(0.5)))
-    # x = max(x, 0) - max(-x, 0): two more units carry the lean through the hidden layer.
-    return _network(
-        names,
-        normaliser,
-        hidden=np.column_stack([hidden, lean, -lean]),
-        bias=np.append(bias, [0.0, 0.0]),
-        output=np.append(-weights[:-1], [1.0, -1.0]),
-        shift=-weights[-1],
-    )
-
-
-def _network(
-    names: tuple[str, ...],
-    normaliser: SignedLog,
-    *,
-    hidden: Floats,
-    bias: Floats,
-    output: Floats,
-    shift: float,
-) -> Policy:
-    first = Layer(hidden[None].astype(np.float32), bias[None].astype(np.float32))
-    last = Layer(output[None, :, None].astype(np.float32), np.array([[shift]], np.float32))
-    return Policy(
-        problem=INLINE_SIZE.name,
-        features=names,
-        normaliser=normaliser,
-        layers=(first, last),
-        output=OutputKind.EFFECT_BYTES,
-    )
-
-
 def build_baseline(bench: Bench, name: str, modules: Sequence[Module]) -> Project:
     """Compile ``modules`` plainly and link them; those that do not compile are left out.
 
@@ -418,152 +316,6 @@ def _link(
         project_image_estimate(measured),
     )
     return Build(scores=scores, image=float(image.image))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How one measure goes with the image over points.
-
-    Attributes:
-        points: their number.
-        pearson: correlation of the changes; ``None`` of fewer than three points or without variation.
-        spearman: the same of their ranks.
-        same_sign: of the points whose image changes, the part where the measure changes in the same direction.
-        signed: number of those points.
-        error: mean absolute difference of the two changes.
-    """
-
-    points: int
-    pearson: float | None
-    spearman: float | None
-    same_sign: float | None
-    signed: int
-    error: float
-
-
-def agreement(score: Floats, image: Floats) -> Agreement:
-    """Compare changes of a score with those of the image.
-
-    Example:
-        >>> found = agreement(np.array([-0.02, 0.01, 0.03, 0.0]), np.array([0.01, 0.02, 0.03, 0.0001]))
-        >>> found.signed, round(found.same_sign, 3), round(found.error, 6)
-        (3, 0.667, 0.010025)
-    """
-    varies = len(score) >= 3 and np.ptp(score) > 0 and np.ptp(image) > 0
-    found = correlation(score, image) if varies else None
-    moved = np.abs(image) >= NO_CHANGE
-    return Agreement(
-        points=len(score),
-        pearson=found.pearson if found else None,
-        spearman=found.spearman if found else None,
-        same_sign=float((np.sign(score[moved]) == np.sign(image[moved])).mean()) if moved.any() else None,
-        signed=int(moved.sum()),
-        error=float(np.abs(score - image).mean()) if len(score) else 0.0,
-    )
-
-
-def summarise(
-    points: Sequence[Point],
-    failures: Sequence[Failure],
-    *,
-    seed: int,
-    versions: dict[str, str],
-    inputs: dict[str, str],
-) -> Result:
-    """Correlations by project, near the baseline first, and the points themselves.
-
-    Raises:
-        CorpusError: there is no point.
-    """
-    if not points:
-        reason = failures[0].reason if failures else "no policy"
-        raise CorpusError(f"score tracks link: expected builds that link, found none ({reason}); check the corpus")
-    projects = list(dict.fromkeys(point.project for point in points))
-    tables: list[Table] = []
-    least: dict[str, Agreement] = {}
-    for title, bound in ((f"Policies near the baseline: image changes by less than {NEAR:.0%}", NEAR), ("All", np.inf)):
-        rows: list[tuple[Cell, ...]] = []
-        for project in [*projects, "all together"]:
-            chosen = [
-                point for point in points if project in {point.project, "all together"} and abs(point.image) < bound
-            ]
-            image = np.array([point.image for point in chosen])
-            for index, measure_name in enumerate(MEASURES):
-                found = agreement(np.array([point.scores[index] for point in chosen]), image)
-                rows.append(
-                    (
-                        project, measure_name, found.points, found.pearson, found.spearman,
-                        None if found.same_sign is None else 100 * found.same_sign, found.signed, 100 * found.error,
-                    )
-                )  # fmt: skip
-                if bound == NEAR and project == "all together":
-                    least[measure_name] = found
-        tables.append(
-            Table(
-                title=title,
-                columns=(
-                    "project", "score of the objects", "policies", "Pearson", "Spearman", "same sign (%)",
-                    "policies with a sign", "mean difference (points)",
-                ),
-                rows=tuple(rows),
-                note=_NOTE if bound == NEAR else "",
-            )
-        )  # fmt: skip
-    tables.append(
-        Table(
-            title="Points",
-            columns=("project", "kind", "policy", *(f"{name} (%)" for name in MEASURES), "image (%)"),
-            rows=tuple(
-                (point.project, point.kind, point.name, *(100 * score for score in point.scores), 100 * point.image)
-                for point in sorted(points, key=lambda point: (point.project, point.image))
-            ),
-        )
-    )
-    if failures:
-        failed = tuple((failure.project, failure.name, failure.reason) for failure in failures)
-        tables.append(Table(title="Builds left out", columns=("project", "policy", "reason"), rows=failed))
-    fewest = min(sum(point.project == project for point in points) for project in projects)
-    text, aware = least[MEASURES[0]], least[MEASURES[1]]
-    passed = (
-        len(projects) >= 3
-        and fewest >= FEWEST_POLICIES
-        and (aware.pearson or 0) > (text.pearson or 0)
-        and (aware.same_sign or 0) > (text.same_sign or 0)
-    )
-    return Result(
-        benchmark="score_tracks_link",
-        question="Does the link-aware score of objects track the linked image, and does object text?",
-        answer=(
-            f"{len(projects)} projects, {fewest} policies or more each; near the baseline the link-aware score has "
-            f"Pearson {_number(aware.pearson)} and the image's sign in {_percent(aware.same_sign)} of {aware.signed} "
-            f"builds, object text {_number(text.pearson)} and {_percent(text.same_sign)}"
-        ),
-        bar=(
-            f"at least 3 projects and {FEWEST_POLICIES} policies; near the baseline the link-aware score beats object "
-            "text in correlation and in sign"
-        ),
-        passed=passed,
-        seed=seed,
-        versions=versions,
-        inputs=inputs,
-        tables=tuple(tables),
-    )
-
-
-_NOTE = (
-    "Each policy is one point per project: the relative change of the sum over objects, and of the linked, "
-    "garbage-collected image, against plain -Oz. Policies far away, like never inlining, make any score correlate, so "
-    f"these are the points that matter. The sign is counted where the image changes by at least {NO_CHANGE:.2%}. The "
-    "exact account counts each COMDAT signature once, as the first object has it; it needs all objects of a project."
-)
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{value:.0%}"
 
 
 if __name__ == "__main__":

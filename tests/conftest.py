@@ -1,17 +1,39 @@
 """Fixtures for tests with real compilers; they are parametrised over the LLVM majors that the plugin supports."""
 
+import contextlib
 import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, apt_command, apt_packages, find_toolchain
 from mlgokit.errors import ToolError
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settings of other people's libraries, for all tests."""
+    # What JAX compiles is kept, from test to test and from run to run: that takes longer than what is then computed.
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir(f"jax-{processor()}")))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    # A busy machine is no finding.
+    hypothesis.settings.register_profile("unhurried", deadline=None)
+    hypothesis.settings.load_profile("unhurried")
+
+
+def processor() -> str:
+    """A name for what this processor can do: compiled code is for no other, but a checkout may be carried to one."""
+    facts: set[str] = set()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        facts = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:16]
 
 
 @functools.cache

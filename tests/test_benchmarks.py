@@ -34,7 +34,9 @@ PARTS = (
     "fuzz_corpus",
     "learner_arms",
     "learner_summary",
+    "leaning_policies",
     "regalloc_stress",
+    "score_summary",
     "timing",
     "treatments",
     "faults",
@@ -228,7 +230,7 @@ def observed_columns() -> dict[str, np.ndarray]:
 
 
 def test_leaning_networks_stay_near_the_heuristic_and_random_ones_do_not(benchmark: Callable[[str], ModuleType]):
-    score, columns = benchmark("score_tracks_link"), observed_columns()
+    score, columns = benchmark("leaning_policies"), observed_columns()
     names, default = tuple(f"f{n}" for n in range(6)), columns["inlining_default"] != 0
     values = np.stack([columns[name] for name in names], axis=1)
 
@@ -258,7 +260,7 @@ def test_there_are_at_least_thirty_contenders_of_every_kind(benchmark: Callable[
 
 
 def test_agreement_of_a_perfect_score_and_of_one_that_does_not_vary(benchmark: Callable[[str], ModuleType]):
-    agreement = benchmark("score_tracks_link").agreement
+    agreement = benchmark("score_summary").agreement
     image = np.array([-0.02, 0.01, 0.05, 0.0001])
 
     perfect, constant = agreement(image, image), agreement(np.zeros(4), image)
@@ -273,7 +275,7 @@ def test_agreement_of_a_perfect_score_and_of_one_that_does_not_vary(benchmark: C
 def test_the_link_aware_score_must_beat_object_text_near_the_baseline(
     benchmark: Callable[[str], ModuleType], good: bool
 ):
-    score = benchmark("score_tracks_link")
+    score = benchmark("score_summary")
     rng = np.random.default_rng(2)
     points: list = []
     for project in ("a", "b", "c"):

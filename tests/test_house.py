@@ -95,6 +95,13 @@ def test_source_files_are_short():
     assert {name: length for name, length in found.items() if length > LONGEST_FILE} == {}
 
 
+def test_tests_with_a_compiler_are_where_make_looks_for_them():
+    marker = "mark" + ".llvm"
+    found = {path.parent.name for path in sources("tests") if marker in path.read_text()}
+
+    assert found == {"llvm"}
+
+
 def words_of(name: str) -> list[str]:
     """The lower-case words of a snake-case or camel-case name, without the plural's s."""
     words = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)

@@ -147,15 +147,22 @@ VARIABLES = {EVICTION: "MLGOKIT_EVICTION_POLICY", PRIORITY: "MLGOKIT_PRIORITY_PO
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("program") / "program.cpp"
-    path.write_text(SOURCE)
-    return path
+@pytest.fixture(scope="session")
+def program(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """SOURCE before optimization, by level."""
+    folder = tmp_path_factory.mktemp(f"program-{toolchain.major}")
+    (folder / "program.cpp").write_text(SOURCE)
+    for level in ("-O2", "-Oz"):
+        front = ["-std=c++17", level, "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "program.cpp"]
+        done = process.run(
+            [toolchain.clangxx, *front, "-o", f"program{level}.bc"], timeout_seconds=60, cwd=folder, env=ENVIRONMENT
+        )
+        assert done.returncode == 0, done.stderr
+    return {level: folder / f"program{level}.bc" for level in ("-O2", "-Oz")}
 
 
-def words(toolchain: Toolchain, source: Path, output: Path, level: str) -> list[str]:
-    return [str(toolchain.clangxx), "-std=c++17", level, "-c", str(source), "-o", str(output)]
+def words(toolchain: Toolchain, program: dict[str, Path], output: Path, level: str) -> list[str]:
+    return [str(toolchain.clangxx), level, "-c", str(program[level]), "-o", str(output)]
 
 
 def printed(toolchain: Toolchain, output: Path) -> bytes:
@@ -168,10 +175,10 @@ def printed(toolchain: Toolchain, output: Path) -> bytes:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def expected(toolchain: Toolchain, source: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+@pytest.fixture(scope="session")
+def expected(toolchain: Toolchain, program: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     output = tmp_path_factory.mktemp("plain") / "plain.o"
-    done = process.run(words(toolchain, source, output, "-O2"), timeout_seconds=60, env=ENVIRONMENT)
+    done = process.run(words(toolchain, program, output, "-O2"), timeout_seconds=60, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return printed(toolchain, output)
 
@@ -188,7 +195,7 @@ def expected(toolchain: Toolchain, source: Path, tmp_path_factory: pytest.TempPa
 def test_a_program_under_the_plugin(
     toolchain: Toolchain,
     plugin: Path,
-    source: Path,
+    program: dict[str, Path],
     expected: bytes,
     tmp_path: Path,
     decided: tuple[str, ...],
@@ -196,7 +203,7 @@ def test_a_program_under_the_plugin(
     seed: int,
 ):
     environment = {**ENVIRONMENT, "MLGOKIT_SEED": str(seed), **{VARIABLES[name]: ":random" for name in decided}}
-    argv = [*words(toolchain, source, tmp_path / "program.o", level), f"-fpass-plugin={plugin}"]
+    argv = [*words(toolchain, program, tmp_path / "program.o", level), f"-fpass-plugin={plugin}"]
     done = process.run(argv, timeout_seconds=60, env=environment)
     assert done.returncode == 0, done.stderr
     assert printed(toolchain, tmp_path / "program.o") == expected
@@ -204,10 +211,10 @@ def test_a_program_under_the_plugin(
 
 @pytest.mark.parametrize("decided", [(EVICTION,), (PRIORITY,), (EVICTION, PRIORITY)], ids="+".join)
 def test_a_program_over_the_pipes(
-    toolchain: Toolchain, source: Path, expected: bytes, tmp_path: Path, decided: tuple[str, ...]
+    toolchain: Toolchain, program: dict[str, Path], expected: bytes, tmp_path: Path, decided: tuple[str, ...]
 ):
     result = drive_channels(
-        words(toolchain, source, tmp_path / "program.o", "-O2"),
+        words(toolchain, program, tmp_path / "program.o", "-O2"),
         channels={
             name: channel_use(
                 PROBLEMS[name],

@@ -1,0 +1,15 @@
+"""The installed compilers, as they are found."""
+
+import pytest
+
+from mlgokit.compiler.toolchain import Toolchain
+
+pytestmark = pytest.mark.llvm
+
+
+def test_the_installed_compilers_are_found_with_all_their_tools(toolchain: Toolchain):
+    assert toolchain.version_text.startswith(f"{toolchain.vendor} clang version {toolchain.version}".strip())
+    assert toolchain.target
+    assert toolchain.include_dir is not None
+    assert toolchain.llvm_config is not None
+    assert toolchain.library_dir is not None
