@@ -2,7 +2,7 @@
 //
 //   policy_speed <policy> <observations> <rows> <repetitions> <preferences>
 //
-// Observations are rows of int64, one per feature of the policy. Writes the preference of every row as a double to
+// Observations are rows of doubles, one per feature of the policy. Writes the preference of every row as a double to
 // <preferences>, so that the caller can check that the right thing was timed, and one line of JSON to standard output.
 #include "Policy.h"
 
@@ -56,11 +56,11 @@ int main(int Count, char **Words) {
     return complain(toString(Parsed.takeError()));
   mlgokit::Policy Policy = std::move(*Parsed);
   const size_t Features = Policy.features().size();
-  if (!Rows || !Repetitions || (*RowsFile)->getBufferSize() != Rows * Features * sizeof(int64_t))
+  if (!Rows || !Repetitions || (*RowsFile)->getBufferSize() != Rows * Features * sizeof(double))
     return complain("the observations do not fit the policy's features and the number of rows");
-  std::vector<int64_t> Values(Rows * Features);
-  std::memcpy(Values.data(), (*RowsFile)->getBufferStart(), Values.size() * sizeof(int64_t));
-  auto Row = [&](size_t I) { return ArrayRef<int64_t>(Values.data() + I * Features, Features); };
+  std::vector<double> Values(Rows * Features);
+  std::memcpy(Values.data(), (*RowsFile)->getBufferStart(), Values.size() * sizeof(double));
+  auto Row = [&](size_t I) { return ArrayRef<double>(Values.data() + I * Features, Features); };
 
   std::vector<double> Preferences;
   for (size_t I = 0; I < Rows; ++I)

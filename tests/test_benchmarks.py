@@ -13,6 +13,7 @@ import pytest
 from mlgokit.advisors import Observation
 from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.compare import Evaluation, ProjectComparison, Sizes
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
 
@@ -28,6 +29,7 @@ NAMES = (
     "score_tracks_link",
 )
 PARTS = (
+    "gate",
     "results",
     "made_objects",
     "fuzz_readers",
@@ -100,6 +102,34 @@ def test_the_first_fit_is_kept_apart_from_the_timed_ones(benchmark: Callable[[st
 
     assert (len(calls), len(timing.processor), len(timing.wall)) == (4, 3, 3)
     assert module.observations(50, np.random.default_rng(1)).shape == (50, module.FEATURES)
+
+
+def compared(project: str, language: str, after: int) -> ProjectComparison:
+    before, changed = (
+        Sizes(objects=0, link_aware=0.0, text=0, rodata=0, eh_frame=0, image=image) for image in (1000, after)
+    )
+    return ProjectComparison(
+        project=project, language=language, modules=3, before=before, after=changed, larger_modules=0,
+        user_seconds_before=1.0, user_seconds_after=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("lua", "re2", "passed"), [(1000, 940, True), (1001, 940, False), (1000, 970, False)])
+def test_a_gate_is_judged_by_language_and_by_the_worst_project(
+    benchmark: Callable[[str], ModuleType], lua: int, re2: int, passed: bool
+):
+    module = benchmark("gate")
+
+    def evaluation(lua: int, re2: int) -> Evaluation:
+        projects = (compared("lua", "c", lua), compared("re2", "c++", re2))
+        return Evaluation(policy="p", projects=projects, summary={}, compilations=12)
+
+    evaluations = {module.WITHOUT: evaluation(1010, 930), module.AS_TRAINED: evaluation(lua, re2)}
+    found = module.summarise(evaluations, **FACTS)
+
+    assert found.passed is passed
+    assert "C++ -7.00 % without the gate" in found.answer
+    assert [row[0] for row in found.tables[1].rows] == ["lua", "re2"]
 
 
 class Tools:
