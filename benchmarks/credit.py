@@ -26,8 +26,8 @@ from mlgokit.store import ModuleRun
 LABELS = ("one for the module, object text", "one for the module, link-aware", "by component", "of the caller alone")
 NEAR_BYTES = 8
 """Two functions' padding, which no function owns."""
-MODULE_LABEL = 1
-"""Position of the label that the others are compared with."""
+MODULE_LABEL, COMPONENT_LABEL = 1, 2
+"""Positions of the label that the others are compared with, and of that in the answer."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -55,6 +55,8 @@ class CreditErrors:
     """Flips of each kind and module that are compiled alone."""
     seed: int = 1
     """Of the draw, the explorations, and the flips compiled alone."""
+    store: Path | None = None
+    """Where finished compilations are kept and found; nowhere if not given."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
     timeout_seconds: float = 60.0
@@ -106,7 +108,11 @@ def measure(config: CreditErrors, report: Report) -> Result:
     others = [module for module in corpus.modules if module.project in projects]
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
         workshop = open_workshop(
-            toolchain, build_plugin(toolchain), Path(place), workers=1, timeout_seconds=config.timeout_seconds
+            toolchain,
+            build_plugin(toolchain),
+            config.store or Path(place),
+            workers=1,
+            timeout_seconds=config.timeout_seconds,
         )
         plain = parallel(lambda one: default_run(workshop, one), others, workers=1, report=report, label="default")
         weights = project_weights(others, plain)
@@ -123,13 +129,15 @@ def measure(config: CreditErrors, report: Report) -> Result:
         raise CorpusError(
             f"{config.corpus}: expected modules with decisions to turn round, found none of {len(modules)}; draw more"
         )
-    ratio = variance_ratio(found["random flips"], 2)
-    share = unexplained(found["random flips"])
+    ratios = {kind: variance_ratio(known, COMPONENT_LABEL) for kind, known in found.items()}
     return Result(
         benchmark="credit",
         question="How much nearer to what a decision does alone is a label by component than one for the module?",
-        answer=f"its error has {ratio:.0f} times less variance than the module's link-aware number; "
-        f"{100 * share:.2f} % of the changed bytes are in no component",
+        answer="its error has "
+        + ", ".join(f"{ratio:.3g} times less variance with {kind}" for kind, ratio in ratios.items())
+        + "; in a component are "
+        + " and ".join(f"{100 * (1 - unexplained(known)):.2f} %" for known in found.values())
+        + " of the changed bytes",
         seed=config.seed,
         versions=versions,
         inputs=corpus_inputs(corpus),
