@@ -348,13 +348,13 @@ def _system_checks() -> tuple[Check, ...]:
     cache = platformdirs.user_cache_path("mlgokit")
     free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
     memory = _available_memory_bytes()
-    framework = all(importlib.util.find_spec(name) is not None for name in ("jax", "equinox", "optax"))
+    framework = all(importlib.util.find_spec(name) is not None for name in ("jax", "optax", "cmaes"))
     return (
         Check(name="Python", works=sys.version_info >= (3, 11), detail=platform.python_version(), needed=True),
         Check(
             name="learning framework",
             works=framework,
-            detail="jax, equinox and optax are installed" if framework else "jax, equinox or optax is not installed",
+            detail="jax, optax and cmaes are installed" if framework else "jax, optax or cmaes is not installed",
             needed=True,
         ),
         Check(name="cores", works=True, detail=str(len(os.sched_getaffinity(0)))),

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mlgokit.algorithms import ppo
+from mlgokit.algorithms import network, ppo
 from mlgokit.algorithms.config import PPO_REFERENCE, Credit
 from mlgokit.algorithms.learner import Experience
 from mlgokit.algorithms.rewards import context_rewards, decision_rewards, no_averages
@@ -199,3 +199,18 @@ def test_the_preset_is_what_was_published():
     )
     assert (PPO_REFERENCE.hidden, PPO_REFERENCE.learning_rate, PPO_REFERENCE.clip) == ((40, 40, 20), 3e-5, 0.2)
     assert (PPO_REFERENCE.entropy, PPO_REFERENCE.weight_penalty, PPO_REFERENCE.decay) == (0.003, 1e-6, 0.8)
+
+
+@pytest.mark.parametrize(("members", "outputs"), [(1, 2), (3, 1)])
+def test_answers_by_columns_are_those_by_rows(members: int, outputs: int):
+    rng = np.random.default_rng(1)
+    parameters = [
+        {"weight": rng.normal(size=(members, before, after)), "bias": rng.normal(size=(members, after))}
+        for before, after in ((5, 4), (4, outputs))
+    ]
+    inputs = rng.normal(size=(6, 2, 5))
+
+    by_rows = network.answers(parameters, inputs)
+    by_columns = network.column_answers(parameters, network.columns_of(inputs)).reshape(members, 6, 2)
+
+    np.testing.assert_allclose(by_columns, by_rows, rtol=1e-5)

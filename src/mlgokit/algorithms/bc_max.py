@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlgokit.algorithms import imitation, network
+from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcMaxConfig
 from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
@@ -24,13 +23,12 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     rules = settings.rules if task.kind is AdviceKind.BINARY else (DEFAULT_RULE,)
 
     def start(rng: np.random.Generator) -> State:
-        return {**imitation.start(task, settings.imitation, rng), "visited": np.zeros(task.modules, bool)}
+        return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = np.flatnonzero(~state["visited"])
+        new = imitation.unvisited(state, settings.modules, rng)
         if len(new):
-            modules = new[np.sort(rng.permutation(len(new))[: settings.modules])].astype(np.int64)
-            return tuple(followed(rule, modules) for rule in rules)
+            return tuple(followed(rule, new) for rule in rules)
         modules = drawn_modules(task.modules, settings.modules, rng)
         sizes = np.bincount(imitation.kept_rows(state).get("module", modules), minlength=task.modules)[modules]
         actor = best(state)
@@ -46,17 +44,11 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        visited = state["visited"].copy()
-        for proposal in proposals:
-            visited[proposal.modules] = True
         rows = _best_of(imitation.kept_rows(state), experiences)
-        state, metrics = imitation.fit(
-            task, settings.imitation, imitation.with_rows({**state, "visited": visited}, rows), rng=rng
-        )
-        return state, metrics | {"gain": relative_gain(experiences)}
+        return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
-        return network.to_policy(task, imitation.parameters_of(task, settings.imitation, state))
+        return imitation.policy_of(task, settings.imitation, state)
 
     return Learner(start=start, ask=ask, tell=tell, best=best)
 

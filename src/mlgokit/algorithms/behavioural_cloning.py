@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms import imitation, network
+from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcConfig, CloningConfig, ImitationConfig
 from mlgokit.algorithms.exploring import drawn_modules, followed
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
-from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.dataset.normaliser import fit_quantile
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
@@ -24,28 +23,23 @@ def make(task: Task, settings: BcConfig) -> Learner:
     """Cloning of the advisor ``settings.rule`` for ``task``."""
 
     def start(rng: np.random.Generator) -> State:
-        return {**imitation.start(task, settings.imitation, rng), "visited": np.zeros(task.modules, bool)}
+        return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = np.flatnonzero(~state["visited"])
-        if not len(new):
-            return (followed(settings.rule, drawn_modules(task.modules, min(settings.modules, task.modules), rng)),)
-        return (followed(settings.rule, np.sort(rng.permutation(new)[: settings.modules]).astype(np.int64)),)
+        new = imitation.unvisited(state, settings.modules, rng)
+        again = len(new) == 0
+        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng) if again else new
+        return (followed(settings.rule, modules),)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        visited = state["visited"].copy()
-        for proposal in proposals:
-            visited[proposal.modules] = True
-        told = imitation.stacked([imitation.rows_of(experience) for experience in experiences])
-        rows = imitation.replaced(imitation.kept_rows(state), told)
-        state = imitation.with_rows({**state, "visited": visited}, rows)
-        state, metrics = imitation.fit(task, settings.imitation, state, rng=rng)
-        return state, metrics | {"gain": relative_gain(experiences)}
+        new = imitation.stacked([imitation.rows_of(experience) for experience in experiences])
+        rows = imitation.replaced(imitation.kept_rows(state), new)
+        return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
-        return network.to_policy(task, imitation.parameters_of(task, settings.imitation, state))
+        return imitation.policy_of(task, settings.imitation, state)
 
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
@@ -87,4 +81,4 @@ def fit_clone(
     rows = {"features": values, "decisions": decisions.astype(np.float64), "weight": np.ones(count)}
     state = imitation.with_rows(imitation.start(task, settings, rng), rows)
     state, _ = imitation.fit(task, settings, state, rng=rng)
-    return network.to_policy(task, imitation.parameters_of(task, settings, state))
+    return imitation.policy_of(task, settings, state)

@@ -15,11 +15,14 @@ import optax
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import ImitationConfig
-from mlgokit.algorithms.learner import Experience, State, Task
+from mlgokit.algorithms.learner import Experience, Ints, Proposal, State, Task
+from mlgokit.algorithms.rewards import relative_gain
+from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _ADAM_EPSILON = 3.125e-4
 _KEPT = "kept/"
+_VISITED = "visited"
 _CHUNK = 100
 
 Rows = Mapping[str, npt.NDArray[Any]]
@@ -28,9 +31,10 @@ Rows = Mapping[str, npt.NDArray[Any]]
 
 
 def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> State:
-    """Parameters and optimiser; no decisions yet."""
+    """Parameters and optimiser; no decisions yet, and no module visited."""
     parameters = network.initial(task, settings.hidden, rng)
     return {
+        _VISITED: np.zeros(task.modules, bool),
         **network.pack("parameters", parameters),
         **network.pack("optimiser", _optimiser(settings).init(parameters)),
     }
@@ -39,6 +43,17 @@ def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> St
 def parameters_of(task: Task, settings: ImitationConfig, state: State) -> network.Parameters:
     """The parameters in ``state``."""
     return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+
+
+def policy_of(task: Task, settings: ImitationConfig, state: State) -> Policy:
+    """The policy with the parameters in ``state``."""
+    return network.to_policy(task, parameters_of(task, settings, state))
+
+
+def unvisited(state: State, most: int, rng: np.random.Generator) -> Ints:
+    """Up to ``most`` modules, drawn from those that no proposal has named yet."""
+    new = np.flatnonzero(~state[_VISITED])
+    return np.sort(rng.permutation(new)[:most]).astype(np.int64)
 
 
 def kept_rows(state: State) -> Rows:
@@ -85,6 +100,24 @@ def replaced(rows: Rows, by: Rows) -> Rows:
     new = set(zip(by["module"].tolist(), by["context"].tolist(), strict=True))
     old = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
     return stacked([chosen_rows(rows, np.array([key not in new for key in old], bool)), by])
+
+
+def told(
+    task: Task,
+    settings: ImitationConfig,
+    state: State,
+    proposals: Sequence[Proposal],
+    experiences: Sequence[Experience],
+    *,
+    rows: Rows,
+    rng: np.random.Generator,
+) -> tuple[State, dict[str, float]]:
+    """What a learner's ``tell`` ends with: the modules are visited, ``rows`` kept and fitted to."""
+    visited = state[_VISITED].copy()
+    for proposal in proposals:
+        visited[proposal.modules] = True
+    state, metrics = fit(task, settings, with_rows({**state, _VISITED: visited}, rows), rng=rng)
+    return state, metrics | {"gain": relative_gain(experiences)}
 
 
 def fit(

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms import imitation, network
+from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import LocalSearchConfig
 from mlgokit.algorithms.exploring import drawn_modules, followed
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Forced, Learner, Proposal, State, Task
-from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
@@ -28,13 +27,12 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     actor = DEFAULT_RULE if task.start is None else task.start
 
     def start(rng: np.random.Generator) -> State:
-        return {**imitation.start(task, settings.imitation, rng), "visited": np.zeros(task.modules, bool)}
+        return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = np.flatnonzero(~state["visited"])
+        new = imitation.unvisited(state, settings.modules, rng)
         if len(new):
-            modules = new[np.sort(rng.permutation(len(new))[: settings.modules])].astype(np.int64)
-            return (followed(actor, modules),)
+            return (followed(actor, new),)
         modules = np.unique(drawn_modules(task.modules, min(settings.modules, task.modules), rng))
         rows = imitation.kept_rows(state)
         policy = best(state)
@@ -63,22 +61,16 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        visited = state["visited"].copy()
-        for proposal in proposals:
-            visited[proposal.modules] = True
         rows = imitation.kept_rows(state)
         firsts = [_first(one) for one in experiences if one.component is None and not proposals[one.proposal].forced]
         rows = imitation.replaced(rows, imitation.stacked(firsts))
         for experience in experiences:
             rows = _judged(rows, experience, real=task.kind is AdviceKind.REAL)
-        state, metrics = imitation.fit(
-            task, settings.imitation, imitation.with_rows({**state, "visited": visited}, rows), rng=rng
-        )
-        tested = float(np.count_nonzero(rows["tried"])) if rows else 0.0
-        return state, metrics | {"gain": relative_gain(experiences), "tried": tested}
+        state, metrics = imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        return state, metrics | {"tried": float(np.count_nonzero(rows["tried"])) if rows else 0.0}
 
     def best(state: State) -> Policy:
-        return network.to_policy(task, imitation.parameters_of(task, settings.imitation, state))
+        return imitation.policy_of(task, settings.imitation, state)
 
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
