@@ -131,7 +131,7 @@ def build_project(
         "Make": make,
     }
     configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags)
-    marks = {"{source}": str(source), "{build}": str(build)}
+    marks = {"{source}": str(source), "{build}": str(build), "{cc}": str(toolchain.clang)}
     options = _filled(project.options, marks, make_words)
     seconds = 0.0
     if configure:

@@ -12,8 +12,8 @@ System = Literal["CMake, Ninja", "CMake, Make", "Meson", "autotools", "Make"]
 class TunedProject:
     """One project, built by its own build system.
 
-    In ``options`` and ``tests`` the marks ``{source}`` and ``{build}`` stand for those folders, and the word ``{make}``
-    for make with the compilers and flags of the build.
+    In ``options`` and ``tests`` the marks ``{source}`` and ``{build}`` stand for those folders, ``{cc}`` for clang, and
+    the word ``{make}`` for make with the compilers and flags of the build.
 
     Attributes:
         name: of the project.
@@ -183,6 +183,16 @@ CPP_PROJECTS = (
     ),
 )
 
+# The makefile's own rules for these programs compile the amalgamation anew with other options.
+_SQLITE_PROGRAM = ("{cc}", "-Oz", "-I.", "-L.libs", "-Wl,-rpath,{build}/.libs", "-o")
+_FUZZCHECK = (
+    "-I{source}/test", "-I{source}/ext/recover", "-DSQLITE_OMIT_LOAD_EXTENSION", "-DSQLITE_OSS_FUZZ",
+    *(f"{{source}}/{name}.c" for name in (
+        "test/fuzzcheck", "test/ossfuzz", "test/fuzzinvariants", "test/vt02", "ext/recover/dbdata",
+        "ext/recover/sqlite3recover",
+    )),
+)  # fmt: skip
+
 C_PROJECTS = (
     TunedProject(
         name="sqlite",
@@ -194,8 +204,14 @@ C_PROJECTS = (
         targets=("libsqlite3.la",),
         include=r"/sqlite3\.c$",
         image=".libs/libsqlite3.so.0.*.*",
-        tests=(),
-        shown="",
+        tests=(
+            (*_SQLITE_PROGRAM, "speedtest1", "{source}/test/speedtest1.c", "-lsqlite3"),
+            ("./speedtest1", "--verify", "--size", "5"),
+            (*_SQLITE_PROGRAM, "fuzzcheck", *_FUZZCHECK, "-lsqlite3", "-lm"),
+            ("./fuzzcheck", *(f"{{source}}/test/fuzzdata{number}.db" for number in range(1, 9))),
+        ),
+        counted=r"0 errors out of (\d+) tests",
+        shown="speedtest1 --verify and fuzzcheck on fuzzdata1 to 8, linked with the library",
     ),
     TunedProject(
         name="expat",

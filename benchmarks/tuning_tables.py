@@ -85,7 +85,9 @@ def summarise(
         passed = False
         answer += f"; larger, or with failing tests: {', '.join(worse)}"
     elif found:
-        answer += "; no module, object or program larger, and all tests pass"
+        answer += "; no module or program larger, and all tests pass"
+    if grown := sum(len(_larger(one)) for one in found):
+        answer += f"; {grown} objects are larger by themselves, in COMDATs that the linker takes from others"
     if missing:
         answer += f"; {len(missing)} of {len(wanted)} points are missing"
     return Result(
@@ -204,7 +206,7 @@ def _tests_rows(found: Sequence[Finished]) -> list[tuple[Cell, ...]]:
     built = [one for one in found if one.value["after"] is not None]
     for name in dict.fromkeys(one.project.name for one in built):
         mine = [one for one in built if one.project.name == name]
-        good = [one.value["after"] for one in mine if "failure" not in one.value["after"]]
+        good = [one.value["after"] for one in mine if not _failed(one)]
         tests = {after["tests"] for after in good}
         before = mine[0].value["before"]["tests"]
         rows.append(
@@ -213,9 +215,10 @@ def _tests_rows(found: Sequence[Finished]) -> list[tuple[Cell, ...]]:
                 mine[0].project.shown,
                 f"{before} pass" if before else "pass",
                 f"{len(good)} of {len(mine)} builds pass"
-                + "".join(f", {count} tests" for count in sorted(tests - {0})),
+                + "".join(f", {count} tests" for count in sorted(tests - {0}))
+                + "".join(f"; {one.value['after']['failure'].splitlines()[0]}" for one in mine if _failed(one)),
                 f"{sum(_as_proved(one) for one in mine)} of {len(mine)}",
-                sum(len(after["objects"]["larger"]) for after in good),
+                sum(len(_larger(one)) for one in mine),
             )
         )
     return rows
@@ -227,15 +230,24 @@ def _as_proved(one: Finished) -> bool:
     return "failure" not in after and (after["objects"]["plain_bytes"], after["objects"]["tuned_bytes"]) == one.objects
 
 
+def _failed(one: Finished) -> bool:
+    return one.value["after"] is not None and "failure" in one.value["after"]
+
+
+def _larger(one: Finished) -> list[str]:
+    """Objects of the project's own build that are larger than in the plain one."""
+    after = one.value["after"]
+    return [] if after is None or _failed(one) else after["objects"]["larger"]
+
+
 def _worse(found: Sequence[Finished]) -> list[str]:
     """Searches whose result is larger somewhere, or fails the project's tests."""
     names: list[str] = []
     for one in found:
-        after = one.value["after"]
         pairs = [one.objects, one.linked("image"), one.image("image")]
         pairs += [(module["plain_bytes"], module["tuned_bytes"]) for module in one.value["tuned"]["modules"]]
         larger = any(pair is not None and pair[1] > pair[0] + 1e-6 for pair in pairs)
-        if larger or (after is not None and ("failure" in after or after["objects"]["larger"])):
+        if larger or _failed(one):
             names.append(f"{one.project.name} ({one.arm}, {one.minutes:g})")
     return names
 

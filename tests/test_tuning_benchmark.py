@@ -1,0 +1,128 @@
+"""The benchmark of tuning: its list of projects, and the tables that it makes of what searches left."""
+
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+DEVELOPED_ON = {"re2", "yaml-cpp", "lua"}
+TRAINED_ON = {
+    "abseil", "agg", "box2d", "brotli", "clasp", "highs", "kenlm", "marisa", "opencc", "protobuf-lite", "z3", "zlib",
+}  # fmt: skip
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a benchmark by its name, as running its file does."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+def test_there_are_enough_projects_and_none_was_learned_from(benchmark: Callable[[str], ModuleType]):
+    projects = benchmark("tuning_projects").PROJECTS
+    assert sum(one.language == "c++" for one in projects.values()) >= 8
+    assert sum(one.language == "c" for one in projects.values()) >= 4
+    assert not projects.keys() & (DEVELOPED_ON | TRAINED_ON)
+    assert {one.system for one in projects.values()} >= {"CMake, Ninja", "CMake, Make", "Meson", "autotools"}
+    for one in projects.values():
+        re.compile(one.include)
+        assert one.tests
+        assert one.shown
+        assert re.fullmatch("[0-9a-f]{64}", one.archive.sha256)
+        assert re.compile(one.counted).groups == (1 if one.counted else 0)
+
+
+def link(image: int) -> dict[str, Any]:
+    return {"status": "the linker wrote an image", "image": image, "text": image // 2}
+
+
+def finished(
+    module: ModuleType, project: Any, arm: str, minutes: float, size: int, after: dict[str, Any] | None = None
+) -> Any:
+    """A search that made 1000 bytes into ``size`` of them; the project's own image, twice as large, likewise."""
+    image = {"image": 2000, "text": 1000}
+    tuned = {
+        "plain_bytes": 1000.0, "tuned_bytes": float(size), "plain_link": link(1000), "tuned_link": link(size),
+        "user_seconds": 60 * minutes, "compilations": 10,
+        "modules": [{"plain_bytes": 600.0, "tuned_bytes": size - 400.0, "plain": False},
+                    {"plain_bytes": 400.0, "tuned_bytes": 400.0, "plain": True}],
+    }  # fmt: skip
+    objects = {"plain_bytes": 1000.0, "tuned_bytes": float(size), "larger": []}
+    good = {"image": {"image": 2 * size, "text": size}, "tests": 7, "seconds": 1.0, "objects": objects}
+    if arm.startswith("tune"):
+        after = after or good
+    value = {"tuned": tuned, "before": {"image": image, "tests": 7}, "after": after}
+    return module.Finished(project=project, arm=arm, minutes=minutes, value=value)
+
+
+def test_the_tables_say_what_is_there_and_what_is_not(benchmark: Callable[[str], ModuleType]):
+    module, projects = benchmark("tuning_tables"), benchmark("tuning_projects").PROJECTS
+    some = [projects[name] for name in ("jsoncpp", "ninja", "sqlite")]
+    sizes = {"jsoncpp": 900, "ninja": 810, "sqlite": 980}
+    found = [finished(module, one, "tune", 5.0, sizes[one.name]) for one in some]
+    found += [finished(module, some[0], "tune", 60.0, 850), finished(module, some[0], "random search", 5.0, 990)]
+    wanted = [(arm, one, minutes) for arm in ("tune", "random search") for one in some for minutes in (5.0, 60.0)]
+
+    result = module.summarise(found, wanted=wanted, failed={"ninja": "no\nnetwork"}, enough=0.98, seed=1)
+
+    means, rows, tests, missing = result.tables
+    # The geometric mean of 0.9 and 0.81.
+    assert means.rows[0][:6] == ("tune", "c++", "5", 2, "-14.62 %", "-14.62 %")
+    assert means.rows[0][8] == "-14.62 %"
+    assert [row[:4] for row in means.rows[1:]] == [
+        ("tune", "c++", "60", 1), ("tune", "c", "5", 1), ("random search", "c++", "5", 1),
+    ]  # fmt: skip
+    assert means.rows[-1][8] is None
+    jsoncpp = rows.rows[0]
+    assert jsoncpp[:6] == ("tune", "jsoncpp", "c++", "Meson", 2, 1)
+    assert jsoncpp[8:11] == ("-10.00 %", "-15.00 %", "-15.00 %")
+    assert jsoncpp[-2:] == ("-25.00 %", "+0.00 %")
+    assert tests.rows[0][2:] == ("7 pass", "2 of 2 builds pass, 7 tests", "2 of 2", 0)
+    assert ("ninja", "tune", "60", "no") in missing.rows
+    assert ("sqlite", "random search", "5, 60", "not made yet") in missing.rows
+    assert result.passed is None
+    assert "tune, 60 core-minutes: -15.00 % on 1 C++ projects, bar -7.00 %" in result.answer
+    assert "7 of 12 points are missing" in result.answer
+
+
+@pytest.mark.parametrize(("size", "passed"), [(900, True), (960, False)])
+def test_the_bar_is_about_all_projects_at_sixty_minutes(
+    benchmark: Callable[[str], ModuleType], size: int, passed: bool
+):
+    module, projects = benchmark("tuning_tables"), benchmark("tuning_projects").PROJECTS
+    wanted = [("tune", projects[name], 60.0) for name in ("jsoncpp", "sqlite")]
+    found = [finished(module, project, "tune", 60.0, size) for _, project, _ in wanted]
+    assert module.summarise(found, wanted=wanted, failed={}, enough=0.98, seed=1).passed is passed
+
+
+def test_a_tuned_build_whose_tests_fail_misses_the_bar(benchmark: Callable[[str], ModuleType]):
+    module, projects = benchmark("tuning_tables"), benchmark("tuning_projects").PROJECTS
+    wanted = [("tune", projects[name], 60.0) for name in ("jsoncpp", "sqlite")]
+    found = [
+        finished(module, project, "tune", 60.0, 800, {"failure": "it crashed"} if project.name == "sqlite" else None)
+        for _, project, _ in wanted
+    ]
+    result = module.summarise(found, wanted=wanted, failed={}, enough=0.98, seed=1)
+    assert result.passed is False
+    assert "larger, or with failing tests: sqlite (tune, 60)" in result.answer
+    assert result.tables[2].rows[1][3] == "0 of 1 builds pass; it crashed"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--projects", "lua"], "projects: expected names among double-conversion, "),
+        (["--arms", "luck"], "found luck"),
+        (["--points", "0"], "points: expected core-minutes above zero"),
+    ],
+)
+def test_what_is_not_known_is_one_sentence(
+    benchmark: Callable[[str], ModuleType], words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+):
+    assert benchmark("tuning").main(words) == 2
+    assert sentence in capsys.readouterr().err
