@@ -11,7 +11,7 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.commands_import import CommandFilter, import_commands
+from mlgokit.corpus.commands_import import CommandFilter, import_commands, module_outputs
 from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.module import SIDECAR_NAME, Corpus, load_corpus, read_sidecar
 from mlgokit.errors import CorpusError, ReuseError, UsageError
@@ -172,6 +172,21 @@ def test_one_source_compiled_twice_gives_two_modules(place: Place):
     result = place.make(project="p")
     assert [module.name for module in result.corpus.modules] == ["p/one/a.o", "p/two/a.o", "p/two/a.o-2"]
     assert result.repeated == 1
+
+
+def test_the_outputs_of_modules_are_those_of_the_build(place: Place):
+    place.add("a.cc", output="one/a.o")
+    place.add("a.cc", output="two/a.o")
+    place.add("b.cc", "-O2 -DX", output="../../lib/b.o")
+    place.entries.append({"directory": "/", "file": "c.cc", "command": "g++ -c c.cc"})
+    result = place.make(project="p")
+    found = module_outputs(place.build / "compile_commands.json", project="p")
+    assert found == {
+        "p/one/a.o": place.build / "one/a.o",
+        "p/two/a.o": place.build / "two/a.o",
+        "p/lib/b.o": place.folder / "lib/b.o",
+    }
+    assert set(found) < {module.name for module in result.corpus.modules} | set(failures(result))
 
 
 def test_without_an_output_the_source_names_the_module(place: Place):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.statistics import bootstrap_interval, correlation, geometric_mean_change
+from mlgokit.evaluation.statistics import bootstrap_interval, correlation, geometric_mean_change, mean_interval
 
 
 def test_a_change_does_not_depend_on_the_size_of_a_project():
@@ -88,6 +88,19 @@ def test_two_levels_see_modules_and_projects():
 def test_impossible_intervals_are_refused(arguments: dict[str, object], message: str):
     with pytest.raises(UsageError, match=message):
         bootstrap_interval(**arguments, rng=np.random.default_rng(0))  # pyright: ignore[reportArgumentType]
+
+
+def test_an_interval_of_differences_covers_their_mean_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    bounds = np.array([mean_interval(rng.normal(3, 2, size=6), level=0.9) for _ in range(1000)])
+    assert 0.87 < ((bounds[:, 0] < 3) & (bounds[:, 1] > 3)).mean() < 0.93
+    assert mean_interval([0.1] * 7) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize("differences", [[], [1.0], [1.0, float("nan")]])
+def test_too_few_differences_have_no_interval(differences: list[float]):
+    with pytest.raises(UsageError, match="mean interval: expected at least two numbers"):
+        mean_interval(differences)
 
 
 def test_rank_and_line_differ_on_a_curve():

@@ -199,8 +199,8 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
 
     Args:
         judge: changed here, as is its search.
-        seconds: the whole budget, of which this may take twice ``config.share``; a comparison that runs is ended.
-        is_last: look into groups that show no change as well.
+        seconds: the whole budget, of which this may take twice ``config.share``; a comparison that runs is cut short.
+        is_last: make one comparison whole in any case, and look into groups that show no change as well.
 
     Returns:
         How many modules were taken back.
@@ -211,7 +211,7 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
         return time.monotonic() - begin > 2 * judge.config.share * seconds
 
     changes = _changes(judge)
-    refused = _settle(judge, changes, is_over=is_over, is_last=is_last)
+    refused = _settle(judge, changes, is_over=is_over, is_last=is_last, is_whole=is_last)
     by_name = {change.name: change for change in changes}
     for name in refused:
         _take_back(judge, by_name[name])
@@ -269,13 +269,16 @@ def _changes(judge: Judge) -> list[_Change]:
     return [change for change in found if change is not None]
 
 
-def _settle(judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool) -> set[str]:
+def _settle(
+    judge: Judge, group: Sequence[_Change], *, is_over: Callable[[], bool], is_last: bool, is_whole: bool = False
+) -> set[str]:
     """Accept a group of changes, or parts of it; gives the modules whose change alone does not pay."""
     if not group:
         return set()
     judge.report(0, len(group), "measure what changed")
     ready = _with(judge, group)
-    found = compare(judge.means, judge.ready, ready, is_over=is_over, known=judge.value)
+    is_cut = (lambda: False) if is_whole else is_over
+    found = compare(judge.means, judge.ready, ready, is_over=is_cut, known=judge.value)
     fits = found.is_no_worse if judge.means.is_size else found.is_better
     as_expected = -found.high >= judge.config.kept * sum(change.expected for change in group)
     if fits and (len(group) == 1 or not judge.means.is_size or as_expected or is_over()):

@@ -179,12 +179,12 @@ def _take(search: Search, searched: Searched, done: Step) -> None:
 
 def _refitted(search: Search, rng: np.random.Generator) -> Rank | None:
     """The order by a policy of what was measured so far, if the framework is there and enough was measured."""
+    modules = {part.projects for part in search.effects}
+    if sum(len(part.change) for part in search.effects) < LEAST_COMPONENTS or len(modules) < LEAST_MODULES:
+        return None
     try:
         from mlgokit.algorithms.effect_regression import fit_effects
     except ImportError:
-        return None
-    modules = {part.projects for part in search.effects}
-    if sum(len(part.change) for part in search.effects) < LEAST_COMPONENTS or len(modules) < LEAST_MODULES:
         return None
     begin = time.process_time()
     search.policy, _ = fit_effects(join_effects(search.effects), search.config.fit, problem=INLINE_SIZE.name, rng=rng)

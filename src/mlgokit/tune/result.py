@@ -57,6 +57,7 @@ class Tuned:
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
+        taken_back: how often it showed that a module's gain was none.
         modules: one each.
         failures: modules that the compiler does not compile, with the reason.
         curve: bytes over effort.
@@ -72,6 +73,7 @@ class Tuned:
     plain_link: LinkedImage | None
     tuned_link: LinkedImage | None
     judged: Comparison | None
+    taken_back: int
     modules: tuple[TunedModule, ...]
     failures: dict[str, str]
     curve: tuple[Point, ...]
@@ -153,6 +155,7 @@ def finish(
         plain_link=plain_link,
         tuned_link=tuned_link,
         judged=judged,
+        taken_back=0 if judge is None else judge.back,
         modules=tuple(
             _module(search, one, after, plain=name in plain, note=notes.get(name, ""))
             for name, one in search.modules.items()

@@ -41,7 +41,8 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         spread = (
             f", {judged.low:+,.6g} to {judged.high:+,.6g} in {judged.pairs} pairs" if judged.low < judged.high else ""
         )
-        out.print(f"by your command: {judged.before:,.6g} -> {judged.after:,.6g}{change}{spread}", highlight=False)
+        out.print(f"by the objective: {judged.before:,.12g} -> {judged.after:,.12g}{change}{spread}", highlight=False)
+        out.print(f"found by the search, but not by the objective, and taken back: {tuned.taken_back}", highlight=False)
     out.print(
         f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time", highlight=False
     )
