@@ -85,7 +85,7 @@ def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Bench:
     return Bench(toolchain, plugin, tmp_path)
 
 
-DECISION_COLUMNS = {"caller_id", "callee_id", "site", "inlining_decision", "log_probability"}
+DECISION_COLUMNS = {"caller_id", "callee_id", "site", "decided_by_table", "inlining_decision", "log_probability"}
 
 
 def llvm_policy(bench: Bench, *, output: OutputKind, own_features: bool = False) -> Policy:

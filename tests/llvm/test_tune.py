@@ -172,7 +172,7 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     result = json.loads((project.config.folder / "tuned.json").read_text())
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
-    entries = read_table(Path(result["table"]))
+    entries = read_table(Path(result["table"])).entries
     assert sum(entry.plain for entry in entries) == len(plain)
     sources = [source for source in project.sources if any(name.startswith(source.stem) for name in plain)]
     for one, other in zip(

@@ -17,11 +17,13 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.commands_import import Level
 from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.decisions import read_table, write_table
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.builds import Import, import_build
+from mlgokit.tune.kept import try_start
 from mlgokit.tune.loop import POLICY_NAME, run_search
 from mlgokit.tune.project import SearchConfig, open_search, try_policy
 from mlgokit.tune.result import Tuned, finish
@@ -51,6 +53,8 @@ class Tune:
     """Go on where the search in the folder stopped."""
     objective: Literal["image", "text", "object"] = "image"
     """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; or whole objects."""
+    start: Path | None = None
+    """The plugin of an earlier version of the code: the search starts from what of it still applies."""
     policy: Path | None = None
     """A policy to start from, as `mlgokit train` writes it."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
@@ -99,7 +103,13 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
     if config.policy is not None:
         load_policy(config.policy, problem=INLINE_SIZE.name)
+    earlier = None if config.start is None else read_table(config.start)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
+    if earlier is not None and earlier.promise is not None and earlier.promise.llvm != toolchain.major:
+        raise UsageError(
+            f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "
+            f"{earlier.promise.llvm}, whose keys are others; give --llvm {earlier.promise.llvm}, or no --start"
+        )
     corpus = config.corpus or config.folder / "corpus"
     if config.compile_commands is not None:
         build = Import(
@@ -124,6 +134,9 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     )
     if not config.go_on:
         try_policy(search, NEVER, workers=config.workers, report=report)
+        if earlier is not None:
+            write_table(place / "start", earlier.entries)
+            try_start(search, place / "start", workers=config.workers, report=report)
         if config.policy is not None:
             try_policy(search, str(config.policy), workers=config.workers, report=report)
     known = place / POLICY_NAME

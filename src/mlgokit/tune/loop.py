@@ -58,7 +58,7 @@ def run_search(
             for future in done:
                 _take(search, running.pop(future), future.result())
             change = 100 * (search.account.image / search.plain_bytes - 1)
-            label = f"search, so far {change:+.1f} %"
+            label = f"search, seconds · so far {change:+.1f} %"
             report(int(min(spent, seconds)), int(seconds), label)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
