@@ -132,13 +132,15 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         workers=config.workers,
         report=report,
     )
-    if not config.go_on:
+    # A search that was killed before its first step has not tried all of them.
+    if not (begun := place / "begun").exists():
         try_policy(search, NEVER, workers=config.workers, report=report)
         if earlier is not None:
             write_table(place / "start", earlier.entries)
             try_start(search, place / "start", workers=config.workers, report=report)
         if config.policy is not None:
             try_policy(search, str(config.policy), workers=config.workers, report=report)
+        atomic_write(begun, "")
     known = place / POLICY_NAME
     if start := known if known.exists() else config.policy:
         search.policy = load_policy(start, problem=INLINE_SIZE.name)

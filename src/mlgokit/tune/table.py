@@ -86,7 +86,8 @@ def verdict(kept: Kept) -> str:
     promised = "" if kept.promised_change is None else f", {100 * kept.promised_change:+.1f} % when it was tuned"
     start = f"mlgokit tune --start {kept.plugin}"
     if kept.larger:
-        advice = f"{len(kept.larger)} modules grew: `{start} --budget 0s` puts them back, a larger budget finds more"
+        grew, them = ("1 module", "it") if len(kept.larger) == 1 else (f"{len(kept.larger)} modules", "them")
+        advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
     elif kept.tune_again:
         advice = f"tuning again is worth it: `{start}`"
     else:
