@@ -19,7 +19,7 @@ from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
 from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
-from mlgokit.tune.table import print_tuned
+from mlgokit.tune.table import print_kept, print_tuned
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -74,6 +74,7 @@ StageCommand = (
     | stages.Importance
     | stages.Evaluate
     | stages.Tune
+    | stages.Check
     | stages.Export
 )
 Command = (
@@ -81,6 +82,7 @@ Command = (
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
     | Annotated[stages.Trace, tyro.conf.subcommand("trace")]
     | Annotated[stages.Tune, tyro.conf.subcommand("tune")]
+    | Annotated[stages.Check, tyro.conf.subcommand("check")]
     | Annotated[stages.Vocab, tyro.conf.subcommand("vocab")]
     | Annotated[stages.Train, tyro.conf.subcommand("train")]
     | Annotated[stages.Importance, tyro.conf.subcommand("importance")]
@@ -156,15 +158,17 @@ def _carry_out(arguments: Arguments) -> int:
             return quickstart(command, as_json=arguments.json, report=report)
         result, draw = _result(command, report)
     _show(arguments, result, draw)
-    return MlgokitError.exit_code if isinstance(command, stages.Verify) and not result["verified"] else 0
+    failed = (isinstance(command, stages.Verify) and not result["verified"]) or (
+        isinstance(command, stages.Check) and result["share"] < command.least_kept
+    )
+    return MlgokitError.exit_code if failed else 0
 
 
 def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
     """What a stage returned, as JSON values, and how to draw it."""
     match command:
-        case stages.Tune():
-            tuned = stages.tune(command, report=report)
-            return tuned.to_json(), lambda out: print_tuned(tuned, out)
+        case stages.Tune() | stages.Check():
+            return _tuned(command, report)
         case stages.Evaluate():
             evaluation = stages.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
@@ -182,6 +186,15 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
         case _:
             result = _values(command, report)
             return result, lambda out: _print_values(result, out)
+
+
+def _tuned(command: stages.Tune | stages.Check, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
+    """As :func:`_result`, of the stages of tuned plugins."""
+    if isinstance(command, stages.Tune):
+        tuned = stages.tune(command, report=report)
+        return tuned.to_json(), lambda out: print_tuned(tuned, out)
+    kept = stages.check(command, report=report)
+    return kept.to_json(), lambda out: print_kept(kept, out)
 
 
 def _values(

@@ -35,7 +35,9 @@ from mlgokit.store import ModuleRun, recall, remember
 Report = Callable[[int, int, str], None]
 """Told the number of finished items, the number of all, and what is being done."""
 
-NOT_FEATURES = ("caller_id", "callee_id", "site", "inlining_default", "inlining_decision", "log_probability")
+NOT_FEATURES = (
+    "caller_id", "callee_id", "site", "decided_by_table", "inlining_default", "inlining_decision", "log_probability",
+)  # fmt: skip
 """Columns of the plugin's training log that describe the decision, not the call site."""
 
 Ints = npt.NDArray[np.int64]

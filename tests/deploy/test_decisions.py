@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.deploy.decisions import TableEntry, entry_of, read_table, table_bytes, write_table
+from mlgokit.deploy.decisions import Promise, TableEntry, entry_of, read_table, table_bytes, write_table
 from mlgokit.errors import InputError
 
 
@@ -14,8 +14,11 @@ def entries() -> list[TableEntry]:
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path):
     path = tmp_path / "decisions"
-    write_table(path, entries())
-    for written, read in zip(entries(), read_table(path), strict=True):
+    promise = Promise(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a", "b"))
+    write_table(path, entries(), promise)
+    found = read_table(path)
+    assert found.promise == promise
+    for written, read in zip(entries(), found.entries, strict=True):
         assert read.names.tolist() == written.names.tolist()
         assert read.keys.tolist() == written.keys.tolist()
         assert read.plain == written.plain
@@ -23,11 +26,16 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path):
 
 def test_the_bytes_are_as_documented():
     data = table_bytes(entries()[1:])
-    assert data == b"MLGODT1\n" + bytes([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0])
+    numbers = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert data == b"MLGODT2\n" + bytes(numbers)
+    promise = Promise(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a",))
+    text = b'{"llvm": 22, "objective": "link-aware", "plain_bytes": 9, "tuned_bytes": 7.5, "modules": ["a"]}'
+    assert table_bytes(entries()[1:], promise) == data[:-4] + bytes([len(text), 0, 0, 0]) + text
 
 
 def test_every_shorter_or_longer_file_is_refused(tmp_path: Path):
-    data = table_bytes(entries())
+    promise = Promise(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=())
+    data = table_bytes(entries(), promise)
     path = tmp_path / "decisions"
     for end in range(len(data)):
         path.write_bytes(data[:end])
@@ -41,3 +49,19 @@ def test_every_shorter_or_longer_file_is_refused(tmp_path: Path):
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(InputError, match="check the path"):
         read_table(tmp_path / "none")
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[", b'{"llvm": "x"}'])
+def test_a_promise_that_is_none_is_refused(tmp_path: Path, text: bytes):
+    path = tmp_path / "decisions"
+    path.write_bytes(table_bytes([])[:-4] + len(text).to_bytes(4, "little") + text)
+    with pytest.raises(InputError, match="expected at its end what the search found"):
+        read_table(path)
+
+
+def test_an_object_without_decisions_is_no_tuned_plugin(tmp_path: Path):
+    path = tmp_path / "plugin.so"
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + (62).to_bytes(2, "little") + bytes(44)
+    path.write_bytes(header)
+    with pytest.raises(InputError, match=r"plugin\.so: expected a plugin that `mlgokit tune` wrote|expected"):
+        read_table(path)

@@ -110,7 +110,7 @@ def bench(toolchain: Toolchain, plugin: Path, tmp_path: Path, bitcode: Path) -> 
     return Bench(toolchain, plugin, tmp_path, bitcode)
 
 
-DECISION_COLUMNS = {"caller_id", "callee_id", "site", "inlining_decision", "log_probability"}
+DECISION_COLUMNS = {"caller_id", "callee_id", "site", "decided_by_table", "inlining_decision", "log_probability"}
 
 
 def llvm_policy(heuristic: Log, *, output: OutputKind, own_features: bool = False) -> Policy:

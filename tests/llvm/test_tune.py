@@ -1,22 +1,19 @@
 """Tuning a small project as a user does: from a compilation database to a plugin, then elsewhere, on other code."""
 
-import contextlib
 import dataclasses
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import pytest
 
 from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.deploy.decisions import read_table
 from mlgokit.errors import ReuseError
@@ -173,7 +170,7 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     result = json.loads((project.config.folder / "tuned.json").read_text())
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
-    entries = read_table(Path(result["table"]))
+    entries = read_table(Path(result["table"])).entries
     assert sum(entry.plain for entry in entries) == len(plain)
     sources = [source for source in project.sources if any(name.startswith(source.stem) for name in plain)]
     for one, other in zip(
@@ -195,6 +192,77 @@ def test_the_next_version_keeps_what_did_not_change_and_falls_back_where_it_did(
     assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
 
 
+def check_words(toolchain: Toolchain, project: Project, database: Path, *more: str) -> list[str]:
+    words = ["--json", "check", str(project.config.output), "--compile-commands", str(database)]
+    return [*words, "--workers", "1", "--llvm", str(toolchain.major), *more]
+
+
+def checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_unchanged_code_keeps_every_decision(
+    toolchain: Toolchain, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    put_sources(tmp_path / "elsewhere")
+    database = put_database(tmp_path / "elsewhere")
+    code, kept = checked(check_words(toolchain, project, database, "--least-kept", "1"), capsys)
+    assert (code, kept["share"], kept["larger"], kept["tune_again"], kept["gone"]) == (0, 1, [], False, [])
+    assert kept["kept"] == kept["decisions"] == kept["asked"] > 0
+    promised = json.loads((project.config.folder / "tuned.json").read_text())
+    assert (kept["plain_bytes"], kept["tuned_bytes"]) == (promised["plain_bytes"], promised["tuned_bytes"])
+    assert kept["change"] == kept["promised_change"]
+    assert kept["tuned_link"]["image"] == promised["tuned_link"]["image"]
+
+
+def test_changed_code_is_counted_and_the_next_tuning_starts_from_what_is_kept(
+    toolchain: Toolchain, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "next"
+    put_sources(folder, extra="quoted(text, 'q') + \"12\"")
+    (folder / "part2.cc").unlink()
+    (folder / "main.cc").unlink()
+    (folder / "fresh.cc").write_text("int zero(int); int fresh(int x) { return zero(x) + 1; }\n")
+    database = put_database(folder)
+    code, kept = checked(check_words(toolchain, project, database, "--least-kept", "0.999"), capsys)
+    assert code == 1
+    states = {Path(one["name"]).name: one["state"] for one in kept["modules"]}
+    assert states["fresh.o"] == "new"
+    assert len(kept["gone"]) == 2
+    assert 0 < kept["kept"] < kept["asked"]
+    assert kept["failures"] == {}
+    tuned = tune(
+        Tune(
+            compile_commands=database,
+            start=project.config.output,
+            budget="0s",
+            output=tmp_path / "next.so",
+            folder=tmp_path / "tune",
+            llvm=toolchain.major,
+            workers=1,
+        )
+    )
+    assert tuned.tuned_bytes <= kept["tuned_bytes"]
+    assert tuned.tuned_bytes <= tuned.plain_bytes == kept["plain_bytes"]
+    assert not any(one.note for one in tuned.modules)
+
+
+def test_a_plugin_without_decisions_is_not_checked(
+    toolchain: Toolchain, project: Project, capsys: pytest.CaptureFixture[str]
+):
+    generic = build_plugin(toolchain)
+    words = ["check", str(generic), "--compile-commands", str(project.config.compile_commands)]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code not in (0, None)
+    assert "expected a plugin that `mlgokit tune` wrote" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_code_of_other_projects_stays_as_it_is(toolchain: Toolchain, project: Project, tmp_path: Path):
     source = tmp_path / "stranger.cc"
     source.write_text(
@@ -213,39 +281,6 @@ def test_continuing_never_loses(project: Project):
     assert after.tuned_bytes <= before["tuned_bytes"]
     assert after.compilations > before["compilations"]
     assert after.curve[0].user_seconds == before["curve"][0]["user_seconds"]
-
-
-def test_a_killed_search_goes_on_where_it_was(toolchain: Toolchain, project: Project, tmp_path: Path):
-    words = ["tune", "--compile-commands", str(project.config.compile_commands), "--budget", "60s"]
-    words += [
-        "--llvm",
-        str(toolchain.major),
-        "--folder",
-        str(tmp_path / "tune"),
-        "--output",
-        str(tmp_path / "tuned.so"),
-    ]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "mlgokit", *words],
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    kept = tmp_path / "tune" / "search" / "modules"
-    end = time.monotonic() + 60
-    while not (kept.is_dir() and len(list(kept.glob("*.npz"))) >= 2) and time.monotonic() < end:
-        # Without using up the processor that the search is to have.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            pytest.fail(f"the search ended by itself: {child.wait(timeout=0.05)}")
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait(timeout=30)
-    with pytest.raises(SystemExit) as ended:
-        main([*words[:3], "--budget", "1s", *words[5:], "--continue"])
-    assert ended.value.code == 0
-    result = json.loads((tmp_path / "tune" / "tuned.json").read_text())
-    assert result["tuned_bytes"] <= result["plain_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,26 @@
 """Decision tables: the tuned decisions of a project's modules, as the plugin reads them (docs/formats.md)."""
 
+import dataclasses
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.collect import function_id
+from mlgokit.compiler.elf import read_elf, read_symbols, text_at
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
 Keys = npt.NDArray[np.uint64]
-_MAGIC = b"MLGODT1\n"
+_MAGIC = b"MLGODT2\n"
 _PLAIN = 1
+_SYMBOLS = ("mlgokit_decisions_begin", "mlgokit_decisions_end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,7 +30,7 @@ class TableEntry:
     Attributes:
         names: [S] ids of its externally visible functions, by which the compiler finds the entry.
         keys: [K] ascending keys of call sites; bit 0 is the decision.
-        plain: the module is left to LLVM's own advisor.
+        plain: the module is left to LLVM's own advisor; its keys only tell it from modules with the same names.
     """
 
     names: Keys
@@ -42,6 +47,38 @@ def strong_names(sizes: ObjectSizes) -> list[int]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What was found when a table was made.
+
+    Attributes:
+        llvm: the major.
+        objective: which bytes counted, as in :class:`~mlgokit.compiler.measure.Objective`.
+        plain_bytes: the project's account under the plain build.
+        tuned_bytes: the same with the table.
+        modules: names in the order of the entries.
+    """
+
+    llvm: int
+    objective: str
+    plain_bytes: float
+    tuned_bytes: float
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A table with all that is in its file.
+
+    Attributes:
+        entries: one for each module.
+        promise: what was found when it was made; tables that no tuning wrote have none.
+    """
+
+    entries: tuple[TableEntry, ...]
+    promise: Promise | None
+
+
 def entry_of(names: Sequence[int], sites: Keys, inlined: npt.NDArray[np.bool_]) -> TableEntry:
     """The entry that repeats the decisions of one compilation.
 
@@ -54,7 +91,7 @@ def entry_of(names: Sequence[int], sites: Keys, inlined: npt.NDArray[np.bool_]) 
     return TableEntry(names=np.array([name & (2**64 - 1) for name in names], np.uint64), keys=np.sort(keys))
 
 
-def table_bytes(entries: Sequence[TableEntry]) -> bytes:
+def table_bytes(entries: Sequence[TableEntry], promise: Promise | None = None) -> bytes:
     """The file for ``entries``."""
     parts = [_MAGIC, struct.pack("<I", len(entries))]
     for entry in entries:
@@ -65,23 +102,24 @@ def table_bytes(entries: Sequence[TableEntry]) -> bytes:
                 entry.keys.astype("<u8").tobytes(),
             )
         )
-    return b"".join(parts)
+    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
+    return b"".join((*parts, struct.pack("<I", len(text)), text))
 
 
-def write_table(path: Path, entries: Sequence[TableEntry]) -> None:
+def write_table(path: Path, entries: Sequence[TableEntry], promise: Promise | None = None) -> None:
     """Write a decision table, atomically.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
-    atomic_write(path, table_bytes(entries))
+    atomic_write(path, table_bytes(entries, promise))
 
 
-def read_table(path: Path) -> list[TableEntry]:
-    """Read a decision table.
+def read_table(path: Path) -> Decided:
+    """Read a decision table, by itself or inside the plugin that a tuning wrote.
 
     Raises:
-        InputError: the file is missing, or is not a decision table, or is damaged.
+        InputError: the file is missing, or has no decision table, or is damaged.
     """
     try:
         data = path.read_bytes()
@@ -89,8 +127,13 @@ def read_table(path: Path) -> list[TableEntry]:
         raise InputError(
             f"decision table {path}: expected a readable file, found: {error.strerror}; check the path"
         ) from error
+    if data.startswith(b"\x7fELF"):
+        data = _inside(path, data)
     if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + 4:
-        raise InputError(f"decision table {path}: expected a file that `mlgokit tune` wrote, found another")
+        raise InputError(
+            f"decision table {path}: expected a file that `mlgokit tune` wrote, found another "
+            "or one of another version of mlgokit; tune again"
+        )
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
@@ -106,8 +149,46 @@ def read_table(path: Path) -> list[TableEntry]:
             TableEntry(names=numbers[: counts[0]], keys=numbers[counts[0] :], plain=bool(counts[2] & _PLAIN))
         )
         position = end + 8 * (counts[0] + counts[1])
-    if position != len(data):
+    text = data[position + 4 :]
+    if len(data) < position + 4 or int.from_bytes(data[position : position + 4], "little") != len(text):
         raise InputError(
-            f"decision table {path}: expected {position} bytes, found {len(data)}; it is damaged, tune again"
+            f"decision table {path}: expected its length after {position} bytes, found {len(data)} bytes in all; "
+            "it is damaged, tune again"
         )
-    return entries
+    return Decided(entries=tuple(entries), promise=_promise(path, text) if text else None)
+
+
+def _promise(path: Path, text: bytes) -> Promise:
+    try:
+        values: Any = json.loads(text)
+        return Promise(
+            llvm=int(values["llvm"]),
+            objective=str(values["objective"]),
+            plain_bytes=float(values["plain_bytes"]),
+            tuned_bytes=float(values["tuned_bytes"]),
+            modules=tuple(str(name) for name in values["modules"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"decision table {path}: expected at its end what the search found, found {error!r}; "
+            "it is damaged, tune again"
+        ) from error
+
+
+def _inside(path: Path, plugin: bytes) -> bytes:
+    """The table linked into a plugin; nothing if there is none."""
+    elf = read_elf(plugin)
+    symbols = read_symbols(elf)
+    places: dict[str, int] = {}
+    for index, name in enumerate(symbols.table["name"].tolist()):
+        section = int(symbols.section[index])
+        if section >= 0 and text_at(symbols.strings, name) in _SYMBOLS:
+            header = elf.sections[section]
+            address = int(symbols.table["value"][index])
+            places[text_at(symbols.strings, name)] = address - int(header["address"]) + int(header["offset"])
+    if set(places) != set(_SYMBOLS):
+        raise InputError(
+            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without decisions, or without symbols; "
+            "give the file as it was written"
+        )
+    return plugin[places[_SYMBOLS[0]] : places[_SYMBOLS[1]]]

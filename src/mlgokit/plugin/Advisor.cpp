@@ -54,11 +54,41 @@ private:
   void *evaluateUntyped() override { return &Answer; }
 };
 
+/// Advice under which calls that come with an inlined body know through which call they came.
+class PathAdvice final : public MLInlineAdvice {
+public:
+  PathAdvice(MLInlineAdvisor *Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Inline, SiteKeys &Keys)
+      : MLInlineAdvice(Advisor, Call, ORE, Inline), Keys(Keys) {
+    if (Inline)
+      Keys.enter(Call);
+  }
+
+private:
+  void recordInliningImpl() override {
+    Keys.leave(/*Inlined=*/true, /*CalleeIsThere=*/true);
+    MLInlineAdvice::recordInliningImpl();
+  }
+  void recordInliningWithCalleeDeletedImpl() override {
+    Keys.leave(/*Inlined=*/true, /*CalleeIsThere=*/false);
+    MLInlineAdvice::recordInliningWithCalleeDeletedImpl();
+  }
+  void recordUnsuccessfulInliningImpl(const InlineResult &Result) override {
+    Keys.leave(/*Inlined=*/false, /*CalleeIsThere=*/true);
+    MLInlineAdvice::recordUnsuccessfulInliningImpl(Result);
+  }
+  void recordUnattemptedInliningImpl() override {
+    Keys.leave(/*Inlined=*/false, /*CalleeIsThere=*/true);
+    MLInlineAdvice::recordUnattemptedInliningImpl();
+  }
+
+  SiteKeys &Keys;
+};
+
 class Advisor final : public MLInlineAdvisor {
 public:
   Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
           const Settings &S, Rule R, std::optional<Policy> P, std::vector<size_t> Sources,
-          std::optional<DecisionTable> Table, std::unique_ptr<Logger> Log)
+          std::optional<DecisionTable> Table, const DecisionTable::Entry *Tuned, std::unique_ptr<Logger> Log)
       : MLInlineAdvisor(M, MAM,
 #if LLVM_VERSION_MAJOR >= 22
                         [&M](const std::vector<TensorSpec> &Inputs) {
@@ -68,9 +98,8 @@ public:
                         std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
                         [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Table(std::move(Table)), Log(std::move(Log)) {
-    if (this->Table)
-      Tuned = this->Table->find(M);
+        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Table(std::move(Table)), Tuned(Tuned),
+        Log(std::move(Log)) {
     if (this->Log || Tuned)
       Keys.emplace(M);
   }
@@ -112,11 +141,21 @@ protected:
     Runner.Answer = Inline;
     Observer.decided(Callee, Inline);
     if (Log)
-      record(Call, Runner, Site, Default, float(std::log(Inline ? Both : 1 - Both)));
-    return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
+      record(Call, Runner, Site, Decided.has_value(), Default, float(std::log(Inline ? Both : 1 - Both)));
+    return advice(Call, ORE, Inline);
+  }
+
+  std::unique_ptr<MLInlineAdvice> getMandatoryAdviceImpl(CallBase &Call) override {
+    return advice(Call, getCallerORE(Call), true);
   }
 
 private:
+  std::unique_ptr<MLInlineAdvice> advice(CallBase &Call, OptimizationRemarkEmitter &ORE, bool Inline) {
+    if (Keys)
+      return std::make_unique<PathAdvice>(this, Call, ORE, Inline, *Keys);
+    return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
+  }
+
   /// What the default advisor would decide; the same question as LLVM asks in InlineAdvisor.cpp.
   static bool heuristicInlines(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
     Function &Caller = *Call.getCaller();
@@ -138,7 +177,8 @@ private:
         .has_value();
   }
 
-  void record(CallBase &Call, const PolicyModelRunner &Runner, uint64_t Site, int64_t Default, float LogProbability) {
+  void record(CallBase &Call, const PolicyModelRunner &Runner, uint64_t Site, int64_t ByTable, int64_t Default,
+              float LogProbability) {
     size_t Column = 0;
     auto Write = [&](const auto &Value) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Value)); };
     Log->startObservation();
@@ -149,6 +189,7 @@ private:
     Write(functionId(*Call.getCaller()));
     Write(functionId(*Call.getCalledFunction()));
     Write(Site);
+    Write(ByTable);
     Write(Default);
     Write(Runner.Answer);
     Write(LogProbability);
@@ -160,7 +201,7 @@ private:
   std::optional<Policy> P;
   const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
   std::optional<DecisionTable> Table;
-  const DecisionTable::Entry *Tuned = nullptr; // the module's part of it
+  const DecisionTable::Entry *Tuned; // the module's part of it
   std::optional<SiteKeys> Keys;
   std::unique_ptr<Logger> Log;
   uint64_t Asked = 0;
@@ -173,7 +214,7 @@ std::vector<TensorSpec> logColumns() {
   std::vector<TensorSpec> Columns = llvmFeatures();
   for (const char *Name : FeatureNames)
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
-  for (const char *Name : {"caller_id", "callee_id", "site"})
+  for (const char *Name : {"caller_id", "callee_id", "site", "decided_by_table"})
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
   Columns.push_back(DefaultDecisionSpec);
   Columns.push_back(InlineDecisionSpec);
@@ -223,7 +264,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   if (*Log)
     (*Log)->switchContext("");
   return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),
-                                   std::move(Sources), std::move(*Table), std::move(*Log));
+                                   std::move(Sources), std::move(*Table), Tuned, std::move(*Log));
 }
 
 } // namespace mlgokit

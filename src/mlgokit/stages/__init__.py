@@ -42,6 +42,7 @@ from mlgokit.stages.builds import (
     record as record,
 )
 from mlgokit.stages.changes import NO_CHANGES, Changes, OptionChanges as OptionChanges
+from mlgokit.stages.checking import Check as Check, check as check
 from mlgokit.stages.corpora import (
     Extract as Extract,
     Info as Info,

@@ -19,16 +19,18 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.commands_import import Level, module_outputs
 from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.decisions import Decided, read_table, write_table
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.builds import Import, import_build
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
+from mlgokit.tune.kept import try_start
 from mlgokit.tune.linked import OUTPUT, link_words, plan_link
 from mlgokit.tune.loop import POLICY_NAME, run_search
 from mlgokit.tune.meter import Means, measuring_words
-from mlgokit.tune.project import SearchConfig, open_search, try_policy
+from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -65,6 +67,8 @@ class Tune:
     """Where the link command is run; by default the folder of compile_commands.json, else the current one."""
     command: str | None = None
     """With `command`: prints a number, smaller being better, for the linked {output} or for the {objects}."""
+    start: Path | None = None
+    """The plugin of an earlier version of the code: the search starts from what of it still applies."""
     policy: Path | None = None
     """A policy to start from, as `mlgokit train` writes it."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
@@ -118,6 +122,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     if config.policy is not None:
         load_policy(config.policy, problem=INLINE_SIZE.name)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
+    earlier = _earlier(config.start, toolchain)
     corpus = config.corpus or config.folder / "corpus"
     if config.compile_commands is not None:
         build = Import(
@@ -161,10 +166,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
             report=report,
         )
     claim()
-    if not config.go_on:
-        try_policy(search, NEVER, workers=config.workers, report=report)
-        if config.policy is not None:
-            try_policy(search, str(config.policy), workers=config.workers, report=report)
+    _try_whole(search, config, earlier, report=report)
     known = place / POLICY_NAME
     if start := known if known.exists() else config.policy:
         search.policy = load_policy(start, problem=INLINE_SIZE.name)
@@ -176,6 +178,37 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     shutil.rmtree(workplace, ignore_errors=True)
     atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
+
+
+def _earlier(start: Path | None, toolchain: Toolchain) -> Decided | None:
+    """The decisions of an earlier plugin.
+
+    Raises:
+        UsageError: it was tuned with another LLVM.
+    """
+    if start is None:
+        return None
+    earlier = read_table(start)
+    if earlier.promise is not None and earlier.promise.llvm != toolchain.major:
+        raise UsageError(
+            f"{start}: expected a plugin tuned with LLVM {toolchain.major}, found one for {earlier.promise.llvm}, "
+            f"whose keys are others; give --llvm {earlier.promise.llvm}, or no --start"
+        )
+    return earlier
+
+
+def _try_whole(search: Search, config: Tune, earlier: Decided | None, *, report: Report) -> None:
+    """Build everything by a rule, the earlier plugin and the policy, unless the search is beyond that."""
+    # A search that was killed before its first step has not tried all of them.
+    if (begun := search.folder / "begun").exists():
+        return
+    try_policy(search, NEVER, workers=config.workers, report=report)
+    if earlier is not None:
+        write_table(search.folder / "start", earlier.entries)
+        try_start(search, search.folder / "start", workers=config.workers, report=report)
+    if config.policy is not None:
+        try_policy(search, str(config.policy), workers=config.workers, report=report)
+    atomic_write(begun, "")
 
 
 def _check_objective(config: Tune) -> None:

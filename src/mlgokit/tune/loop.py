@@ -14,7 +14,7 @@ from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.judge import Judge, confirm, due
-from mlgokit.tune.project import Search, adopt_if_better, save, save_totals
+from mlgokit.tune.project import Search, adopt_if_better, save_step, save_totals
 from mlgokit.tune.search import Rank, Searched, Step, step
 from mlgokit.tune.state import Build, Floats
 
@@ -70,7 +70,7 @@ def run_search(
             for future in done:
                 _take(search, running.pop(future), future.result())
             change = 100 * (search.account.image / search.plain_bytes - 1)
-            label = f"search, so far {change:+.1f} %"
+            label = f"search, seconds · so far {change:+.1f} %"
             report(int(min(spent, seconds)), int(seconds), label)
     except BaseException:
         process.kill_pool(pool, running)
@@ -162,8 +162,10 @@ def _take(search: Search, searched: Searched, done: Step) -> None:
         if not done.compilations:
             searched.exhausted = True
             return
+        effects = None
         if done.effects is not None:
-            search.effects.append(dataclasses.replace(done.effects, projects=(searched.module.name,)))
+            effects = dataclasses.replace(done.effects, projects=(searched.module.name,))
+            search.effects.append(effects)
         for move in done.failed:
             searched.tried[move] = searched.tried.get(move, 0) + 1
         before = search.account.image
@@ -171,7 +173,7 @@ def _take(search: Search, searched: Searched, done: Step) -> None:
             adopt_if_better(search, searched, done.build)
         rate = (before - search.account.image) / max(done.user_seconds, 1e-3)
         searched.rate = rate if searched.rate == float("inf") else 0.5 * searched.rate + 0.5 * rate
-    save(search, searched)
+    save_step(search, searched, effects)
     if search.user_seconds - search.curve[-1].user_seconds >= _POINT_SECONDS:
         search.mark()
         save_totals(search)

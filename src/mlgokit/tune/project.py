@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects
@@ -20,7 +21,18 @@ from mlgokit.errors import CorpusError
 from mlgokit.manifest import atomic_write
 from mlgokit.policy.network import Policy
 from mlgokit.tune.search import Bench, Searched
-from mlgokit.tune.state import Build, Progress, build_of, load_progress, nothing_decided, save_progress
+from mlgokit.tune.state import (
+    Build,
+    Progress,
+    append_effects,
+    build_of,
+    load_effects,
+    load_progress,
+    nothing_decided,
+    save_progress,
+)
+
+EFFECTS_NAME = "effects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +106,19 @@ class Search:
     policy: Policy | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def mark(self) -> Point:
-        """Add a point to the curve, and keep it."""
-        point = Point(
+    def now(self) -> Point:
+        """Where the search stands."""
+        return Point(
             user_seconds=self.user_seconds,
             wall_seconds=time.monotonic() - self.begin,
             compilations=self.compilations,
             bytes=self.account.image,
         )
-        self.curve.append(point)
-        return point
+
+    def mark(self) -> Point:
+        """Add a point to the curve, and keep it."""
+        self.curve.append(self.now())
+        return self.curve[-1]
 
 
 def open_search(
@@ -178,6 +193,7 @@ def open_search(
         compilations=2 * len(ready),
     )
     _recall_totals(search)
+    search.effects = load_effects(folder / EFFECTS_NAME)
     search.mark()
     return search
 
@@ -226,13 +242,28 @@ def save_totals(search: Search) -> None:
     atomic_write(search.folder / "curve.json", json.dumps(curve))
 
 
+def save_step(search: Search, searched: Searched, effects: MeasuredEffects | None) -> None:
+    """Keep all that a finished step gave: the module's progress, what was spent, and what was measured."""
+    save(search, searched)
+    atomic_write(search.folder / "spent.json", json.dumps(dataclasses.asdict(search.now())))
+    if effects is not None:
+        append_effects(search.folder / EFFECTS_NAME, effects)
+
+
 def _recall_totals(search: Search) -> None:
+    curve, spent = _points(search.folder / "curve.json"), _points(search.folder / "spent.json")
+    search.curve = curve
+    if reached := max((*curve, *spent), key=lambda point: point.compilations, default=None):
+        search.user_seconds += reached.user_seconds
+        search.compilations += reached.compilations
+        search.begin -= reached.wall_seconds
+
+
+def _points(path: Path) -> list[Point]:
+    """The points in a file, one or several; none if it is not there or damaged."""
     try:
-        curve = [Point(**point) for point in json.loads((search.folder / "curve.json").read_bytes())]
+        found: Any = json.loads(path.read_bytes())
+        points = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
+        return [Point(**point) for point in points]
     except (OSError, ValueError, TypeError):
-        return
-    if curve:
-        search.curve = curve
-        search.user_seconds += curve[-1].user_seconds
-        search.compilations += curve[-1].compilations
-        search.begin -= curve[-1].wall_seconds
+        return []

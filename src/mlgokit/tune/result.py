@@ -15,7 +15,7 @@ from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, co
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.deploy.decisions import TableEntry, write_table
+from mlgokit.deploy.decisions import Promise, TableEntry, write_table
 from mlgokit.errors import ToolError
 from mlgokit.tune.judge import Judge, prove
 from mlgokit.tune.meter import Comparison
@@ -171,11 +171,17 @@ def _write(search: Search, table: Path, plain: set[str]) -> None:
     entries: list[TableEntry] = []
     for name, one in search.modules.items():
         owned = np.array([found & (2**64 - 1) for found in one.names], np.uint64)
-        if name in plain:
-            entries.append(TableEntry(names=owned, keys=np.zeros(0, np.uint64), plain=True))
-        else:
-            entries.append(dataclasses.replace(one.build.entry(), names=owned))
-    write_table(table, entries)
+        entries.append(dataclasses.replace(one.build.entry(), names=owned, plain=name in plain))
+    expected = {name: one.plain if name in plain else one.build.sizes for name, one in search.modules.items()}
+    objective = search.config.objective
+    promise = Promise(
+        llvm=search.bench.toolchain.major,
+        objective=objective.value,
+        plain_bytes=search.plain_bytes,
+        tuned_bytes=account_of(list(expected), expected, objective=objective).image,
+        modules=tuple(expected),
+    )
+    write_table(table, entries, promise)
 
 
 def _compile_all(search: Search, folder: Path, plugin: Path | None, *, workers: int, report: Report) -> _Proof:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.collect import NOT_FEATURES
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.deploy.decisions import TableEntry, entry_of, strong_names
-from mlgokit.manifest import atomic_write
+from mlgokit.manifest import atomic_write, writing
 from mlgokit.problems import INLINE_SIZE
 
 Ints = npt.NDArray[np.int64]
@@ -131,3 +132,53 @@ def load_progress(path: Path) -> Progress | None:
             )
     except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return None
+
+
+def append_effects(path: Path, effects: MeasuredEffects) -> None:
+    """Add what a step measured to the file of all of them: 4 bytes with a length, and so many of an npz file.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        names=np.array(effects.names),
+        values=effects.values,
+        sign=effects.sign,
+        component=effects.component,
+        change=effects.change,
+        projects=np.array(effects.projects),
+    )
+    with writing(path), path.open("ab") as end:
+        end.write(len(file.getvalue()).to_bytes(4, "little") + file.getvalue())
+
+
+def load_effects(path: Path) -> list[MeasuredEffects]:
+    """What all steps measured; a record that a kill cut short is cut off, and what is damaged ends the list."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    found: list[MeasuredEffects] = []
+    position = 0
+    while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
+        try:
+            with np.load(io.BytesIO(data[position + 4 : end]), allow_pickle=False) as stored:
+                found.append(
+                    MeasuredEffects(
+                        names=tuple(stored["names"].tolist()),
+                        values=stored["values"],
+                        sign=stored["sign"],
+                        component=stored["component"],
+                        change=stored["change"],
+                        project=np.zeros(len(stored["change"]), np.int64),
+                        projects=tuple(stored["projects"].tolist()),
+                    )
+                )
+        except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
+            break
+        position = end
+    if position < len(data):
+        atomic_write(path, data[:position])
+    return found

@@ -1,9 +1,10 @@
-"""The result of a tuning for a terminal."""
+"""The results of tunings and checks for a terminal."""
 
 from rich.console import Console
 from rich.table import Table
 
 from mlgokit.compiler.link import LinkStatus
+from mlgokit.tune.kept import Kept
 from mlgokit.tune.result import Tuned
 
 MOST_ROWS = 25
@@ -47,6 +48,61 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time", highlight=False
     )
     out.print(f"add to the build: {tuned.flag}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_kept(kept: Kept, out: Console) -> None:
+    """Print the modules of today's code, largest first among those that the plugin changes, and what to do."""
+    table = Table(title="Modules", title_justify="left")
+    for title in ("module", "in the plugin", "asked", "kept", "plain", "tuned", "change"):
+        table.add_column(title, justify="left" if title in ("module", "in the plugin") else "right")
+    order = sorted(kept.modules, key=lambda one: (one.plain_bytes - one.tuned_bytes, one.name))
+    decided = [one for one in order if one.state != "left plain" or one.asked]
+    for one in decided[:MOST_ROWS]:
+        change = one.tuned_bytes - one.plain_bytes
+        table.add_row(
+            one.name, one.state, str(one.asked), str(one.kept), f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}",
+            f"{change:+,.0f}" + (" larger" if change > 0 else ""),
+        )  # fmt: skip
+    out.print(table)
+    states = [one.state for one in kept.modules]
+    hidden = len(decided) - min(len(decided), MOST_ROWS)
+    out.print(
+        f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
+        f"{states.count('new')} new{f' ({hidden} not shown)' if hidden else ''}; {len(kept.gone)} of the plugin's are "
+        f"gone; {len(kept.failures)} do not compile",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for title, names in (("gone", kept.gone), ("larger than plain", kept.larger)):
+        if names:
+            out.print(f"{title}: {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+    for name, reason in kept.failures.items():
+        out.print(f"does not compile: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    out.print(
+        f"objects, each COMDAT once: {_change(kept.plain_bytes, kept.tuned_bytes)}", highlight=False, soft_wrap=True
+    )
+    if kept.plain_link is not None and kept.tuned_link is not None:
+        out.print(
+            f"linked, unused sections dropped: {_change(kept.plain_link.image, kept.tuned_link.image)}", highlight=False
+        )
+    out.print(verdict(kept), markup=False, highlight=False, soft_wrap=True)
+
+
+def verdict(kept: Kept) -> str:
+    """One sentence: what is kept, and whether tuning again is worth it."""
+    promised = "" if kept.promised_change is None else f", {100 * kept.promised_change:+.1f} % when it was tuned"
+    start = f"mlgokit tune --start {kept.plugin}"
+    if kept.larger:
+        grew, them = ("1 module", "it") if len(kept.larger) == 1 else (f"{len(kept.larger)} modules", "them")
+        advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
+    elif kept.tune_again:
+        advice = f"tuning again is worth it: `{start}`"
+    else:
+        advice = "tuning again can wait"
+    return (
+        f"{kept.kept:,} of {kept.decisions:,} decisions ({100 * kept.share:.0f} %) still apply, the build changes by "
+        f"{100 * kept.change:+.1f} %{promised}: {advice}"
+    )
 
 
 def _change(before: float, after: float) -> str:

@@ -1,0 +1,80 @@
+"""The stage that asks what a tuned plugin still does for code that changed since."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.collect import Report, say_nothing
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.commands_import import Level
+from mlgokit.deploy.decisions import read_table
+from mlgokit.errors import UsageError
+from mlgokit.stages.builds import Import, import_build
+from mlgokit.stages.tuning import modules_to_tune
+from mlgokit.tune.kept import Kept, measure_kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Say what of a tuned plugin still applies to today's code, and whether to tune again."""
+
+    plugin: Annotated[Path, tyro.conf.Positional]
+    """The plugin that `mlgokit tune` wrote."""
+    compile_commands: Path | None = None
+    """Today's compile_commands.json; name this or a corpus."""
+    corpus: Path | None = None
+    """A corpus of today's code."""
+    project: str | None = None
+    """With a corpus of several projects: the one that was tuned."""
+    least_kept: float = 0.0
+    """End with exit code 1 if a smaller share of the plugin's decisions applies, such as 0.8."""
+    level: Level | None = None
+    """With a database: optimization level in place of the build's own; must be one for size."""
+    llvm: int | None = None
+    """LLVM major to use; the plugin's if not given."""
+    workers: int = os.cpu_count() or 1
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+
+
+def check(config: Check, *, report: Report = say_nothing) -> Kept:
+    """Compile today's code plainly and with the plugin, and compare.
+
+    Raises:
+        UsageError: the call contradicts itself.
+        InputError: the plugin is none that a tuning wrote.
+        CorpusError: there is nothing to compile.
+    """
+    if (config.compile_commands is None) == (config.corpus is None):
+        raise UsageError("check: expected either --compile-commands or --corpus, found both or neither; name one")
+    if not 0 <= config.least_kept <= 1:
+        raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
+    decided = read_table(config.plugin)
+    major = decided.promise.llvm if config.llvm is None and decided.promise is not None else config.llvm
+    toolchain = find_toolchain(major)
+    # Always imported anew: a changed header is not noticed in a folder that has the modules already.
+    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        corpus = config.corpus or Path(scratch) / "corpus"
+        if config.compile_commands is not None:
+            build = Import(
+                compile_commands=config.compile_commands,
+                corpus=corpus,
+                level=config.level,
+                llvm=toolchain.major,
+                workers=config.workers,
+            )
+            import_build(build, report=report)
+        return measure_kept(
+            modules_to_tune(corpus, config.project),
+            toolchain=toolchain,
+            plugin=config.plugin,
+            decided=decided,
+            workers=config.workers,
+            timeout_seconds=config.timeout_seconds,
+            report=report,
+        )

@@ -1,0 +1,289 @@
+"""What of a tuned plugin still applies to code that changed since, and what it saves there now."""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.collect import Report, parallel
+from mlgokit.compiler.account import account_of
+from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
+from mlgokit.compiler.measure import Objective, ObjectSizes
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import Decided, TableEntry
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.tune.project import Search, adopt_if_better, save
+from mlgokit.tune.search import Searched
+from mlgokit.tune.state import build_of, strong_names
+
+State = Literal["tuned", "left plain", "new"]
+WORTH_KEEPING = 0.8
+"""Share of the promised saving below which it is time to tune again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptModule:
+    """One module of today's code.
+
+    Attributes:
+        name: the module.
+        state: whether the table has decisions for it, or left it plain, or does not know it.
+        asked: decisions that the compiler asked for with the plugin; 0 where the plugin stays out.
+        kept: of those, the ones that the table answered.
+        plain_bytes: what it answers for in the project's account under the plain build.
+        tuned_bytes: the same with the plugin.
+    """
+
+    name: str
+    state: State
+    asked: int
+    kept: int
+    plain_bytes: float
+    tuned_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a tuned plugin does for today's code.
+
+    Attributes:
+        plugin: the plugin.
+        modules: those that compile both ways.
+        gone: modules of the table that today's code does not have.
+        failures: modules that the compiler does not compile, plainly or with the plugin, with the reason.
+        decisions: how many the table holds.
+        asked: how many were asked for in modules that the plugin decides.
+        kept: how many of those the table answered; each key answers once.
+        promised_change: of the project's account when it was tuned, such as -0.06.
+        plain_bytes: the account of today's plain build.
+        tuned_bytes: the same with the plugin.
+        plain_link: all plain objects linked with --gc-sections, or why that failed.
+        tuned_link: the same with the plugin.
+    """
+
+    plugin: str
+    modules: tuple[KeptModule, ...]
+    gone: tuple[str, ...]
+    failures: dict[str, str]
+    decisions: int
+    asked: int
+    kept: int
+    promised_change: float | None
+    plain_bytes: float
+    tuned_bytes: float
+    plain_link: LinkedImage | None
+    tuned_link: LinkedImage | None
+
+    @property
+    def share(self) -> float:
+        """The part of the table's decisions that today's code asks for; 1 if it has none."""
+        return self.kept / self.decisions if self.decisions else 1.0
+
+    @property
+    def change(self) -> float:
+        """Of the project's account now, with the plugin against plain."""
+        return self.tuned_bytes / self.plain_bytes - 1 if self.plain_bytes else 0.0
+
+    @property
+    def larger(self) -> tuple[str, ...]:
+        """Modules that are larger with the plugin than plain."""
+        return tuple(one.name for one in self.modules if one.tuned_bytes > one.plain_bytes)
+
+    @property
+    def tune_again(self) -> bool:
+        """Whether less is saved than what was promised by more than a little, or a module is larger than plain."""
+        lost = self.promised_change is not None and self.change > WORTH_KEEPING * self.promised_change
+        return bool(self.larger) or lost
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON values."""
+        value = dataclasses.asdict(self)
+        for key in ("plain_link", "tuned_link"):
+            if value[key] is not None:
+                value[key]["status"] = value[key]["status"].value
+        return value | {
+            "share": self.share,
+            "change": self.change,
+            "larger": list(self.larger),
+            "tune_again": self.tune_again,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Both:
+    """A module compiled plainly and with the plugin; [D] keys that were asked for, and whether the table answered."""
+
+    plain: ObjectSizes
+    tuned: ObjectSizes
+    sites: npt.NDArray[np.uint64]
+    by_table: npt.NDArray[np.bool_]
+
+
+def measure_kept(
+    modules: Sequence[Module],
+    *,
+    toolchain: Toolchain,
+    plugin: Path,
+    decided: Decided,
+    workers: int,
+    timeout_seconds: float,
+    report: Report,
+) -> Kept:
+    """Compile every module plainly and with ``plugin``, whose table is ``decided``, and compare."""
+    failures: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        folder = Path(scratch)
+        places = {module.name: folder / str(index) for index, module in enumerate(modules)}
+
+        def compile_both(module: Module) -> _Both | None:
+            place = places[module.name]
+            results: list[CompileResult] = []
+            for use in (None, PluginUse(plugin=plugin.resolve(), logs=(INLINE_SIZE.name,))):
+                results.append(
+                    compile_module(
+                        toolchain,
+                        module.command_line,
+                        module.bitcode,
+                        use=use,
+                        keep_object=place.with_suffix(".plain" if use is None else ".tuned"),
+                        timeout_seconds=timeout_seconds,
+                        thinlto_index=module.thinlto_index,
+                    )
+                )
+                if results[-1].status is not CompileStatus.OK:
+                    how = "plainly" if use is None else "with the plugin"
+                    failures[module.name] = f"{how}: {results[-1].status.value}: {results[-1].reason}"
+                    return None
+            return _both(*results)
+
+        found = parallel(compile_both, modules, workers=workers, report=report, label="compile plainly and tuned")
+        both = {module.name: one for module, one in zip(modules, found, strict=True) if one is not None}
+        links = _links(both, places, folder, toolchain)
+    return _summary(both, failures, links, plugin=plugin, decided=decided)
+
+
+def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:
+    """Compile every module by what of an earlier table still applies, and adopt what is smaller."""
+
+    def attempt(searched: Searched) -> None:
+        result = compile_module(
+            search.bench.toolchain,
+            searched.module.command_line,
+            searched.module.bitcode,
+            use=PluginUse(
+                plugin=search.bench.plugin,
+                policies={INLINE_SIZE.name: HEURISTIC},
+                logs=(INLINE_SIZE.name,),
+                decisions=table.resolve(),
+            ),
+            timeout_seconds=search.bench.timeout_seconds,
+            thinlto_index=searched.module.thinlto_index,
+        )
+        build = build_of(result)
+        with search.lock:
+            search.user_seconds += result.user_seconds
+            search.compilations += 1
+            # Where the table leaves a module plain there is nothing to search from.
+            if build is not None and len(build.site):
+                adopt_if_better(search, searched, build)
+        save(search, searched)
+
+    parallel(attempt, list(search.modules.values()), workers=workers, report=report, label="try the earlier decisions")
+    search.mark()
+
+
+def _both(plain: CompileResult, tuned: CompileResult) -> _Both | None:
+    if plain.sizes is None or tuned.sizes is None:
+        return None
+    log = tuned.logs.get(INLINE_SIZE.name)
+    if log is None:
+        sites, by_table = np.zeros(0, np.uint64), np.zeros(0, np.bool_)
+    else:
+        sites = log.columns["site"][:, 0].astype(np.int64).view(np.uint64)
+        by_table = log.columns["decided_by_table"][:, 0] != 0
+    return _Both(plain=plain.sizes, tuned=tuned.sizes, sites=sites, by_table=by_table)
+
+
+def _summary(
+    both: Mapping[str, _Both],
+    failures: dict[str, str],
+    links: tuple[LinkedImage | None, LinkedImage | None],
+    *,
+    plugin: Path,
+    decided: Decided,
+) -> Kept:
+    promise = decided.promise
+    objective = Objective.LINK_AWARE if promise is None else Objective(promise.objective)
+    plain = account_of(list(both), {name: one.plain for name, one in both.items()}, objective=objective)
+    tuned = account_of(list(both), {name: one.tuned for name, one in both.items()}, objective=objective)
+    rows: list[KeptModule] = []
+    seen: set[int] = set()
+    for name, one in both.items():
+        index = _entry_of(one, decided.entries)
+        state: State = "new"
+        if index is not None:
+            seen.add(index)
+            state = "left plain" if decided.entries[index].plain else "tuned"
+        rows.append(
+            KeptModule(
+                name=name,
+                state=state,
+                asked=len(one.sites),
+                kept=int(one.by_table.sum()),
+                plain_bytes=tuned.module_bytes(name, one.plain),
+                tuned_bytes=tuned.module_bytes(name, one.tuned),
+            )
+        )
+    names = promise.modules if promise is not None else ()
+    return Kept(
+        plugin=str(plugin),
+        modules=tuple(rows),
+        gone=tuple(
+            names[index] if index < len(names) else f"module {index}"
+            for index in range(len(decided.entries))
+            if index not in seen and len(decided.entries[index].names)
+        ),
+        failures=failures,
+        decisions=sum(len(entry.keys) for entry in decided.entries if not entry.plain),
+        asked=sum(row.asked for row in rows),
+        kept=sum(row.kept for row in rows),
+        promised_change=promise.tuned_bytes / promise.plain_bytes - 1 if promise and promise.plain_bytes else None,
+        plain_bytes=plain.image,
+        tuned_bytes=tuned.image,
+        plain_link=links[0],
+        tuned_link=links[1],
+    )
+
+
+def _entry_of(one: _Both, entries: Sequence[TableEntry]) -> int | None:
+    """The entry that a module was compiled by: the one with the keys that were answered, else with most names."""
+    answered = one.sites[one.by_table]
+    names = np.array([name & (2**64 - 1) for name in strong_names(one.plain)], np.uint64)
+    best, score = None, (0, 0)
+    for index, entry in enumerate(entries):
+        shared = int(np.isin(names, entry.names).sum())
+        found = int(np.isin(answered, entry.keys & ~np.uint64(1)).sum()) if shared and len(answered) else 0
+        if (found, shared) > score:
+            best, score = index, (found, shared)
+    return best
+
+
+def _links(
+    both: Mapping[str, _Both], places: Mapping[str, Path], folder: Path, toolchain: Toolchain
+) -> tuple[LinkedImage | None, LinkedImage | None]:
+    if toolchain.lld is None or not both:
+        return None, None
+    plain = [places[name].with_suffix(".plain") for name in both]
+    tuned = [places[name].with_suffix(".tuned") for name in both]
+    roots = link_roots(plain)
+    before = link_image(plain, folder / "plain.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
+    after = link_image(tuned, folder / "tuned.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
+    linked = before.status is after.status is LinkStatus.LINKED
+    return (before, after) if linked else (None, None)

@@ -1,0 +1,43 @@
+import io
+
+from rich.console import Console
+
+from mlgokit.tune.kept import Kept, KeptModule
+from mlgokit.tune.table import print_kept, verdict
+
+
+def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50) -> Kept:
+    one = KeptModule(name="a/one.o", state="tuned", asked=50, kept=40, plain_bytes=500.0, tuned_bytes=module)
+    two = KeptModule(name="a/two.o", state="new", asked=0, kept=0, plain_bytes=500.0, tuned_bytes=500.0)
+    return Kept(
+        plugin="tuned.so",
+        modules=(one, two),
+        gone=("a/old.o",),
+        failures={"a/bad.o": "plainly: the compiler reported an error: why"},
+        decisions=decisions,
+        asked=50,
+        kept=40,
+        promised_change=-0.08,
+        plain_bytes=1000.0,
+        tuned_bytes=tuned,
+        plain_link=None,
+        tuned_link=None,
+    )
+
+
+def test_the_verdict_says_what_is_kept_and_what_to_do():
+    lost = verdict(kept())
+    assert lost == (
+        "40 of 50 decisions (80 %) still apply, the build changes by -6.0 %, -8.0 % when it was tuned: "
+        "tuning again is worth it: `mlgokit tune --start tuned.so`"
+    )
+    assert verdict(kept(tuned=930.0)).endswith("tuning again can wait")
+    assert "1 module grew: `mlgokit tune --start tuned.so --budget 0s` puts it back" in verdict(kept(module=501.0))
+    assert kept(decisions=0).share == 1
+
+
+def test_what_is_gone_larger_or_broken_is_named():
+    text = io.StringIO()
+    print_kept(kept(module=501.0), Console(file=text, width=200))
+    for words in ("gone: a/old.o", "larger than plain: a/one.o", "does not compile: a/bad.o", "1 tuned", "1 new"):
+        assert words in text.getvalue()
