@@ -140,7 +140,9 @@ constexpr uint32_t PlainFlag = 1;
 
 } // namespace
 
-SiteKeys::SiteKeys(Module &M) : Kind(M.getContext().getMDKindID(MarkName)) {
+unsigned SiteKeys::mark(LLVMContext &Context) { return Context.getMDKindID(MarkName); }
+
+SiteKeys::SiteKeys(Module &M) : Kind(mark(M.getContext())) {
   LLVMContext &Context = M.getContext();
   Type *Number = Type::getInt64Ty(Context);
   for (Function &F : M) {

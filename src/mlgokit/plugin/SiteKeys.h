@@ -27,6 +27,9 @@ public:
   /// The key of the decision that is asked for now; bit 0 is always 0. The same call asked again has another key.
   uint64_t next(const llvm::CallBase &Call);
 
+  /// The kind of metadata that the marks are.
+  static unsigned mark(llvm::LLVMContext &Context);
+
 private:
   unsigned Kind;
   llvm::DenseMap<const llvm::Function *, uint64_t> Bodies;
