@@ -69,6 +69,7 @@ class PluginUse:
         temperature: of drawn decisions; 0 acts greedily.
         flip_probability: of turning a decision round.
         decisions: a table of inlining decisions that is asked before the policy.
+        log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """
 
     plugin: Path
@@ -78,6 +79,7 @@ class PluginUse:
     temperature: float = 0.0
     flip_probability: float = 0.0
     decisions: Path | None = None
+    log_default: bool = True
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
@@ -87,6 +89,7 @@ class PluginUse:
             given
             | wanted
             | ({"MLGOKIT_DECISIONS": str(self.decisions)} if self.decisions else {})
+            | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
             | {
                 "MLGOKIT_SEED": str(self.seed),
                 "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),

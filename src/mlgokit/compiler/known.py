@@ -55,12 +55,21 @@ _LAYOUT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A function that came to code generation: its digest, and whether it was dropped, or may be."""
+    """A function that came to code generation.
+
+    Attributes:
+        name: its symbol.
+        digest: of its final IR.
+        dropped: the object has it not.
+        droppable: it may be left out, as far as the IR says.
+        no_constants: its code surely refers to no constants in memory of its own.
+    """
 
     name: str
     digest: bytes
     dropped: bool
     droppable: bool
+    no_constants: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +150,11 @@ class KnownFunctions:
         for index, signature in enumerate(part.sizes.signatures):
             if signature in part.frames.cies:
                 self.groups[signature] = part.sizes.signature_rest[index], int(part.sizes.signature_data[index])
-        if not part.explained:
-            return
         places = {name: function for function, name in enumerate(part.sizes.function_names)}
         for one in listed:
             function = places.get(one.name)
-            if one.droppable and function is not None and part.separate[function]:
+            sure = one.no_constants or (one.droppable and part.explained)
+            if sure and function is not None and part.separate[function]:
                 self.codes[one.digest] = part.code(function)
         while len(self.codes) > MOST_KNOWN:
             del self.codes[next(iter(self.codes))]
@@ -244,7 +252,7 @@ def read_functions(path: Path) -> list[Listed]:
             value = bytes.fromhex(digest.decode("ascii"))
         except ValueError:
             value = b""
-        if kind not in b"dnk" or len(value) != DIGEST_BYTES or not name:
+        if kind not in b"dnks" or len(value) != DIGEST_BYTES or not name:
             raise InputError(
                 f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"
             )
@@ -254,6 +262,7 @@ def read_functions(path: Path) -> list[Listed]:
                 digest=value,
                 dropped=kind == b"d",
                 droppable=kind != b"k",
+                no_constants=kind == b"s",
             )
         )
     return found

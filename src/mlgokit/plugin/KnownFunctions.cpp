@@ -9,6 +9,7 @@
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/PassInstrumentation.h"
+#include "llvm/IR/PatternMatch.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -120,6 +121,27 @@ private:
   TargetLibraryInfoImpl Libraries;
 };
 
+bool isScalarInteger(const Type *T) { return !T->isFPOrFPVectorTy() && !T->isVectorTy() && !T->isX86_AMXTy(); }
+
+/// Whether code generation surely puts no constants of the function's into memory: those are floating-point numbers,
+/// vectors, and what several stores of constants, or a memset, are merged to.
+bool hasNoConstants(const Function &F) {
+  unsigned Stores = 0;
+  for (const BasicBlock &B : F)
+    for (const Instruction &I : B) {
+      if (!isScalarInteger(I.getType()))
+        return false;
+      for (const Use &Operand : I.operands())
+        if (!isScalarInteger(Operand->getType()))
+          return false;
+      auto *Store = dyn_cast<StoreInst>(&I);
+      Stores += Store && isa<Constant>(Store->getValueOperand());
+      if (auto *Set = dyn_cast<AnyMemSetInst>(&I); Set && !PatternMatch::match(Set->getValue(), PatternMatch::m_Zero()))
+        return false;
+    }
+  return Stores < 2;
+}
+
 /// What is left is what a caller sees: a name that is bound as it was.
 void drop(Function &F) {
   const bool Near = F.isDSOLocal();
@@ -166,7 +188,7 @@ Error listAndDrop(Module &M, const char *Path) {
     const bool Drop = May && Known->contains(StringRef(reinterpret_cast<const char *>(D.data()), D.size()));
     if (Drop)
       Dropped.push_back(&F);
-    Out << (Drop ? 'd' : May ? 'n' : 'k') << ' ' << toHex(D) << ' ' << F.getName() << '\n';
+    Out << (Drop ? 'd' : !May ? 'k' : hasNoConstants(F) ? 's' : 'n') << ' ' << toHex(D) << ' ' << F.getName() << '\n';
   }
   for (Function *F : Dropped)
     drop(*F);

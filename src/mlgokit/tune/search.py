@@ -71,6 +71,7 @@ class Bench:
                 policies={INLINE_SIZE.name: policy},
                 logs=(INLINE_SIZE.name,),
                 decisions=table,
+                log_default=False,
             )
             whole = functools.partial(
                 compile_module,
