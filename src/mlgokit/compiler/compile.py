@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.known import KnownFunctions
 from mlgokit.compiler.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, record_options
 from mlgokit.compiler.resident import Residents
@@ -68,6 +69,7 @@ class PluginUse:
         temperature: of drawn decisions; 0 acts greedily.
         flip_probability: of turning a decision round.
         decisions: a table of inlining decisions that is asked before the policy.
+        log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """
 
     plugin: Path
@@ -77,6 +79,7 @@ class PluginUse:
     temperature: float = 0.0
     flip_probability: float = 0.0
     decisions: Path | None = None
+    log_default: bool = True
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
@@ -86,6 +89,7 @@ class PluginUse:
             given
             | wanted
             | ({"MLGOKIT_DECISIONS": str(self.decisions)} if self.decisions else {})
+            | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
             | {
                 "MLGOKIT_SEED": str(self.seed),
                 "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
@@ -179,6 +183,7 @@ def compile_module(
     timeout_seconds: float = COMPILE_SECONDS,
     thinlto_index: Path | None = None,
     residents: Residents | None = None,
+    known: KnownFunctions | None = None,
 ) -> CompileResult:
     """Compile one module and measure it.
 
@@ -194,6 +199,7 @@ def compile_module(
         thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
         residents: compilers that stay, for modules that are compiled again and again under the plugin. What fails with
             one of them is compiled once more without, so that the outcome never depends on it.
+        known: functions of this module that need not be generated again; the sizes are those of the whole object.
 
     Raises:
         StorageError: the compiler found the disk full.
@@ -207,6 +213,11 @@ def compile_module(
         environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
+        settings = use.environment(folder) if use else {}
+        listed = folder / "functions"
+        if known is not None:
+            (folder / "known").write_bytes(known.file())
+            settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
         words = functools.partial(
             command,
             toolchain,
@@ -222,7 +233,7 @@ def compile_module(
             done = residents.run(
                 argv,
                 environment=environment,
-                request={"TMPDIR": scratch, **use.environment(folder)},
+                request={"TMPDIR": scratch, **settings},
                 output=output,
                 timeout_seconds=timeout_seconds,
             )
@@ -230,8 +241,7 @@ def compile_module(
                 residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
                 done = None
         if done is None:
-            environment |= use.environment(folder) if use else {}
-            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment)
+            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment | settings)
         ended = functools.partial(CompileResult, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         if done.timed_out:
             return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
@@ -243,19 +253,20 @@ def compile_module(
             status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
             return ended(status=status, reason=first_error(done.stderr))
         logs = {problem: folder / f"{problem}.log" for problem in (use.logs if use else ())}
-        return _read_outputs(ended, output, logs, record, keep_logs or {})
+        measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
+        return _read_outputs(ended, functools.partial(measure, output), logs, record, keep_logs or {})
 
 
 def _read_outputs(
     ended: Callable[..., CompileResult],
-    output: Path,
+    measure: Callable[[], ObjectSizes | None],
     log_paths: Mapping[str, Path],
     record: Path | None,
     keep_logs: Mapping[str, Path],
 ) -> CompileResult:
     """The result of a compiler that succeeded, if what it wrote can be read."""
     try:
-        sizes = measure_object(output)
+        sizes = measure()
     except (InputError, OSError) as error:
         return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
     logs: dict[str, Log] = {}

@@ -115,11 +115,11 @@ protected:
     Function &Callee = *Call.getCalledFunction();
     if (R == Rule::Policy || Log)
       Observer.observe(Call, getCachedFPI(*Call.getCaller()), getCachedFPI(Callee), Extra);
-    // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
-    const int64_t Default = R == Rule::Default || Log ? GetDefaultAdvice(Call) : 0;
-
     const uint64_t Site = Keys ? Keys->next(Call) : 0;
     const std::optional<bool> Decided = Tuned ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
+    // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
+    const bool Wanted = Decided ? Log && S.LogDefault : R == Rule::Default || Log;
+    const int64_t Default = Wanted ? GetDefaultAdvice(Call) : -1;
 
     double Preference = 0;
     if (Decided) {
@@ -130,7 +130,7 @@ protected:
                                                           : Extra[Sources[I] - Runner.Values.size()]);
       Preference = P->preference(Row, [&] { return Log ? Default != 0 : GetDefaultAdvice(Call); });
     } else {
-      const bool Inline = R == Rule::Always || (R == Rule::Default && Default);
+      const bool Inline = R == Rule::Always || (R == Rule::Default && Default > 0);
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;
     }
     const auto [Choice, Flip] = drawAt(S.Seed, Asked++);

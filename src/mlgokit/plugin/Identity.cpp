@@ -1,5 +1,7 @@
 #include "Identity.h"
 
+#include "InstructionState.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"
@@ -153,6 +155,37 @@ public:
     return {S.digest(), std::move(References)};
   }
 
+  // What addState() calls.
+  void add(uint64_t Value) { S.add(Value); }
+  void add(StringRef Text) { S.add(Text); }
+  void addType(Type *T) { S.add(Shared.type(T)); }
+  void addAttributes(AttributeList List) { S.add(Shared.attributes(List)); }
+
+  /// A value that was seen before is its number: arguments, blocks, instructions, and constants after the first time.
+  void addValue(const Value *V) {
+    if (auto Found = Numbers.find(V); Found != Numbers.end()) {
+      S.add(uint64_t(1));
+      S.add(uint64_t(Found->second));
+      return;
+    }
+    if (auto *Wrapped = dyn_cast<MetadataAsValue>(V))
+      return addMetadata(*Wrapped->getMetadata());
+    if (auto *Assembly = dyn_cast<InlineAsm>(V)) {
+      S.add(uint64_t(2));
+      S.add(StringRef(Assembly->getAsmString()));
+      S.add(StringRef(Assembly->getConstraintString()));
+      S.add(uint64_t(Assembly->hasSideEffects() + 2 * Assembly->isAlignStack() + 4 * Assembly->canThrow()));
+      S.add(uint64_t(Assembly->getDialect()));
+      return;
+    }
+    number(*V);
+    if (auto *G = dyn_cast<GlobalValue>(V))
+      return addReference(*G);
+    if (auto *C = dyn_cast<Constant>(V))
+      return addConstant(*C);
+    S.add(uint64_t(3));
+  }
+
 private:
   void addVariable(const GlobalVariable &Variable) {
     S.add(uint64_t(Variable.isConstant() + 2 * Variable.isExternallyInitialized()));
@@ -188,100 +221,10 @@ private:
     S.add(uint64_t(I.getOpcode()));
     S.add(Shared.type(I.getType()));
     S.add(uint64_t(I.getRawSubclassOptionalData()));
-    addState(I);
+    mlgokit::addState(*this, I);
     S.add(uint64_t(I.getNumOperands()));
     for (const Use &Operand : I.operands())
       addValue(Operand);
-  }
-
-  /// What an instruction says beside its operands.
-  void addState(const Instruction &I) {
-    if (auto *Call = dyn_cast<CallBase>(&I)) {
-      S.add(uint64_t(Call->getCallingConv()));
-      S.add(Shared.type(Call->getFunctionType()));
-      S.add(Shared.attributes(Call->getAttributes()));
-      if (auto *Plain = dyn_cast<CallInst>(Call))
-        S.add(uint64_t(Plain->getTailCallKind()));
-      for (unsigned Bundle = 0; Bundle < Call->getNumOperandBundles(); ++Bundle) {
-        S.add(Call->getOperandBundleAt(Bundle).getTagName());
-        S.add(uint64_t(Call->getOperandBundleAt(Bundle).Inputs.size()));
-      }
-    } else if (auto *Alloca = dyn_cast<AllocaInst>(&I)) {
-      S.add(Shared.type(Alloca->getAllocatedType()));
-      S.add(Alloca->getAlign().value());
-      S.add(uint64_t(Alloca->isUsedWithInAlloca() + 2 * Alloca->isSwiftError()));
-    } else if (auto *Load = dyn_cast<LoadInst>(&I)) {
-      addAccess(*Load);
-    } else if (auto *Store = dyn_cast<StoreInst>(&I)) {
-      addAccess(*Store);
-    } else if (auto *Element = dyn_cast<GetElementPtrInst>(&I)) {
-      S.add(Shared.type(Element->getSourceElementType()));
-    } else if (auto *Compare = dyn_cast<CmpInst>(&I)) {
-      S.add(uint64_t(Compare->getPredicate()));
-    } else if (auto *Phi = dyn_cast<PHINode>(&I)) {
-      for (const BasicBlock *Block : Phi->blocks())
-        addValue(Block);
-    } else if (auto *Extract = dyn_cast<ExtractValueInst>(&I)) {
-      addIndices(Extract->getIndices());
-    } else if (auto *Insert = dyn_cast<InsertValueInst>(&I)) {
-      addIndices(Insert->getIndices());
-    } else if (auto *Shuffle = dyn_cast<ShuffleVectorInst>(&I)) {
-      for (int Lane : Shuffle->getShuffleMask())
-        S.add(uint64_t(Lane + 1));
-    } else if (auto *Pad = dyn_cast<LandingPadInst>(&I)) {
-      S.add(uint64_t(Pad->isCleanup()));
-    } else if (auto *Modify = dyn_cast<AtomicRMWInst>(&I)) {
-      S.add(uint64_t(Modify->getOperation()));
-      S.add(uint64_t(Modify->getOrdering()));
-      S.add(Modify->getAlign().value());
-      S.add(uint64_t(Modify->isVolatile() + 2 * Modify->getSyncScopeID()));
-    } else if (auto *Exchange = dyn_cast<AtomicCmpXchgInst>(&I)) {
-      S.add(uint64_t(Exchange->getSuccessOrdering()));
-      S.add(uint64_t(Exchange->getFailureOrdering()));
-      S.add(Exchange->getAlign().value());
-      S.add(uint64_t(Exchange->isVolatile() + 2 * Exchange->isWeak() + 4 * Exchange->getSyncScopeID()));
-    } else if (auto *Fence = dyn_cast<FenceInst>(&I)) {
-      S.add(uint64_t(Fence->getOrdering()));
-      S.add(uint64_t(Fence->getSyncScopeID()));
-    }
-  }
-
-  template <typename T> void addAccess(const T &I) {
-    S.add(I.getAlign().value());
-    S.add(uint64_t(I.isVolatile()));
-    S.add(uint64_t(I.getOrdering()));
-    S.add(uint64_t(I.getSyncScopeID()));
-  }
-
-  void addIndices(ArrayRef<unsigned> Indices) {
-    S.add(uint64_t(Indices.size()));
-    for (unsigned Index : Indices)
-      S.add(uint64_t(Index));
-  }
-
-  /// A value that was seen before is its number: arguments, blocks, instructions, and constants after the first time.
-  void addValue(const Value *V) {
-    if (auto Found = Numbers.find(V); Found != Numbers.end()) {
-      S.add(uint64_t(1));
-      S.add(uint64_t(Found->second));
-      return;
-    }
-    if (auto *Wrapped = dyn_cast<MetadataAsValue>(V))
-      return addMetadata(*Wrapped->getMetadata());
-    if (auto *Assembly = dyn_cast<InlineAsm>(V)) {
-      S.add(uint64_t(2));
-      S.add(StringRef(Assembly->getAsmString()));
-      S.add(StringRef(Assembly->getConstraintString()));
-      S.add(uint64_t(Assembly->hasSideEffects() + 2 * Assembly->isAlignStack() + 4 * Assembly->canThrow()));
-      S.add(uint64_t(Assembly->getDialect()));
-      return;
-    }
-    number(*V);
-    if (auto *G = dyn_cast<GlobalValue>(V))
-      return addReference(*G);
-    if (auto *C = dyn_cast<Constant>(V))
-      return addConstant(*C);
-    S.add(uint64_t(3));
   }
 
   void addMetadata(const Metadata &M) {

@@ -6,6 +6,7 @@
 //   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
 #include "Advisor.h"
 #include "Description.h"
+#include "KnownFunctions.h"
 #include "RegAlloc.h"
 #include "Resident.h"
 #include "Settings.h"
@@ -49,6 +50,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   if (!Ours)
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   mlgokit::serveRequests();
+  mlgokit::enterInliner(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
   if (!Settings) {
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
@@ -73,6 +75,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {
             mlgokit::registerDescription(Builder);
+            mlgokit::registerKnownFunctions(Builder);
             Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
               Manager = &MAM;
               MAM.registerPass([] { return PluginInlineAdvisorAnalysis(advisorFactory); });

@@ -43,6 +43,7 @@ constexpr Name Names[] = {
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
+    {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 
@@ -109,6 +110,7 @@ Expected<Settings> readSettings() {
                              "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
   S.Decisions = valueOf(SeedAt + 4);
+  S.LogDefault = valueOf(SeedAt + 5) != "0";
   return S;
 }
 

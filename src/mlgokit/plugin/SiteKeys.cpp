@@ -273,7 +273,9 @@ struct SiteKeys::Memory {
   ValueMap<const Function *, uint64_t> Histories; // the body with all that was inlined into it, in order
 };
 
-SiteKeys::SiteKeys(Module &M) : Kind(M.getContext().getMDKindID(MarkName)), Kept(std::make_unique<Memory>()) {
+unsigned SiteKeys::mark(LLVMContext &Context) { return Context.getMDKindID(MarkName); }
+
+SiteKeys::SiteKeys(Module &M) : Kind(mark(M.getContext())), Kept(std::make_unique<Memory>()) {
   for (Function &F : M) {
     if (F.isDeclaration())
       continue;

@@ -37,6 +37,9 @@ public:
   void enter(const llvm::CallBase &Call);
   void leave(bool Inlined, bool CalleeIsThere);
 
+  /// The kind of metadata that the marks are.
+  static unsigned mark(llvm::LLVMContext &Context);
+
 private:
   struct Memory;
 

@@ -1,5 +1,6 @@
 """One step of the search on one module: many independent flips in one compilation, kept by component."""
 
+import dataclasses
 import functools
 import tempfile
 import threading
@@ -15,7 +16,8 @@ from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.search import independent_moves, judge, moves_of
 from mlgokit.collect import function_id
 from mlgokit.compiler.account import ProjectAccount
-from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.known import KnownFunctions, may_drop
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
@@ -38,12 +40,14 @@ class Bench:
         plugin: the generic plugin.
         timeout_seconds: deadline of one compilation.
         residents: compilers that stay, each for a module that is searched; ``None`` starts one for each compilation.
+        known: by module, functions that are not generated again; ``None`` generates all.
     """
 
     toolchain: Toolchain
     plugin: Path
     timeout_seconds: float
     residents: Residents | None = field(default_factory=Residents)
+    known: dict[str, KnownFunctions] | None = field(default_factory=dict[str, KnownFunctions])
 
     def compile(
         self,
@@ -67,8 +71,10 @@ class Bench:
                 policies={INLINE_SIZE.name: policy},
                 logs=(INLINE_SIZE.name,),
                 decisions=table,
+                log_default=False,
             )
-            return compile_module(
+            whole = functools.partial(
+                compile_module,
                 self.toolchain,
                 module.command_line,
                 module.bitcode,
@@ -78,6 +84,17 @@ class Bench:
                 thinlto_index=module.thinlto_index,
                 residents=self.residents,
             )
+            known = None
+            if self.known is not None and keep_object is None and may_drop(module.command_line):
+                known = self.known.setdefault(module.name, KnownFunctions())
+            if known is None or known.refused:
+                return whole()
+            part = whole(known=known)
+            if part.status is CompileStatus.TIMED_OUT or (part.status is CompileStatus.OK and not known.refused):
+                return part
+            known.refused = known.refused or part.reason
+            again = whole()
+            return dataclasses.replace(again, user_seconds=part.user_seconds + again.user_seconds)
 
     def compile_plain(self, module: Module, *, keep_object: Path | None = None) -> CompileResult:
         """Compile a module without the plugin."""
