@@ -232,14 +232,14 @@ def timed(fit: Callable[[], object], steps: int, repetitions: int) -> Timing:
 
 
 def import_seconds() -> float:
-    """Least seconds of three that a new process needs to import the package, which must leave JAX alone.
+    """Least processor seconds of three that a new process needs to import the package, which must leave JAX alone.
 
     Raises:
         ToolError: the import fails, or loads JAX.
     """
     program = (
-        "import sys, time; begin = time.perf_counter(); import mlgokit, mlgokit.algorithms.table; "
-        "assert 'jax' not in sys.modules; print(time.perf_counter() - begin)"
+        "import sys, time; begin = time.process_time(); import mlgokit, mlgokit.algorithms.table; "
+        "assert 'jax' not in sys.modules; print(time.process_time() - begin)"
     )
     found: list[float] = []
     for _ in range(3):
