@@ -212,6 +212,7 @@ C_PROJECTS = (
         ),
         counted=r"0 errors out of (\d+) tests",
         shown="speedtest1 --verify and fuzzcheck on fuzzdata1 to 8, linked with the library",
+        seconds=1800.0,
     ),
     TunedProject(
         name="expat",
