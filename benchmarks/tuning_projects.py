@@ -169,6 +169,17 @@ CPP_PROJECTS = (
         shown="make check",
     ),
     TunedProject(
+        name="lzip",
+        language="c++",
+        system="autotools",
+        archive=_debian("lzip", "1.23", "xz", "d269d8e204579cb7047d6187bce741acb484a27e24cf24f20cf017c48574147c"),
+        root="lzip-1.23",
+        include=r"/[^/]*\.cc$",
+        image="lzip",
+        tests=(("{make}", "check"),),
+        shown="make check",
+    ),
+    TunedProject(
         name="cppunit",
         language="c++",
         system="autotools",
@@ -212,6 +223,7 @@ C_PROJECTS = (
         ),
         counted=r"0 errors out of (\d+) tests",
         shown="speedtest1 --verify and fuzzcheck on fuzzdata1 to 8, linked with the library",
+        seconds=1800.0,
     ),
     TunedProject(
         name="expat",
