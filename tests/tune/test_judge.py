@@ -85,7 +85,7 @@ class FakeBench:
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judge]:
     """``opened(weights, exact=True, is_size=True)``: a judge of modules that weigh 100 bytes plainly."""
-    monkeypatch.setattr(judging, "build_of", lambda result: ORIGIN if result.sizes is ORIGIN.sizes else None)
+    monkeypatch.setattr(judging, "build_of", lambda result: dataclasses.replace(ORIGIN, sizes=result.sizes))
     monkeypatch.setattr(
         judging, "make_ready", lambda _means, objects, _scratch: Ready(objects=dict(objects), image=Path())
     )
@@ -163,7 +163,7 @@ def test_modules_that_make_the_image_larger_are_found_and_taken_back(opened: Cal
     assert set(judge.accepted) == set(NAMES) - set("cg")
     assert total(judge, tmp_path) == 6 * 90 + 2 * 100
     back = judge.search.modules["c"]
-    assert back.build is ORIGIN
+    assert back.build.decisions == ORIGIN.decisions
     assert set(back.tried) == {8, 16}, "the moves that led there are not made again at once"
     assert judge.search.account.image == 6 * 90 + 2 * (PLAIN + 1)
 

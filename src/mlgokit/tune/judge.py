@@ -97,22 +97,27 @@ class Judge:
         self._links += 1
         return self.folder / _LINKS / str(self._links)
 
-    def object_of(self, one: Searched, build: Build) -> Path | None:
-        """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
-        name = one.module.name
-        known = self._objects.get(name)
-        if known is not None and known[0] is build:
-            return known[1]
-        folder = self.folder / _OBJECTS / str(list(self.search.modules).index(name))
+    def compile(self, one: Searched, decisions: Mapping[int, bool]) -> tuple[Build, Path] | None:
+        """A module by these decisions, and its object; ``None`` if it does not compile."""
+        folder = self.folder / _OBJECTS / str(list(self.search.modules).index(one.module.name))
         folder.mkdir(parents=True, exist_ok=True)
         # The accepted object may be there.
         path = folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
-        result = self.search.bench.compile(one.module, decisions=build.decisions, names=one.names, keep_object=path)
+        result = self.search.bench.compile(one.module, decisions=decisions, names=one.names, keep_object=path)
         _count(self.search, result)
-        if result.sizes is None or result.reason or result.sizes.totals != build.sizes.totals:
+        build = build_of(result)
+        return None if build is None else (build, path)
+
+    def object_of(self, one: Searched, build: Build) -> Path | None:
+        """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
+        known = self._objects.get(one.module.name)
+        if known is not None and known[0] is build:
+            return known[1]
+        found = self.compile(one, build.decisions)
+        if found is None or found[0].sizes.totals != build.sizes.totals:
             return None
-        self._objects[name] = (build, path)
-        return path
+        self._objects[one.module.name] = (build, found[1])
+        return found[1]
 
     def tidy(self) -> None:
         """Delete objects and images that nothing needs any more."""
@@ -347,17 +352,17 @@ def _take_back(judge: Judge, change: _Change) -> None:
 
 def _recall(judge: Judge) -> None:
     """What an earlier session accepted, if it still comes out and is no larger than the plain build."""
-    group: list[_Change] = []
-    for name, one in judge.search.modules.items():
+
+    def recall(one: Searched) -> _Change | None:
+        name = one.module.name
         progress = load_progress(_accepted_path(judge, name))
-        if progress is None:
-            continue
-        result = judge.search.bench.compile(one.module, decisions=progress.decisions, names=one.names)
-        _count(judge.search, result)
-        build = build_of(result)
-        path = None if build is None else judge.object_of(one, build)
-        if build is not None and path is not None:
-            group.append(_Change(name=name, build=build, path=path, expected=0.0))
+        found = None if progress is None else judge.compile(one, progress.decisions)
+        return None if found is None else _Change(name=name, build=found[0], path=found[1], expected=0.0)
+
+    modules = list(judge.search.modules.values())
+    label = "compile what was accepted"
+    recalled = parallel(recall, modules, workers=judge.workers, report=judge.report, label=label)
+    group = [change for change in recalled if change is not None]
     if not group:
         return
     ready = _with(judge, group)
