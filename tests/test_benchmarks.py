@@ -26,6 +26,7 @@ NAMES = (
     "overhead_regalloc",
     "policy_speed",
     "score_tracks_link",
+    "tuning_versions",
 )
 PARTS = ("results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults")
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
