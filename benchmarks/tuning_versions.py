@@ -32,8 +32,8 @@ TIMEOUT_SECONDS = 120.0
 class TuningVersions:
     """Tune one version of each project, hold the plugin against the next ones, and tune those again."""
 
-    corpus: Path = Path("build/tuning-versions/corpus")
-    """The corpus of all versions; made if it is not there."""
+    corpus: Path | None = None
+    """A corpus of all versions, the projects named as in the list; made in the folder if not given."""
     folder: Path = Path("build/tuning-versions")
     """Where sources, searches and finished projects are kept; a run goes on where the last one stopped."""
     projects: tuple[str, ...] = ()
@@ -66,16 +66,13 @@ def measure(config: TuningVersions, report: Report) -> Result:
         UsageError: a project is not known.
     """
     toolchain = find_toolchain(config.llvm, need_plugin=True)
-    sources = config.folder / "sources"
-    if not (config.corpus / "corpus_description.json").exists():
+    if config.corpus is None:
+        sources = config.folder / "sources"
         fetch(Sources(manifest=MANIFEST, folder=sources), report=report)
-        extract(
-            Extract(
-                manifest=MANIFEST, sources=sources, corpus=config.corpus, llvm=toolchain.major, workers=config.workers
-            ),
-            report=report,
-        )
-    corpus = load_corpus(config.corpus)
+        making = Extract(manifest=MANIFEST, sources=sources, corpus=config.folder / "corpus", llvm=toolchain.major)
+        corpus = extract(dataclasses.replace(making, workers=config.workers), report=report)
+    else:
+        corpus = load_corpus(config.corpus)
     found: dict[str, dict[str, list[Module]]] = {}
     for module in corpus.modules:
         name, _, version = module.project.rpartition("_")

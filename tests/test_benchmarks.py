@@ -27,6 +27,7 @@ NAMES = (
     "overhead_regalloc",
     "policy_speed",
     "score_tracks_link",
+    "tuning_versions",
 )
 PARTS = (
     "gate",

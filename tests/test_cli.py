@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "corpus split": (stages.Split,),
     "trace": (stages.Trace,),
     "tune": (stages.Tune, SearchConfig),
+    "check": (stages.Check,),
     "vocab": (stages.Vocab,),
     "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig, Learning),
     "importance": (stages.Importance,),
