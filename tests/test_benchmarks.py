@@ -54,7 +54,17 @@ def test_help_names_every_option_and_where_the_result_goes(
 
 @pytest.mark.parametrize(
     "name",
-    ["results", "made_objects", "fuzz_readers", "fuzz_corpus", "regalloc_stress", "treatments", "faults", *NAMES],
+    [
+        "results",
+        "made_objects",
+        "fuzz_readers",
+        "fuzz_corpus",
+        "regalloc_stress",
+        "treatments",
+        "faults",
+        "tuning_tables",
+        *NAMES,
+    ],
 )
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
