@@ -68,7 +68,24 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("name", [*PARTS, *NAMES])
+=======
+@pytest.mark.parametrize(
+    "name",
+    [
+        "results",
+        "made_objects",
+        "fuzz_readers",
+        "fuzz_corpus",
+        "regalloc_stress",
+        "treatments",
+        "faults",
+        "tuning_tables",
+        *NAMES,
+    ],
+)
+>>>>>>> projects/main
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 

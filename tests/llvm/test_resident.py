@@ -118,7 +118,13 @@ def subject(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> S
     )
     options += ("-mrelocation-model", "pic", "-pic-level", "2", "-fcxx-exceptions", "-fexceptions")
     module = Module(
-        name="module", project="ours", language="c++", held_out=False, bitcode=bitcode, command_line=options
+        name="module",
+        project="ours",
+        language="c++",
+        held_out=False,
+        bitcode=bitcode,
+        bitcode_bytes=bitcode.stat().st_size,
+        command_line=options,
     )
     plain = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60, residents=None, known=None)
     build = build_of(plain.compile(module))
