@@ -42,6 +42,7 @@ PARTS = (
     "score_summary",
     "timing",
     "treatments",
+    "tuning_tables",
     "faults",
 )
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
@@ -68,24 +69,7 @@ def test_help_names_every_option_and_where_the_result_goes(
     assert f"{name}.json" in text
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("name", [*PARTS, *NAMES])
-=======
-@pytest.mark.parametrize(
-    "name",
-    [
-        "results",
-        "made_objects",
-        "fuzz_readers",
-        "fuzz_corpus",
-        "regalloc_stress",
-        "treatments",
-        "faults",
-        "tuning_tables",
-        *NAMES,
-    ],
-)
->>>>>>> projects/main
 def test_examples_in_docstrings_are_true(benchmark: Callable[[str], ModuleType], name: str):
     assert doctest.testmod(benchmark(name)).failed == 0
 
