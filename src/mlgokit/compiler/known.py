@@ -363,8 +363,9 @@ def _separate(elf: Elf, sizes: ObjectSizes, code: Functions, pooled: npt.NDArray
     sections = elf.sections
     alone = (np.bincount(code.section, minlength=len(sections)) == 1)[code.section] & (code.begin == 0)
     alone &= code.size == sections["size"][code.section].astype(np.int64)
-    places = zip(code.names, code.section.tolist(), strict=True)
-    alone &= np.array([elf.names[section].endswith(f".{name}") for name, section in places], bool)
+    places: list[int] = code.section.tolist()
+    named = [elf.names[place].endswith(f".{name}") for name, place in zip(code.names, places, strict=True)]
+    alone &= np.array(named, bool)
     spoiled = pooled.copy()
     owner = {name: int(section) for name, section in zip(code.names, code.section.tolist(), strict=True)}
     for index in np.flatnonzero(sections["flags"] & e.SHF_ALLOC).tolist():
