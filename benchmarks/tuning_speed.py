@@ -38,11 +38,11 @@ class TuningSpeed:
     """The corpus."""
     projects: tuple[str, ...] = ("re2", "leveldb", "yaml-cpp", "fasttext", "hunspell", "zstd")
     """Projects that modules are drawn from."""
-    modules: int = 10
+    modules: int = 6
     """How many are drawn."""
     least_bytes: int = 20000
     """Bitcode of a module that is worth searching."""
-    steps: int = 8
+    steps: int = 20
     """Steps of the search on each; a step has one or two compilations."""
     plain: int = 3
     """Plain compilations of each module; they are all alike, so their mean stands for the others."""

@@ -27,6 +27,7 @@ NAMES = (
     "overhead_regalloc",
     "policy_speed",
     "score_tracks_link",
+    "tuning_speed",
     "tuning_versions",
 )
 PARTS = (
@@ -451,3 +452,27 @@ def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str]
     ]
 
     assert [flips.advise(one) for one in asked] == [0, 1, 1]
+
+
+def test_tuning_speed_weighs_modules_by_what_their_search_compiled(benchmark: Callable[[str], ModuleType]):
+    speed = benchmark("tuning_speed")
+
+    def costs(plain: float, both: float, count: int) -> dict[str, object]:
+        seconds = dict(zip(speed.ARMS, (plain, plain, plain, both), strict=True))
+        found = {
+            arm: speed.Cost(compilations=count, children=count * each, python=0.0, said=count * each)
+            for arm, each in seconds.items()
+        }
+        return found | {speed.PLAIN: speed.Cost(compilations=1, children=plain, python=0.0, said=plain)}
+
+    modules = [Module(name=name, project="p", language="c", held_out=False, bitcode=Path(name), bitcode_bytes=1,
+                      command_line=()) for name in ("a", "b")]  # fmt: skip
+    of_modules = list(zip(modules, (costs(1.0, 0.5, 30), costs(1.0, 1.0, 10)), strict=True))
+    result = speed.summarise(
+        of_modules, 120, 0, speed.TuningSpeed(), versions=FACTS["versions"], inputs=FACTS["inputs"]
+    )
+    assert result.passed
+    assert result.answer.startswith("1.60 times as many as plain clang")
+    assert not speed.summarise(
+        of_modules, 120, 1, speed.TuningSpeed(), versions=FACTS["versions"], inputs=FACTS["inputs"]
+    ).passed

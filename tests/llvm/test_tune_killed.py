@@ -50,7 +50,15 @@ def put_project(folder: Path) -> Path:
 
 
 def left_running(folder: Path) -> list[str]:
-    """Command lines of processes that work in a folder."""
+    """Command lines of compilers that work in a folder, after some time to hear of the death of who started them."""
+    end = time.monotonic() + 20
+    while (found := running(folder)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def running(folder: Path) -> list[str]:
+    """Command lines of compilers that work in a folder."""
     found: list[str] = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:

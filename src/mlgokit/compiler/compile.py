@@ -197,8 +197,9 @@ def compile_module(
         regalloc: whether the costs of register allocation are wanted; the object is the same.
         timeout_seconds: deadline of the compiler.
         thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
-        residents: compilers that stay, for modules that are compiled again and again under the plugin. What fails with
-            one of them is compiled once more without, so that the outcome never depends on it.
+        residents: compilers that stay, for modules that are compiled again and again under the plugin; not for ThinLTO,
+            nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
+            outcome never depends on it.
         known: functions of this module that need not be generated again; the sizes are those of the whole object.
 
     Raises:
@@ -228,7 +229,7 @@ def compile_module(
             thinlto_index=thinlto_index,
         )
         done = None
-        if residents is not None and use is not None and record is None:
+        if residents is not None and use is not None and record is None and thinlto_index is None:
             argv = words(output=Path("-"))
             done = residents.run(
                 argv,

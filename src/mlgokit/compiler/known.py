@@ -23,7 +23,7 @@ from mlgokit.compiler.ownership import Functions, find_functions
 from mlgokit.errors import InputError
 
 MOST_KNOWN = 8192
-"""Functions that are remembered of a module; the oldest go."""
+"""Functions that are remembered of a module; those that were not asked for longest go."""
 DIGEST_BYTES = 16
 _SHF_STRINGS, _SHF_LINK_ORDER = 0x20, 0x80
 _ABSOLUTE = (1, 10, 11)
@@ -46,7 +46,7 @@ _LAYOUT = (
     "-fcs-profile-",
     "-pg",
     "-mfentry",
-    "-mregparm",
+    "-mcmodel=",
     "-fembed-bitcode",
     "-fsplit-stack",
 )
@@ -142,6 +142,10 @@ class KnownFunctions:
         if isinstance(whole, str):
             self.refused = whole
             return None
+        for one in dropped:
+            self.codes[one.digest] = self.codes.pop(one.digest)
+        while len(self.codes) > MOST_KNOWN:
+            del self.codes[next(iter(self.codes))]
         return whole
 
     def _learn(self, part: "_Part", listed: Sequence[Listed]) -> None:
@@ -156,8 +160,6 @@ class KnownFunctions:
             sure = one.no_constants or (one.droppable and part.explained)
             if sure and function is not None and part.separate[function]:
                 self.codes[one.digest] = part.code(function)
-        while len(self.codes) > MOST_KNOWN:
-            del self.codes[next(iter(self.codes))]
 
     def _whole(self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed]) -> ObjectSizes | str:
         sizes = part.sizes
@@ -361,6 +363,9 @@ def _separate(elf: Elf, sizes: ObjectSizes, code: Functions, pooled: npt.NDArray
     sections = elf.sections
     alone = (np.bincount(code.section, minlength=len(sections)) == 1)[code.section] & (code.begin == 0)
     alone &= code.size == sections["size"][code.section].astype(np.int64)
+    places: list[int] = code.section.tolist()
+    named = [elf.names[place].endswith(f".{name}") for name, place in zip(code.names, places, strict=True)]
+    alone &= np.array(named, bool)
     spoiled = pooled.copy()
     owner = {name: int(section) for name, section in zip(code.names, code.section.tolist(), strict=True)}
     for index in np.flatnonzero(sections["flags"] & e.SHF_ALLOC).tolist():

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -44,9 +45,11 @@ class _Resident:
     peak_bytes: int = 0
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Residents:
     """Compilers that wait for requests, the least recently used first. Threads may share it.
+
+    They end with :meth:`close`, with the object, and with the process, however that ends.
 
     Attributes:
         most: how many may stay.
@@ -61,6 +64,9 @@ class Residents:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # A child dies with the thread that started it, so all are started by one that lives as long as they may.
     _starter: ThreadPoolExecutor | None = None
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, _end_all, self._idle)
 
     def run(
         self,
@@ -125,11 +131,8 @@ class Residents:
     def close(self) -> None:
         """End all that are idle; whoever asks later gets a new one."""
         with self._lock:
-            ended = list(self._idle.values())
-            self._idle.clear()
             starter, self._starter = self._starter, None
-        for resident in ended:
-            _end(resident)
+            _end_all(self._idle)
         if starter is not None:
             starter.shutdown()
 
@@ -235,3 +238,8 @@ def _end(resident: _Resident) -> None:
         resident.channel.close()
     with contextlib.suppress(ChildProcessError):
         process.end(resident.process)
+
+
+def _end_all(residents: dict[tuple[str, ...], _Resident]) -> None:
+    while residents:
+        _end(residents.popitem()[1])

@@ -115,7 +115,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         ReuseError: the folder has another search, or one that is not to be gone on with.
         CorpusError: there is nothing to tune.
     """
-    seconds = seconds_of(config.budget)
+    seconds_of(config.budget)
     _check_objective(config)
     if (config.compile_commands is None) == (config.corpus is None):
         raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
@@ -138,18 +138,36 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     if means is not None:
         by_name = {module.name: module for module in modules}
         modules = [by_name[name] for name in means.modules]
-    objective = _OBJECTIVES.get(config.objective, Objective.LINK_AWARE)
-    settings = dataclasses.replace(config.search, objective=objective)
-    place = config.folder / "search"
-    claim = _check_claim(config, place, corpus, toolchain.describe())
+    claim = _check_claim(config, config.folder / "search", corpus, toolchain.describe())
+    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds)
+    try:
+        tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
+    finally:
+        bench.rest()
+    atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
+    return tuned
+
+
+def _searched(
+    config: Tune,
+    bench: Bench,
+    modules: list[Module],
+    means: Means | None,
+    earlier: Decided | None,
+    *,
+    claim: Callable[[], None],
+    report: Report,
+) -> Tuned:
+    """Search and prove; the folder is signed with ``claim`` when nothing can be wrong with the call any more."""
     # The link runs in another folder.
     workplace = config.folder.resolve() / _JUDGE
     kept = {module.name: plain_object(workplace, index) for index, module in enumerate(modules)} if means else None
+    objective = _OBJECTIVES.get(config.objective, Objective.LINK_AWARE)
     search = open_search(
         modules,
-        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds),
-        config=settings,
-        folder=place,
+        bench=bench,
+        config=dataclasses.replace(config.search, objective=objective),
+        folder=config.folder / "search",
         workers=config.workers,
         report=report,
         keep=kept,
@@ -167,16 +185,16 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         )
     claim()
     _try_whole(search, config, earlier, report=report)
-    known = place / POLICY_NAME
+    known = search.folder / POLICY_NAME
     if start := known if known.exists() else config.policy:
         search.policy = load_policy(start, problem=INLINE_SIZE.name)
+    seconds = seconds_of(config.budget)
     run_search(search, seconds=seconds, workers=config.workers, report=report, judge=judge)
     if judge is not None:
         conclude(judge, seconds=seconds)
     fallback = known if config.fallback == "policy" and known.exists() else None
     tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report, judge=judge)
     shutil.rmtree(workplace, ignore_errors=True)
-    atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
 
 
