@@ -12,14 +12,15 @@ from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchm
 
 from mlgokit.algorithms.credit import Compiled, attribute
 from mlgokit.algorithms.learner import Forced
+from mlgokit.algorithms.search import independent_turns
 from mlgokit.collect import Report, Workshop, compiled, open_workshop, parallel, project_weights, run_module
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.decisions import site_table, sites_of
 from mlgokit.errors import CorpusError
-from mlgokit.learning.turned import independent_turns, site_table, sites_of
 from mlgokit.policy.exploration import Exploration
 from mlgokit.store import ModuleRun
 

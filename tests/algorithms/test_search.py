@@ -1,7 +1,7 @@
 import numpy as np
 
 from mlgokit.algorithms.credit import Compiled, Credit
-from mlgokit.algorithms.search import LARGEST_MOVE, independent_moves, judge, moves_of
+from mlgokit.algorithms.search import LARGEST_MOVE, independent_moves, independent_turns, judge, moves_of
 
 
 def compiled(calls: list[tuple[int, int, bool]]) -> Compiled:
@@ -56,3 +56,25 @@ def test_flips_of_a_component_stand_or_fall_together():
     verdict = judge(credit)
     assert verdict.kept.tolist() == [True, False, False, False]
     assert verdict.gain == 10.0
+
+
+def test_a_real_compilation_has_a_move_in_each_part_that_cannot_meet():
+    # 1 is inlined into 2, which 3 calls; 7 stands apart; 5 calls 6 twice.
+    caller = np.array([2, 3, 7, 5, 5])
+    callee = np.array([1, 2, 4, 6, 6])
+    inlined = np.array([True, False, False, False, False])
+    run = Compiled(
+        caller=caller, callee=callee, inlined=inlined, flipped=~inlined, functions=caller, scores=np.zeros(5)
+    )
+    seen: set[tuple[int, ...]] = set()
+    for seed in range(20):
+        given = independent_turns(run, np.arange(0, 10, 2), most=9, seed=seed)
+        turned = np.flatnonzero(given.decisions != inlined)
+        seen.add(tuple(turned.tolist()))
+        # 2 is the caller of the first call and the callee of the second.
+        assert not {0, 1} <= set(turned.tolist())
+        assert 2 in turned
+    # All calls of one callee are a move too.
+    assert any({3, 4} <= set(turned) for turned in seen)
+    assert any(len({3, 4} & set(turned)) == 1 for turned in seen)
+    assert len(independent_turns(run, np.arange(0, 10, 2), most=0, seed=1).decisions) == 5

@@ -6,37 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.credit import Compiled
 from mlgokit.algorithms.exploring import followed
 from mlgokit.algorithms.learner import Forced
 from mlgokit.errors import UsageError
-from mlgokit.learning.turned import check_turned, independent_turns
+from mlgokit.learning.turned import check_turned
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
 PLAIN = followed(":default", np.array([0]))
 FORCED = (Forced(sites=np.array([8]), decisions=np.array([1])),)
-
-
-def test_a_real_compilation_has_a_move_in_each_part_that_cannot_meet():
-    # 1 is inlined into 2, which 3 calls; 7 stands apart; 5 calls 6 twice.
-    caller = np.array([2, 3, 7, 5, 5])
-    callee = np.array([1, 2, 4, 6, 6])
-    inlined = np.array([True, False, False, False, False])
-    run = Compiled(
-        caller=caller, callee=callee, inlined=inlined, flipped=~inlined, functions=caller, scores=np.zeros(5)
-    )
-    seen: set[tuple[int, ...]] = set()
-    for seed in range(20):
-        given = independent_turns(run, np.arange(0, 10, 2), most=9, seed=seed)
-        turned = np.flatnonzero(given.decisions != inlined)
-        seen.add(tuple(turned.tolist()))
-        # 2 is the caller of the first call and the callee of the second.
-        assert not {0, 1} <= set(turned.tolist())
-        assert 2 in turned
-    # All calls of one callee are a move too.
-    assert any({3, 4} <= set(turned) for turned in seen)
-    assert any(len({3, 4} & set(turned)) == 1 for turned in seen)
-    assert len(independent_turns(run, np.arange(0, 10, 2), most=0, seed=1).decisions) == 5
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Compiled, Credit, closure
+from mlgokit.algorithms.learner import Forced
 
 LARGEST_MOVE = 12
 """Decisions about one callee that are turned round together; more of them rarely all pay."""
@@ -74,6 +75,32 @@ def independent_moves(
             taken |= touched
             chosen.append(index)
     return chosen
+
+
+def independent_turns(base: Compiled, sites: npt.NDArray[np.int64], *, most: int, seed: int) -> Forced:
+    """All decisions of ``base``, some of them turned round by moves of which no two can change the same function.
+
+    Args:
+        base: a compilation; T decisions.
+        sites: [T] its call sites.
+        most: how many moves are made at most, of one decision or of all like ones about a callee.
+        seed: of the order in which moves are considered.
+
+    Example:
+        >>> ids = np.array([1, 1, 2])
+        >>> none = np.zeros(3, bool)
+        >>> run = Compiled(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
+        ...                scores=np.zeros(3))
+        >>> independent_turns(run, np.array([10, 12, 14]), most=9, seed=1).decisions.tolist()
+        [1, 0, 1]
+    """
+    moves = moves_of(base)
+    order = np.random.default_rng(seed).permutation(len(moves))
+    decisions = base.inlined.astype(np.int64)
+    for index in independent_moves(base, moves, order.tolist(), most=most):
+        places = list(moves[index])
+        decisions[places] = 1 - decisions[places]
+    return Forced(sites=sites, decisions=decisions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

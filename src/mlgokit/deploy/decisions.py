@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.algorithms.learner import Forced
 from mlgokit.collect import function_id
 from mlgokit.compiler.elf import read_elf, read_symbols, text_at
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
+from mlgokit.store import ModuleRun
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
@@ -104,6 +106,20 @@ def table_bytes(entries: Sequence[TableEntry], promise: Promise | None = None) -
         )
     text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
     return b"".join((*parts, struct.pack("<I", len(text)), text))
+
+
+def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
+    """[T] the call sites of a compilation of the inliner's, which kept its log."""
+    if run.log is None or not run.log.observation_count:
+        return np.zeros(0, np.int64)
+    return run.log.columns["site"].reshape(-1).astype(np.int64)
+
+
+def site_table(default: ModuleRun, forced: Forced) -> bytes:
+    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
+    if not len(forced.sites) or default.sizes is None:
+        return b""
+    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
 def write_table(path: Path, entries: Sequence[TableEntry], promise: Promise | None = None) -> None:

@@ -14,14 +14,16 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import attribute
 from mlgokit.algorithms.learner import Actor, Experience, Floats, Forced, Proposal, Task
 from mlgokit.algorithms.rewards import relative_reward
+from mlgokit.algorithms.search import independent_turns
 from mlgokit.collect import Report, Workshop, compiled, parallel, project_weights, run_module, say_nothing
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import site_table, sites_of
 from mlgokit.errors import CorpusError
 from mlgokit.learning.observed import Observed, available_features, feature_rows, followed_decisions, observed
-from mlgokit.learning.turned import check_turned, independent_turns, site_table, sites_of, turned_round
+from mlgokit.learning.turned import check_turned, turned_round
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
