@@ -31,8 +31,8 @@ class Exploration:
     """The corpus."""
     folder: Path = Path("build/exploration")
     """Where runs and finished compilations are; a later call with the same settings repeats none."""
-    presets: tuple[str, ...] = ("default", "flips")
-    """Presets of effect regression, with changed settings after colons, as in flips:explorations=4."""
+    presets: tuple[str, ...] = ("random", "default")
+    """Presets of effect regression, with changed settings after colons, as in default:explorations=4."""
     seeds: tuple[int, ...] = (1,)
     """Runs of each."""
     modules: int = 80

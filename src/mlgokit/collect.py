@@ -148,6 +148,8 @@ def run_module(
     problem: str = INLINE_SIZE.name,
     regalloc: bool = False,
     decisions: bytes = b"",
+    turned: Ints | None = None,
+    need_sites: bool = False,
 ) -> ModuleRun:
     """Compile ``module`` under ``policy``, or recall what the store knows of that.
 
@@ -161,6 +163,8 @@ def run_module(
         problem: whose decisions the policy makes; the heuristic makes all others.
         regalloc: whether the costs of register allocation are wanted.
         decisions: a decision table, which the plugin asks before the policy.
+        turned: its keys, with the decision in bit 0, that count as flips; the others repeat another compilation.
+        need_sites: a compilation without exploration that the store has without its sites is made again.
     """
     digest = policy if policy.startswith(":") else digest_file(Path(policy))
     facts: list[object] = [
@@ -170,6 +174,7 @@ def run_module(
     # What the inliner's compilations were keyed by before there were other problems.
     facts += [problem, regalloc] if problem != INLINE_SIZE.name or regalloc else []
     facts += [hashlib.sha256(decisions).hexdigest()] if decisions else []
+    facts += [] if turned is None else [hashlib.sha256(turned.tobytes()).hexdigest()]
     use = PluginUse(
         plugin=workshop.plugin,
         policies={problem: policy},
@@ -196,10 +201,12 @@ def run_module(
             return make(use=dataclasses.replace(use, decisions=table))
 
     def make_run() -> tuple[ModuleRun, bool]:
-        return _reduce(compiled_with_decisions() if decisions else make(use=use), keep, problem)
+        result = compiled_with_decisions() if decisions else make(use=use)
+        return _reduce(result, keep, problem, explored=explored, turned=turned)
 
-    baseline = policy == HEURISTIC and not (exploration.temperature or exploration.flip_probability or decisions)
-    return _remembered(workshop, module, facts, make_run, keep_log, baseline=baseline)
+    explored = bool(exploration.temperature or exploration.flip_probability or decisions)
+    baseline = policy == HEURISTIC and not explored
+    return _remembered(workshop, module, facts, make_run, keep_log, baseline=baseline, need_sites=need_sites)
 
 
 def run_baseline(workshop: Workshop, module: Module, *, regalloc: bool = False) -> ModuleRun:
@@ -239,6 +246,7 @@ def _remembered(
     keep_log: Path | None,
     *,
     baseline: bool,
+    need_sites: bool = False,
 ) -> ModuleRun:
     """What the store has under ``facts``, else what ``make`` gives, with whether a kill from outside ended it.
 
@@ -249,7 +257,8 @@ def _remembered(
     known = recall(path)
     if known is not None and not (baseline and not known.ok):
         log_is_lost = known.decision_count > 0 and keep_log is not None and not keep_log.exists()
-        if not log_is_lost:
+        lacks_sites = need_sites and known.ok and known.sites is None and known.decision_count > 0
+        if not log_is_lost and not lacks_sites:
             return known
     run, killed = make()
     # A missed deadline or a kill may have been the machine's fault, and bitcode that is not what the key says may be
@@ -261,7 +270,9 @@ def _remembered(
     return run
 
 
-def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, bool]:
+def _reduce(
+    result: CompileResult, keep: str, problem: str, *, explored: bool = False, turned: Ints | None = None
+) -> tuple[ModuleRun, bool]:
     """What learning needs of a compilation, and whether a kill from outside ended it."""
     log = result.logs.get(problem)
     columns: Mapping[str, Any] = {} if log is None or problem != INLINE_SIZE.name else log.columns
@@ -271,6 +282,9 @@ def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, 
         return columns[name][:, 0] if columns else np.zeros(0, np.int64)
 
     flipped = np.asarray(column("log_probability") < _LOG_HALF)
+    if turned is not None and columns:
+        keys = (column("site").astype(np.int64) & ~1) | (column("inlining_decision") != 0)
+        flipped = np.asarray((column("decided_by_table") != 0) & np.isin(keys, turned))
     nothing = np.zeros(0, np.int64)
     rows = {"none": nothing, "log": nothing, "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
     names = tuple(name for name in columns if name not in NOT_FEATURES)
@@ -285,6 +299,8 @@ def _reduce(result: CompileResult, keep: str, problem: str) -> tuple[ModuleRun, 
         inlined=np.asarray(column("inlining_decision") != 0),
         flipped=flipped,
         heuristic=np.asarray(column("inlining_default") != 0),
+        # No exploration is explored around, and keys do not compress.
+        sites=None if explored or "site" not in columns else column("site").astype(np.int64),
         names=names,
         rows=rows.astype(np.int64),
         values=values.astype(np.int64),

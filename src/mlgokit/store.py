@@ -39,6 +39,7 @@ class ModuleRun:
         values: int64 [V, F].
         regalloc: what register allocation cost each function, when that was asked for.
         heuristic: [T] what LLVM itself would have decided; nothing in what older versions kept.
+        sites: [T] keys of the call sites, of compilations that did not explore; nothing in what older versions kept.
         decisions: how many decisions the log has, of whichever problem; ``None`` stands for T.
         log: the whole log, when that was asked for and the compiler had something to decide.
     """
@@ -56,6 +57,7 @@ class ModuleRun:
     values: Ints
     regalloc: RegallocCosts | None = None
     heuristic: npt.NDArray[np.bool_] | None = None
+    sites: Ints | None = None
     decisions: int | None = None
     log: Log | None = None
 
@@ -103,6 +105,8 @@ def remember(path: Path, run: ModuleRun) -> None:
     if run.heuristic is not None:
         facts["heuristic"] = True
         arrays["heuristic"] = run.heuristic
+    if run.sites is not None:
+        arrays["sites"] = run.sites
     if run.log is not None:
         arrays["log"] = np.frombuffer(render_log(run.log), np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
@@ -141,6 +145,7 @@ def recall(path: Path) -> ModuleRun | None:
                 sizes=sizes,
                 regalloc=regalloc,
                 heuristic=stored["heuristic"] if facts.get("heuristic") else None,
+                sites=stored.get("sites"),
                 decisions=facts.get("decisions"),
                 log=read_log_bytes(stored["log"].tobytes(), name=path) if "log" in stored else None,
                 **{name: stored[name] for name in _RUN_ARRAYS},

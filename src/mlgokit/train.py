@@ -7,17 +7,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.algorithms.gate import GateEvidence
+from mlgokit.algorithms.search import independent_turns
 from mlgokit.collect import (
     ModuleEffects,
     Report,
     Workshop,
+    compiled,
     module_effects,
     parallel,
     project_weights,
@@ -27,6 +29,7 @@ from mlgokit.collect import (
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import site_table, strong_names, turned_keys
 from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.store import save_policy
@@ -44,12 +47,16 @@ class EffectTraining:
     """Explored compilations of each module in each round."""
     later_share: float = 0.7
     """Part of the modules that a round after the first explores, drawn anew each time."""
+    exploration: Literal["independent", "mixed", "random"] = "independent"
+    """Flips that cannot meet, or random ones; mixed: the second half of explorations after round one is random."""
+    most_moves: int = 64
+    """Independent exploration: moves in one at most, of one decision or of all like ones about a callee."""
     flip_probability: float = 0.06
-    """Probability that a decision is turned round."""
+    """Random exploration: probability that a decision is turned round."""
     least_flips: float = 3.0
-    """Flips expected in a small module, whose probability is raised for it."""
+    """Random exploration: flips expected in a small module, whose probability is raised for it."""
     temperature: float = 0.5
-    """Of decisions near the boundary, in units of preference, from the second round on."""
+    """Random exploration: of decisions near the boundary, in units of preference, from the second round on."""
     slowest_seconds: float = 2.0
     """Modules that take longer to compile are not explored."""
     objective: Objective = Objective.LINK_AWARE
@@ -105,6 +112,7 @@ class _Task:
     module: int
     exploration: Exploration
     keep: str
+    independent: bool = False
 
 
 def check_framework() -> None:
@@ -197,15 +205,13 @@ def train_effects(
                     flip_probability=_flip_probability(config, len(defaults[index].caller)),
                 ),
                 keep="flips",
+                independent=_independent(config, number, position),
             )
             for index in visited
-            for _ in range(config.explorations)
+            for position in range(config.explorations)
         ]
-
-        def work(task: _Task, policy: str = policy) -> ModuleRun:
-            return run_module(workshop, modules[task.module], task.exploration, policy, keep=task.keep)
-
-        runs = parallel(work, tasks, workers=workshop.workers, report=report, label=f"round {number + 1}: explore")
+        label = f"round {number + 1}"
+        runs = _compile(workshop, modules, tasks, policy, config, weights=weights, report=report, label=label)
         effects = _effects(modules, tasks, runs, weights, config)
         parts += [effect.measured for effect in effects if effect.measured is not None]
         measured = join_effects(parts)
@@ -261,6 +267,59 @@ def _seed(rng: np.random.Generator) -> int:
     return int(drawn)
 
 
+def _independent(config: EffectTraining, number: int, position: int) -> bool:
+    """Whether an exploration of a module, counted from 0, is to be of flips that cannot meet."""
+    later_half = number > 0 and position >= config.explorations - config.explorations // 2
+    return config.exploration == "independent" or (config.exploration == "mixed" and not later_half)
+
+
+def _compile(
+    workshop: Workshop,
+    modules: Sequence[Module],
+    tasks: Sequence[_Task],
+    policy: str,
+    config: EffectTraining,
+    *,
+    weights: dict[str, dict[str, int]],
+    report: Report,
+    label: str,
+) -> list[ModuleRun]:
+    """First what follows the policy, then what explores: flips that cannot meet are found in the former.
+
+    The plugin finds a module in a decision table by names that are its own, so one without them is explored at random.
+    """
+
+    def follow(task: _Task) -> ModuleRun:
+        need = config.exploration != "random"
+        return run_module(workshop, modules[task.module], task.exploration, policy, keep="none", need_sites=need)
+
+    def explore(task: _Task) -> ModuleRun:
+        module, base = modules[task.module], bases[task.module]
+        if not task.independent or base.sites is None or base.sizes is None or not strong_names(base.sizes):
+            return run_module(workshop, module, task.exploration, policy, keep=task.keep)
+        forced = independent_turns(
+            compiled(base, weights[module.project], config.objective),
+            base.sites,
+            most=config.most_moves,
+            seed=task.exploration.seed,
+        )
+        return run_module(
+            workshop,
+            module,
+            Exploration(),
+            policy,
+            keep=task.keep,
+            decisions=site_table(base, forced),
+            turned=turned_keys(base, forced),
+        )
+
+    following = [task for task in tasks if task.keep == "none"]
+    exploring = [task for task in tasks if task.keep != "none"]
+    followed = parallel(follow, following, workers=workshop.workers, report=report, label=f"{label}: follow")
+    bases = {task.module: run for task, run in zip(following, followed, strict=True)}
+    return followed + parallel(explore, exploring, workers=workshop.workers, report=report, label=f"{label}: explore")
+
+
 def _flip_probability(config: EffectTraining, decisions: int) -> float:
     return min(0.3, max(config.flip_probability, config.least_flips / max(decisions, 1)))
 
@@ -275,8 +334,9 @@ def _effects(
     bases = {task.module: run for task, run in zip(tasks, runs, strict=True) if task.keep == "none"}
     explored: dict[int, list[ModuleRun]] = {}
     for task, run in zip(tasks, runs, strict=True):
-        if task.keep == "flips":
-            explored.setdefault(task.module, []).append(run)
+        others = explored.setdefault(task.module, [])
+        if task.keep == "flips" and not (task.independent and any(_same(run, other) for other in others)):
+            others.append(run)
     return [
         module_effects(
             modules[index],
@@ -288,6 +348,11 @@ def _effects(
         )
         for index in bases
     ]
+
+
+def _same(run: ModuleRun, other: ModuleRun) -> bool:
+    """Whether two explorations of one module flipped alike: where there are few moves, two seeds may draw the same."""
+    return np.array_equal(run.flipped, other.flipped) and np.array_equal(run.inlined, other.inlined)
 
 
 def _base_change(

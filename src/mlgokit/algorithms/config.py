@@ -276,16 +276,16 @@ class EffectRegressionConfig:
     explorations: int = 2
     """Explored compilations of each, against one base."""
     flip_probability: float = 0.06
-    """Probability that a decision is turned round."""
+    """Random exploration: probability that a decision is turned round."""
     least_flips: float = 3.0
-    """Flips expected in a small module, whose probability is raised for it."""
+    """Random exploration: flips expected in a small module, whose probability is raised for it."""
     temperature: float = 0.5
-    """Of decisions near the boundary, in units of preference, from the second round on."""
-    independent: int = 0
+    """Random exploration: of decisions near the boundary, in units of preference, from the second round on."""
+    independent: int = 64
     """Flips in one exploration at most, no two of which can change the same function; 0 to flip at random instead."""
     fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
     """The regression."""
 
 
-EFFECT_FLIPS = EffectRegressionConfig(independent=64)
-"""Explorations of many decisions that cannot meet, instead of a random few that may."""
+EFFECT_RANDOM = EffectRegressionConfig(independent=0)
+"""Explorations of a random few decisions that may meet, instead of many that cannot."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from mlgokit.algorithms.config import (
     BC_REFERENCE,
     DQN_REFERENCE,
-    EFFECT_FLIPS,
+    EFFECT_RANDOM,
     ES_CMA,
     ES_REFERENCE,
     PPO_REFERENCE,
@@ -63,7 +63,7 @@ LEARNERS: dict[str, Entry] = {
         summary="what a decision does to the score in bytes, decided by its sign",
         module="mlgokit.algorithms.effect_rounds",
         kinds=BINARY_ONLY,
-        presets={"default": EffectRegressionConfig(), "flips": EFFECT_FLIPS},
+        presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM},
     ),
     "es": Entry(
         summary="evolution strategies: perturbed networks, and the direction in which scores fall",

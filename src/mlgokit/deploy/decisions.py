@@ -109,10 +109,18 @@ def table_bytes(entries: Sequence[TableEntry], promise: Promise | None = None) -
 
 
 def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
-    """[T] the call sites of a compilation of the inliner's, which kept its log."""
+    """[T] the call sites of a compilation of the inliner's, which kept its log or did not explore."""
+    if run.sites is not None:
+        return run.sites
     if run.log is None or not run.log.observation_count:
         return np.zeros(0, np.int64)
     return run.log.columns["site"].reshape(-1).astype(np.int64)
+
+
+def turned_keys(base: ModuleRun, forced: Forced) -> npt.NDArray[np.int64]:
+    """Keys of the sites at which ``forced``, which has all decisions of ``base``, departs from it; bit 0 as decided."""
+    turned = (forced.decisions != 0) != base.inlined
+    return (forced.sites[turned] & ~1) | (forced.decisions[turned] != 0)
 
 
 def site_table(default: ModuleRun, forced: Forced) -> bytes:
