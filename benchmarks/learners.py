@@ -48,7 +48,8 @@ def measure(config: Learners, report: Report) -> Result:
         held_out=held_out,
         report=report,
     )
-    what = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "plugin": digest_file(bench.plugin)}
+    # Not the plugin's digest: it changes with every comment in it, and an arm takes minutes.
+    what: dict[str, Any] = {"corpus": digest_file(corpus.folder / "corpus_description.json")}
     what |= {name: getattr(config, name) for name in ("compilations", "minutes", "modules", "largest", "setting")}
     made = 0
     found: list[dict[str, Any]] = []
