@@ -49,7 +49,7 @@ class EffectTraining:
     """Part of the modules that a round after the first explores, drawn anew each time."""
     exploration: Literal["independent", "mixed", "random"] = "independent"
     """Flips that cannot meet, or random ones; mixed: the second half of explorations after round one is random."""
-    most_moves: int = 64
+    most_moves: int = 256
     """Independent exploration: moves in one at most, of one decision or of all like ones about a callee."""
     flip_probability: float = 0.06
     """Random exploration: probability that a decision is turned round."""
