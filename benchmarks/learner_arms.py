@@ -91,7 +91,7 @@ class Arm:
 
 
 def every_arm(bench: Bench) -> list[Arm]:
-    """Baselines first, then the learners, seed by seed, so that a first slice has one of each."""
+    """Rules first, then learners and searches seed by seed, so that a first slice has one of each."""
     config = bench.config
     arms = [Arm(name=name, seed=0, run=lambda rule=rule: judged(bench, rule)) for name, rule in RULES.items()]
     arms += [
@@ -106,12 +106,12 @@ def every_arm(bench: Bench) -> list[Arm]:
     if not config.algorithms:
         names += [f"{name}{CLONED}" for name in ("ppo:reference", "ppo", "es")]
     for seed in config.seeds:
-        arms.append(Arm(name="random", seed=seed, run=lambda seed=seed: at_random(bench, seed)))
-        arms.append(Arm(name="random search", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=False)))
-        arms.append(Arm(name="greedy flips", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=True)))
         arms += [
             Arm(name=name, seed=seed, run=lambda name=name, seed=seed: learned(bench, name, seed)) for name in names
         ]
+        arms.append(Arm(name="random", seed=seed, run=lambda seed=seed: at_random(bench, seed)))
+        arms.append(Arm(name="random search", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=False)))
+        arms.append(Arm(name="greedy flips", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=True)))
     return arms
 
 
