@@ -60,7 +60,7 @@ class Learners:
     setting: tuple[str, ...] = ()
     """Changed settings of every learner that has them, for trials, as modules=4."""
     slice: int = 0
-    """Make at most so many arms in this call; 0 for all."""
+    """Make at most so many arms in this call; 0 for all, -1 for none but the table."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
     timeout_seconds: float = 60.0

@@ -50,7 +50,7 @@ class Tuning:
     folder: Path = Path("build/tuning")
     """Where projects and searches are kept."""
     slice: int = 0
-    """How many missing pairs of project and arm to make in this call; 0 for all."""
+    """How many missing pairs of project and arm to make in this call; 0 for all, -1 for none but the tables."""
     prepare: bool = False
     """Build the projects and run their tests, make no search."""
     workers: int = 2
