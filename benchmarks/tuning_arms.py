@@ -64,7 +64,7 @@ def random_search(
         result = search.bench.compile(searched.module)
         build = build_of(result)
         with search.lock:
-            _count(search, result.user_seconds)
+            search.count(result.user_seconds)
             if build is not None and len(build.site):
                 heuristic[searched.module.name] = build.site, build.inlined
 
@@ -80,7 +80,7 @@ def random_search(
         result = search.bench.compile(searched.module, decisions=decisions, names=searched.names)
         build = build_of(result)
         with search.lock:
-            _count(search, result.user_seconds)
+            search.count(result.user_seconds)
             adopted = build is not None and adopt_if_better(search, searched, build)
             if search.user_seconds - search.curve[-1].user_seconds >= POINT_SECONDS:
                 search.mark()
@@ -99,11 +99,6 @@ def random_search(
         parallel(attempt, modules, workers=workers, report=quietly, label="")
     search.mark()
     save_totals(search)
-
-
-def _count(search: Search, user_seconds: float) -> None:
-    search.user_seconds += user_seconds
-    search.compilations += 1
 
 
 ARMS = {

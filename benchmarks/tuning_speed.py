@@ -23,7 +23,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.errors import CorpusError
 from mlgokit.tune.search import Bench, Searched, step
-from mlgokit.tune.state import build_of, nothing_decided
+from mlgokit.tune.state import Keys, build_of, nothing_decided
 
 BAR = 1.5
 PLAIN = "plain clang"
@@ -62,7 +62,7 @@ class Asked:
 
     policy: str = HEURISTIC
     decisions: Mapping[int, bool] | None = None
-    names: list[int] | None = None
+    names: Keys | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

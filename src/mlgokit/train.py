@@ -295,7 +295,7 @@ def _compile(
 
     def explore(task: _Task) -> ModuleRun:
         module, base = modules[task.module], bases[task.module]
-        if not task.independent or base.sites is None or base.sizes is None or not strong_names(base.sizes):
+        if not task.independent or base.sites is None or base.sizes is None or not len(strong_names(base.sizes)):
             return run_module(workshop, module, task.exploration, policy, keep=task.keep)
         forced = independent_turns(
             compiled(base, weights[module.project], config.objective),

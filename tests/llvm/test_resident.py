@@ -20,8 +20,9 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import strong_names
 from mlgokit.tune.search import Bench
-from mlgokit.tune.state import Build, build_of, strong_names
+from mlgokit.tune.state import Build, Keys, build_of
 
 pytestmark = pytest.mark.llvm
 
@@ -91,7 +92,7 @@ class Subject:
     tables: list[dict[int, bool]]
 
     @property
-    def names(self) -> list[int]:
+    def names(self) -> Keys:
         return strong_names(self.build.sizes)
 
 

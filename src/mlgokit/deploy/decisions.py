@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,17 @@ class TableEntry:
     plain: bool = False
 
 
-def strong_names(sizes: ObjectSizes) -> list[int]:
+def strong_names(sizes: ObjectSizes) -> Keys:
     """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
-    return [
+    return _unsigned(
         function_id(name)
         for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
         if signature < 0
-    ]
+    )
+
+
+def _unsigned(ids: Iterable[int]) -> Keys:
+    return np.array([number & (2**64 - 1) for number in ids], np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ class Decided:
     promise: Promise | None
 
 
-def entry_of(names: Sequence[int], sites: Keys, inlined: npt.NDArray[np.bool_]) -> TableEntry:
+def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], *, plain: bool = False) -> TableEntry:
     """The entry that repeats the decisions of one compilation.
 
     Example:
@@ -90,7 +94,7 @@ def entry_of(names: Sequence[int], sites: Keys, inlined: npt.NDArray[np.bool_]) 
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=np.array([name & (2**64 - 1) for name in names], np.uint64), keys=np.sort(keys))
+    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain)
 
 
 def table_bytes(entries: Sequence[TableEntry], promise: Promise | None = None) -> bytes:

@@ -389,5 +389,4 @@ def _drop(ready: Ready) -> None:
 
 def _count(search: Search, result: CompileResult) -> None:
     with search.lock:
-        search.user_seconds += result.user_seconds
-        search.compilations += 1
+        search.count(result.user_seconds)

@@ -17,11 +17,10 @@ from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_root
 from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import Decided, TableEntry
+from mlgokit.deploy.decisions import Decided, TableEntry, strong_names
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tune.project import Search, adopt_if_better, save
+from mlgokit.tune.project import Search, try_on_all
 from mlgokit.tune.search import Searched
-from mlgokit.tune.state import build_of, strong_names
 
 State = Literal["tuned", "left plain", "new"]
 WORTH_KEEPING = 0.8
@@ -172,8 +171,8 @@ def measure_kept(
 def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:
     """Compile every module by what of an earlier table still applies, and adopt what is smaller."""
 
-    def attempt(searched: Searched) -> None:
-        result = compile_module(
+    def compile_one(searched: Searched) -> CompileResult:
+        return compile_module(
             search.bench.toolchain,
             searched.module.command_line,
             searched.module.bitcode,
@@ -186,17 +185,8 @@ def try_start(search: Search, table: Path, *, workers: int, report: Report) -> N
             timeout_seconds=search.bench.timeout_seconds,
             thinlto_index=searched.module.thinlto_index,
         )
-        build = build_of(result)
-        with search.lock:
-            search.user_seconds += result.user_seconds
-            search.compilations += 1
-            # Where the table leaves a module plain there is nothing to search from.
-            if build is not None and len(build.site):
-                adopt_if_better(search, searched, build)
-        save(search, searched)
 
-    parallel(attempt, list(search.modules.values()), workers=workers, report=report, label="try the earlier decisions")
-    search.mark()
+    try_on_all(search, compile_one, workers=workers, report=report, label="try the earlier decisions")
 
 
 def _both(plain: CompileResult, tuned: CompileResult) -> _Both | None:
@@ -265,7 +255,7 @@ def _summary(
 def _entry_of(one: _Both, entries: Sequence[TableEntry]) -> int | None:
     """The entry that a module was compiled by: the one with the keys that were answered, else with most names."""
     answered = one.sites[one.by_table]
-    names = np.array([name & (2**64 - 1) for name in strong_names(one.plain)], np.uint64)
+    names = strong_names(one.plain)
     best, score = None, (0, 0)
     for index, entry in enumerate(entries):
         shared = int(np.isin(names, entry.names).sum())

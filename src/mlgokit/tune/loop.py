@@ -157,8 +157,7 @@ def _another_pass(search: Search, bytes_then: float) -> bool:
 def _take(search: Search, searched: Searched, done: Step) -> None:
     """Enter the outcome of a step."""
     with search.lock:
-        search.user_seconds += done.user_seconds
-        search.compilations += done.compilations
+        search.count(done.user_seconds, done.compilations)
         if not done.compilations:
             searched.exhausted = True
             return

@@ -5,7 +5,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +14,7 @@ from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.collect import Report, parallel
 from mlgokit.compiler.account import ProjectAccount, account_of
-from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.compile import CompileResult, CompileStatus
 from mlgokit.compiler.measure import Objective
 from mlgokit.corpus.module import Module
 from mlgokit.errors import CorpusError
@@ -105,6 +105,11 @@ class Search:
     effects: list[MeasuredEffects] = field(default_factory=list[MeasuredEffects])
     policy: Policy | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, user_seconds: float, compilations: int = 1) -> None:
+        """Add to what was spent; the caller holds the lock."""
+        self.user_seconds += user_seconds
+        self.compilations += compilations
 
     def now(self) -> Point:
         """Where the search stands."""
@@ -201,17 +206,27 @@ def open_search(
 def try_policy(search: Search, policy: str, *, workers: int, report: Report) -> None:
     """Compile every module under a policy or rule, and adopt what is smaller."""
 
+    def compile_one(searched: Searched) -> CompileResult:
+        return search.bench.compile(searched.module, policy=policy)
+
+    try_on_all(search, compile_one, workers=workers, report=report, label=f"try {policy}")
+
+
+def try_on_all(
+    search: Search, compile_one: Callable[[Searched], CompileResult], *, workers: int, report: Report, label: str
+) -> None:
+    """Compile every module in some way, and adopt what is smaller and has decisions to search from."""
+
     def attempt(searched: Searched) -> None:
-        result = search.bench.compile(searched.module, policy=policy)
+        result = compile_one(searched)
         build = build_of(result)
         with search.lock:
-            search.user_seconds += result.user_seconds
-            search.compilations += 1
-            if build is not None:
+            search.count(result.user_seconds)
+            if build is not None and len(build.site):
                 adopt_if_better(search, searched, build)
         save(search, searched)
 
-    parallel(attempt, list(search.modules.values()), workers=workers, report=report, label=f"try {policy}")
+    parallel(attempt, list(search.modules.values()), workers=workers, report=report, label=label)
     search.mark()
 
 

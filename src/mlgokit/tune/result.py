@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlgokit.collect import Report, parallel
 from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.deploy.decisions import Promise, TableEntry, write_table
+from mlgokit.deploy.decisions import Promise, entry_of, write_table
 from mlgokit.errors import ToolError
 from mlgokit.tune.judge import Judge, prove
 from mlgokit.tune.meter import Comparison
@@ -168,10 +166,10 @@ def finish(
 
 
 def _write(search: Search, table: Path, plain: set[str]) -> None:
-    entries: list[TableEntry] = []
-    for name, one in search.modules.items():
-        owned = np.array([found & (2**64 - 1) for found in one.names], np.uint64)
-        entries.append(dataclasses.replace(one.build.entry(), names=owned, plain=name in plain))
+    entries = [
+        entry_of(one.names, one.build.site, one.build.inlined, plain=name in plain)
+        for name, one in search.modules.items()
+    ]
     expected = {name: one.plain if name in plain else one.build.sizes for name, one in search.modules.items()}
     objective = search.config.objective
     promise = Promise(

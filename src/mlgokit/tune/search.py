@@ -22,7 +22,7 @@ from mlgokit.compiler.measure import ObjectSizes
 from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import TableEntry, strong_names, table_bytes
+from mlgokit.deploy.decisions import entry_of, strong_names, table_bytes
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.state import Build, Keys, build_of
 
@@ -54,7 +54,7 @@ class Bench:
         module: Module,
         *,
         decisions: Mapping[int, bool] | None = None,
-        names: list[int] | None = None,
+        names: Keys | None = None,
         policy: str = HEURISTIC,
         keep_object: Path | None = None,
     ) -> CompileResult:
@@ -63,9 +63,8 @@ class Bench:
             table = None
             if decisions is not None:
                 table = Path(scratch) / "decisions"
-                keys = np.array([key | taken for key, taken in decisions.items()], np.uint64)
-                owned = np.array([name & (2**64 - 1) for name in names or []], np.uint64)
-                table.write_bytes(table_bytes([TableEntry(names=owned, keys=np.sort(keys))]))
+                sites, inlined = np.array(list(decisions), np.uint64), np.array(list(decisions.values()), bool)
+                table.write_bytes(table_bytes([entry_of(() if names is None else names, sites, inlined)]))
             use = PluginUse(
                 plugin=self.plugin,
                 policies={INLINE_SIZE.name: policy},
@@ -130,7 +129,7 @@ class Searched:
     module: Module
     plain: ObjectSizes
     build: Build
-    names: list[int] = field(init=False)
+    names: Keys = field(init=False)
     tried: dict[int, int] = field(default_factory=dict[int, int])
     rate: float = float("inf")
     exhausted: bool = False

@@ -13,7 +13,6 @@ from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.collect import NOT_FEATURES
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.compiler.measure import ObjectSizes
-from mlgokit.deploy.decisions import TableEntry, entry_of, strong_names
 from mlgokit.manifest import atomic_write, writing
 from mlgokit.problems import INLINE_SIZE
 
@@ -50,10 +49,6 @@ class Build:
     def decisions(self) -> dict[int, bool]:
         """The decision by the key of its call site."""
         return dict(zip(self.site.tolist(), self.inlined.tolist(), strict=True))
-
-    def entry(self) -> TableEntry:
-        """The entry of a decision table that repeats this compilation."""
-        return entry_of(strong_names(self.sizes), self.site, self.inlined)
 
 
 def build_of(result: CompileResult) -> Build | None:
