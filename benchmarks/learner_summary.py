@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from learner_arms import Learners
-from results import Cell, Result, Table
+from results import Cell, Result, Table, percent
 
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.manifest import atomic_write
@@ -102,16 +102,6 @@ def mean_of(arms: Sequence[dict[str, Any]], name: str) -> float | None:
     """Mean of a fact that not all arms have."""
     values = [float(arm[name]) for arm in arms if name in arm]
     return sum(values) / len(values) if values else None
-
-
-def percent(change: float) -> str:
-    """A change for people.
-
-    Example:
-        >>> percent(-0.0414)
-        '-4.14 %'
-    """
-    return f"{100 * change:+.2f} %"
 
 
 def picture(changes: dict[str, tuple[float, float, float]]) -> str:

@@ -234,6 +234,16 @@ def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator
     return [modules[index] for index in sorted(rng.choice(len(modules), count, replace=False).tolist())]
 
 
+def percent(change: float) -> str:
+    """A change for people.
+
+    Example:
+        >>> percent(-0.0414)
+        '-4.14 %'
+    """
+    return f"{100 * change:+.2f} %"
+
+
 def quartiles(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
     """Lower quartile, median and upper quartile.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from results import Cell, Result, Table
+from results import Cell, Result, Table, percent
 from tuning_projects import TunedProject
 
 from mlgokit.compiler.link import LinkStatus
@@ -284,13 +284,3 @@ def _verdict(
                        for one in found) for name, project, _ in wanted if name == arm)  # fmt: skip
     passed = all(reached) if complete and minutes == BAR_MINUTES and len(reached) == len(BARS) else None
     return f"{arm}, {minutes:g} core-minutes: {'; '.join(parts)}", passed
-
-
-def percent(change: float) -> str:
-    """A relative change for readers.
-
-    Example:
-        >>> percent(-0.0712), percent(0.0)
-        ('-7.12 %', '+0.00 %')
-    """
-    return f"{100 * change:+.2f} %"

@@ -22,7 +22,7 @@ from mlgokit.advisors.legal import legal_columns
 from mlgokit.compiler.compile import CompileStatus, command, compile_module
 from mlgokit.compiler.interactive import InteractiveStatus, Session, channel_use, open_session
 from mlgokit.compiler.measure import measure_object, size_score
-from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, relative_changes
+from mlgokit.compiler.regalloc_cost import RegallocCosts, mean_change, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.errors import InputError, UsageError
@@ -46,9 +46,7 @@ class Score:
         """By which part this is better than ``default``; in register allocation the mean over functions."""
         if self.regalloc is None or default.regalloc is None:
             return 1 - self.text_bytes / max(default.text_bytes, 1.0)
-        names = tuple(dict.fromkeys((*default.regalloc.functions, *self.regalloc.functions)))
-        changes = relative_changes(default.regalloc.score_of(names), self.regalloc.score_of(names))
-        return float(changes.mean()) if names else 0.0
+        return mean_change(default.regalloc, self.regalloc)
 
 
 @final
@@ -211,9 +209,10 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
                 timeout_seconds=self._timeout_seconds,
                 thinlto_index=module.thinlto_index,
             )
-            works = done.status is CompileStatus.OK and done.sizes is not None
-            text = size_score(done.sizes, {}) if done.sizes is not None else 0.0
-            self._defaults[self._module] = Score(text_bytes=text, regalloc=done.regalloc) if works else None
+            sizes = done.sizes if done.status is CompileStatus.OK else None
+            self._defaults[self._module] = (
+                None if sizes is None else Score(text_bytes=size_score(sizes, {}), regalloc=done.regalloc)
+            )
         return self._defaults[self._module]
 
 

@@ -19,6 +19,7 @@ import errno
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import uuid
 from collections.abc import Generator, Mapping
@@ -100,6 +101,15 @@ def plain_json(value: object) -> Any:
         TypeError: the value has a part with no JSON form.
     """
     return json.loads(json.dumps(value, default=_plain_part))
+
+
+def finite_json(value: Any) -> Any:
+    """The JSON value with ``None`` for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite_json(part) for key, part in cast("dict[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [finite_json(part) for part in cast("list[Any]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain_part(value: object) -> object:

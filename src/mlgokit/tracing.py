@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgokit.collect import Report, Workshop, parallel, run_baseline, run_module, say_nothing
 from mlgokit.compiler.compile import HEURISTIC, CompileStatus
-from mlgokit.compiler.regalloc_cost import relative_changes
+from mlgokit.compiler.regalloc_cost import relative_changes, scores_of_both
 from mlgokit.corpus.module import Module
 from mlgokit.errors import InputError, TraceError, UsageError
 from mlgokit.manifest import atomic_write
@@ -188,9 +188,8 @@ def _function_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, 
     """Costs of register allocation of each function that has any in either object."""
     if base.regalloc is None or run.regalloc is None:
         return {}
-    names = tuple(dict.fromkeys((*base.regalloc.functions, *run.regalloc.functions)))
-    scores = zip(base.regalloc.score_of(names).tolist(), run.regalloc.score_of(names).tolist(), strict=True)
-    return dict(zip(names, scores, strict=True))
+    names, before, after = scores_of_both(base.regalloc, run.regalloc)
+    return dict(zip(names, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
 def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Selection) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.measure import COLUMNS, Objective, ObjectSizes
+from mlgokit.compiler.measure import Objective, ObjectSizes, columns_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,15 +37,14 @@ class ProjectAccount:
     sizes: dict[str, ObjectSizes] = field(default_factory=dict[str, ObjectSizes])
     image: float = 0.0
     definers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _places: dict[str, int] = field(init=False, repr=False)
 
-    @property
-    def columns(self) -> int:
-        """How many of text, rodata and eh_frame count."""
-        return 1 if self.objective is Objective.LINK_AWARE_TEXT else COLUMNS
+    def __post_init__(self) -> None:
+        self._places = {module: place for place, module in enumerate(self.order)}
 
     def put(self, module: str, sizes: ObjectSizes) -> None:
         """Replace the object of a module."""
-        position = self.order.index(module)
+        position = self._places[module]
         before = self.sizes.get(module)
         self.image += self.module_bytes(module, sizes) - (self.module_bytes(module, before) if before else 0.0)
         for signature in before.signatures if before is not None else ():
@@ -72,14 +71,14 @@ class ProjectAccount:
         Where the module's copy of a signature stands in for a later one, the later one's functions follow with
         negative bytes.
         """
-        columns = self.columns
+        columns = columns_of(self.objective)
         functions = sizes.function_bytes[:, :columns].sum(axis=1).astype(np.float64)
         groups = sizes.signature_rest[:, :columns].sum(axis=1)
         rest = float(sizes.rest[:columns].sum())
         if self.objective is Objective.OBJECT_TEXT:
             return sizes.function_names, functions, rest + float(groups.sum())
         share = self.existence if existence is None else existence
-        position = self.order.index(module)
+        position = self._places[module]
         weight = np.ones(len(sizes.signatures) + 1)
         names, scores = list(sizes.function_names), [functions]
         for index, signature in enumerate(sizes.signatures):

@@ -72,9 +72,10 @@ def read_members(path: Path) -> list[Member]:
     long_names = b""
     try:
         with path.open("rb") as source:
-            is_thin = source.read(len(MAGIC)) == THIN_MAGIC
-            if not is_archive(path):
+            magic = source.read(len(MAGIC))
+            if magic not in {MAGIC, THIN_MAGIC}:
                 raise InputError(f"{path}: expected a static library, found another file; {_REMEDY}")
+            is_thin = magic == THIN_MAGIC
             position = len(MAGIC)
             while header := source.read(_HEADER_BYTES):
                 name, size = _name_and_size(header, path, position)

@@ -180,14 +180,15 @@ class KnownFunctions:
                 signatures.append(code.signature)
                 rest.append(np.zeros((1, COLUMNS), np.int64))
                 data.append(np.zeros(1, np.int64))
-        for personality in {code.personality for code in found if code.frame} - places.keys():
+        personal = {code.personality for code in found if code.frame}
+        for personality in personal - places.keys():
             if personality in self.groups:
                 group, written = self.groups[personality]
                 signatures.append(personality)
                 rest.append(group[None])
                 data.append(np.array([written]))
         frame = np.concatenate([part.frame, np.array([code.frame for code in found], np.int64)])
-        used = {code.personality for code in found if code.frame} | part.frames.cies.keys()
+        used = personal | part.frames.cies.keys()
         shared = sum(self.cies[personality] for personality in used)
         filled = -(int(frame.sum()) + shared) % 8
         order = {one.name: index for index, one in enumerate(listed)}

@@ -255,12 +255,13 @@ def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objecti
         total += size_score(sizes, unknown, objective=objective)
         if objective is not Objective.OBJECT_TEXT:
             duplicate = np.array([signature in seen for signature in sizes.signatures], bool)
-            total -= float(sizes.signature_bytes[duplicate][:, : _columns(objective)].sum())
+            total -= float(sizes.signature_bytes[duplicate][:, : columns_of(objective)].sum())
             seen.update(sizes.signatures)
     return total
 
 
-def _columns(objective: Objective) -> int:
+def columns_of(objective: Objective) -> int:
+    """How many of text, rodata and eh_frame count."""
     return 1 if objective is Objective.LINK_AWARE_TEXT else COLUMNS
 
 
@@ -268,7 +269,7 @@ def _weighted(
     sizes: ObjectSizes, weights: Mapping[str, int], objective: Objective
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Scores of the functions [F], and of everything else."""
-    columns = _columns(objective)
+    columns = columns_of(objective)
     functions = sizes.function_bytes[:, :columns].sum(axis=1)
     groups = sizes.signature_rest[:, :columns].sum(axis=1)
     rest = float(sizes.rest[:columns].sum())

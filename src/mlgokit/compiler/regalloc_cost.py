@@ -178,6 +178,18 @@ def _fail(name: str, expected: str, found: str) -> NoReturn:
     raise InputError(f"optimization record {name}: expected {expected}, found {found}; compile again")
 
 
+def scores_of_both(before: RegallocCosts, after: RegallocCosts) -> tuple[tuple[str, ...], Floats, Floats]:
+    """The functions that have costs in either, and their scores in both."""
+    names = tuple(dict.fromkeys((*before.functions, *after.functions)))
+    return names, before.score_of(names), after.score_of(names)
+
+
+def mean_change(before: RegallocCosts, after: RegallocCosts) -> float:
+    """Mean of :func:`relative_changes` over the functions that have costs in either; 0 if none has."""
+    names, then, now = scores_of_both(before, after)
+    return float(relative_changes(then, now).mean()) if names else 0.0
+
+
 def relative_changes(before: Floats, after: Floats) -> Floats:
     """By which share each function's score got smaller; negative if larger, 0 if it is unchanged.
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +128,6 @@ def make_corpus(
     jobs: Sequence[FrontEndJob],
     *,
     corpus_folder: Path,
-    failures: Iterable[ModuleFailure] = (),
     wanted: str,
     remedy: str,
     workers: int = 1,
@@ -140,7 +139,6 @@ def make_corpus(
     Args:
         jobs: what to make, in the order of the corpus.
         corpus_folder: where, already claimed.
-        failures: sources that did not get as far as a job.
         wanted: what was asked for, for the sentence of the error.
         remedy: what to do when nothing came out.
         workers: how many compilers run at a time.
@@ -167,7 +165,7 @@ def make_corpus(
     finally:
         shutil.rmtree(making.partial, ignore_errors=True)
     modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
-    failed = (*failures, *(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure)))
+    failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
     if not modules:
         example = f" ({failed[0].name}: {failed[0].reason})" if failed else ""
         raise CorpusError(f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}")

@@ -31,7 +31,7 @@ from mlgokit.evaluation.sentences import (
     relative_change,
     typeset,
 )
-from mlgokit.manifest import atomic_write, plain_json
+from mlgokit.manifest import atomic_write, finite_json, plain_json
 
 FORMAT_VERSION = 1
 RESULTS_NAME = "results.json"
@@ -114,7 +114,7 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values; a number that is not finite is ``None``."""
-        return {"format_version": FORMAT_VERSION, **_finite(plain_json(self))}
+        return {"format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
 
     @classmethod
     def from_json(cls, value: object) -> "RunReport":
@@ -198,7 +198,7 @@ def render_html(report: RunReport) -> str:
         typeset=typeset,
         relative_change=relative_change,
         is_linked=is_linked,
-        figures=_finite(figures(report)),
+        figures=finite_json(figures(report)),
         plotly=get_plotlyjs(),
     )
 
@@ -328,15 +328,6 @@ def _time_figure(stages: Sequence[StageTime]) -> dict[str, Any]:
         "marker": {"color": [_REUSED_COLOUR if entry.reused else _STAGE_COLOUR for entry in stages]},
     }
     return {"data": [bars], "layout": _rows(len(stages), 30, title={"text": "seconds"})}
-
-
-def _finite(value: Any) -> Any:
-    """The JSON value with ``None`` for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in cast("dict[str, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(part) for part in cast("list[Any]", value)]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mlgokit.learning.material import Collected, Material, compile_defaults, com
 from mlgokit.learning.metrics import Row, read_metrics, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
-from mlgokit.manifest import atomic_write
+from mlgokit.manifest import atomic_write, finite_json
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import Problem
@@ -92,14 +92,7 @@ class Learned:
             "judged": self.judged,
             "left_out": self.left_out,
         }
-        return cast("dict[str, Any]", _finite(plain))
-
-
-def _finite(value: object) -> object:
-    """``value`` with ``None`` for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in cast("dict[str, object]", value).items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return finite_json(plain)
 
 
 def learn(

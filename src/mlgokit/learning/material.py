@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import attribute
+from mlgokit.algorithms.credit import Compiled, attribute
 from mlgokit.algorithms.learner import Actor, Experience, Floats, Forced, Proposal, Task
 from mlgokit.algorithms.rewards import relative_reward
 from mlgokit.algorithms.search import independent_turns
 from mlgokit.collect import Report, Workshop, compiled, parallel, project_weights, run_module, say_nothing
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.compiler.measure import Objective, size_score
-from mlgokit.compiler.regalloc_cost import OFFSET, relative_changes
+from mlgokit.compiler.regalloc_cost import OFFSET, mean_change
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.decisions import site_table, sites_of
 from mlgokit.errors import CorpusError
@@ -68,6 +68,10 @@ class Material:
         assert run.sizes is not None  # noqa: S101  (a run without an object is not scored)
         return size_score(run.sizes, self.weights[self.modules[index].project], objective=self.objective)
 
+    def compiled(self, index: int, run: ModuleRun) -> Compiled:
+        """A compilation of the inliner's, ready for credit."""
+        return compiled(run, self.weights[self.modules[index].project], self.objective)
+
     def reward(self, index: int, run: ModuleRun) -> float:
         """By which part a module got better than by the heuristic; in register allocation the mean over functions."""
         default = self.defaults[index]
@@ -76,9 +80,7 @@ class Material:
             return float(relative_reward(after, before)[0])
         if run.regalloc is None or default.regalloc is None:
             return 0.0
-        names = tuple(dict.fromkeys((*default.regalloc.functions, *run.regalloc.functions)))
-        changes = relative_changes(default.regalloc.score_of(names), run.regalloc.score_of(names))
-        return float(changes.mean()) if names else 0.0
+        return mean_change(default.regalloc, run.regalloc)
 
 
 def compile_defaults(
@@ -107,10 +109,11 @@ def compile_defaults(
     done = parallel(work, modules, workers=workshop.workers, report=report, label="default trace")
     weights = project_weights(modules, [run for run, _, _ in done])
     chosen = [index for index, (run, _, rows) in enumerate(done) if run.ok and rows is not None]
+    kept = set(chosen)
     left_out = Counter(
         run.reason or ("nothing to decide" if run.ok else run.status.value)
         for index, (run, _, _) in enumerate(done)
-        if index not in set(chosen)
+        if index not in kept
     )
     if not chosen:
         raise CorpusError(
@@ -221,15 +224,21 @@ def compile_proposals(
             return dict(zip(chosen, done, strict=True))
 
         runs = compile_all([item for item in items if not proposals[item[0]].independent], 0)
-        bases = {(item[0], index_of(item)): run for item, run in runs.items() if run.ok}
+        bases: dict[tuple[int | None, int], ModuleRun] = {
+            (item[0], index_of(item)): run for item, run in runs.items() if run.ok
+        }
+        scored = {
+            key: material.compiled(key[1], bases[key])
+            for key in {(proposals[item[0]].base, index_of(item)) for item in items} & bases.keys()
+            if material.problem.context != "function"
+        }
         drawn = [item for item in items if item not in runs and (proposals[item[0]].base, index_of(item)) in bases]
         for item in drawn:
             proposal = proposals[item[0]]
-            base = bases[proposal.base or 0, index_of(item)]
-            weights = material.weights[material.modules[index_of(item)].project]
+            key = proposal.base, index_of(item)
             forced[item] = independent_turns(
-                compiled(base, weights, material.objective),
-                sites_of(base),
+                scored[key],
+                sites_of(bases[key]),
                 most=proposal.independent,
                 seed=int(proposal.seeds[item[1]]),
             )
@@ -241,14 +250,14 @@ def compile_proposals(
         run, index = runs[item], index_of(item)
         if not run.ok or run.log is None:
             continue
-        base_number = proposals[number].base
-        base = None if base_number is None else bases.get((base_number, index))
+        key = proposals[number].base, index
         experiences.append(
             _experience(
                 material,
                 task,
                 run,
-                base,
+                bases.get(key),
+                scored.get(key),
                 index=index,
                 actor=proposals[number].actor,
                 forced=forced.get(item),
@@ -288,6 +297,7 @@ def _experience(
     task: Task,
     run: ModuleRun,
     base: ModuleRun | None,
+    before: Compiled | None,
     *,
     index: int,
     actor: Actor,
@@ -301,7 +311,7 @@ def _experience(
         credit = _context_credit(material, task, found, base, index=index, actor=actor, scores=scores)
     else:
         scores, defaults = (np.array([material.score(index, one)]) for one in (run, material.defaults[index]))
-        credit = _component_credit(material, index, run, base, found, forced=forced)
+        credit = _component_credit(material, index, run, found, base=base, before=before, forced=forced)
     component, change, base_decisions = credit
     number, compilation, module = place
     return Experience(
@@ -335,19 +345,19 @@ def _component_credit(
     material: Material,
     index: int,
     run: ModuleRun,
-    base: ModuleRun | None,
     found: Observed,
     *,
+    base: ModuleRun | None,
+    before: Compiled | None,
     forced: Forced | None,
 ) -> _Credit:
     """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
-    if base is None:
+    if base is None or before is None:
         return None, None, None
-    weights = material.weights[material.modules[index].project]
-    explored = compiled(run, weights, material.objective)
+    explored = material.compiled(index, run)
     if forced is not None:
         explored = dataclasses.replace(explored, flipped=explored.flipped | turned_round(base, found, forced))
-    credit = attribute(compiled(base, weights, material.objective), explored)
+    credit = attribute(before, explored)
     component = np.full(len(found.decisions), -1, np.int64)
     component[credit.flips] = credit.component
     return component, credit.change, np.where(component >= 0, 1 - found.decisions, found.decisions)
@@ -370,7 +380,7 @@ def _context_credit(
     """
     if base is None:
         return None, None, None
-    followed = followed_decisions(material.problem, actor, task.features, found, values=found.features)
+    followed = followed_decisions(material.problem, actor, task.features, found)
     departed = found.decisions != followed
     contexts, component = np.unique(found.context[departed], return_inverse=True)
     whole = np.full(len(found.decisions), -1, np.int64)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.errors import InputError
-from mlgokit.manifest import atomic_write
+from mlgokit.manifest import atomic_write, finite_json
 
 ROWS_NAME = "turns.json"
 CSV_NAME = "metrics.csv"
@@ -27,14 +27,9 @@ def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(names)
-    lines.writerows([_finite(row.get(name, math.nan)) for name in names] for row in rows)
+    lines.writerows(finite_json([row.get(name, math.nan) for name in names]) for row in rows)
     atomic_write(folder / CSV_NAME, text.getvalue())
-    plain = [{name: _finite(value) for name, value in row.items()} for row in rows]
-    atomic_write(folder / ROWS_NAME, json.dumps(plain, allow_nan=False))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    atomic_write(folder / ROWS_NAME, json.dumps(finite_json(rows), allow_nan=False))
 
 
 def read_metrics(folder: Path) -> list[Row]:

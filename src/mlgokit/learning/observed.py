@@ -1,5 +1,6 @@
 """From the plugin's log of one compilation to the arrays that a learner is told."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.learner import Actor, Floats, Ints
+from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
 from mlgokit.collect import NOT_FEATURES, function_id
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import UNIT_BOUND
@@ -123,7 +124,8 @@ def _plain(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> np
 
 def _possible(found: Observed, mask: npt.NDArray[np.bool_]) -> Observed:
     keep = mask[np.arange(len(mask)), found.decisions]
-    return Observed(
+    return dataclasses.replace(
+        found,
         features=found.features[keep],
         mask=mask[keep],
         decisions=found.decisions[keep],
@@ -131,7 +133,6 @@ def _possible(found: Observed, mask: npt.NDArray[np.bool_]) -> Observed:
         log_probability=found.log_probability[keep],
         sites=found.sites[keep],
         context=found.context[keep],
-        context_names=found.context_names,
     )
 
 
@@ -150,34 +151,31 @@ def _sites(log: Log, context: Ints) -> Ints:
         hashed = (hashed ^ part.view(np.uint64)) * odd
         hashed ^= hashed >> np.uint64(29)
     order = np.argsort(hashed, kind="stable")
-    first = np.flatnonzero(np.append(True, hashed[order][1:] != hashed[order][:-1]))[: count or 0]
+    first = np.flatnonzero(np.append(True, hashed[order][1:] != hashed[order][:-1]))[:count]
     number = np.empty(count, np.uint64)
     number[order] = np.arange(count) - np.repeat(first, np.diff(np.append(first, count)))
     return (hashed + number * _ODD[2]).view(np.int64)
 
 
-def followed_decisions(
-    problem: Problem, actor: Actor, features: Sequence[str], found: Observed, *, values: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def followed_decisions(problem: Problem, actor: Actor, features: Sequence[str], found: Observed) -> npt.NDArray[Any]:
     """What ``actor`` decides at the same questions without exploring; rules but the heuristic as they were decided.
 
     Args:
         problem: what is decided.
         actor: a policy or a rule.
-        features: names of the columns of ``values``.
+        features: names of the columns of ``found.features``.
         found: the questions.
-        values: their features.
     """
     if not isinstance(actor, Policy):
-        return found.defaults if actor == ":default" else found.decisions
+        return found.defaults if actor == DEFAULT_RULE else found.decisions
     places = [list(features).index(name) for name in actor.features]
     match problem.advice_kind:
         case AdviceKind.BINARY:
             heuristic = np.asarray(found.defaults) != 0
-            return (actor.preferences(values[..., places], heuristic) > 0).astype(np.int64)
+            return (actor.preferences(found.features[..., places], heuristic) > 0).astype(np.int64)
         case AdviceKind.MASKED_CHOICE:
-            logits = actor.column_logits(values[..., places])
+            logits = actor.column_logits(found.features[..., places])
             legal = np.ones(logits.shape, bool) if found.mask is None else found.mask
             return np.where(legal, logits, -np.inf).argmax(axis=1).astype(np.int64)
         case AdviceKind.REAL:
-            return actor.units(values[..., places])
+            return actor.units(found.features[..., places])

@@ -231,6 +231,7 @@ private:
 
 /// Whether a call has a place of its own: intrinsics come and go with options, as debug information does.
 CallBase *markable(Instruction &I) { return isa<IntrinsicInst>(I) ? nullptr : dyn_cast<CallBase>(&I); }
+const CallBase *markable(const Instruction &I) { return isa<IntrinsicInst>(I) ? nullptr : dyn_cast<CallBase>(&I); }
 
 uint64_t keyOf(uint64_t Caller, uint64_t Path, uint64_t Callee, uint64_t Before) {
   return mix(mix(mix(Caller, Path), Callee), Before) & ~uint64_t(1);
@@ -248,7 +249,7 @@ std::vector<uint64_t> writtenKeys(const Module &M) {
     uint64_t Place = 0;
     for (const BasicBlock &B : *F)
       for (const Instruction &I : B)
-        if (const auto *Call = dyn_cast<CallBase>(&I); Call && !isa<IntrinsicInst>(I)) {
+        if (const CallBase *Call = markable(I)) {
           const uint64_t Path = mix(Body, Place++);
           if (auto Callee = Bodies.find(Call->getCalledFunction()); Callee != Bodies.end())
             Keys.push_back(keyOf(Body, Path, Callee->second, 0));

@@ -125,13 +125,13 @@ def shapley_values(
     answer = _explained_answer(policy, own, mask)
     order = np.zeros((len(rows), width), np.int64)
     pairs = -(-max(orders, 1) // 2)
+    every = np.arange(len(rows))
     for number in range(2 * pairs):
         order = order[:, ::-1] if number % 2 else rng.permuted(np.tile(np.arange(width), (len(rows), 1)), axis=1)
         mixed = questions.values[rng.integers(0, count, len(rows))].copy()
         last = answer(mixed)
         for step in range(width):
             place = order[:, step]
-            every = np.arange(len(rows))
             mixed[every, ..., place] = own[every, ..., place]
             now = answer(mixed)
             total[every, place] += now - last

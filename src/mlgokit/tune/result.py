@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.collect import Report, parallel
-from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.deploy.decisions import Promise, entry_of, write_table
 from mlgokit.errors import ToolError
@@ -176,7 +175,7 @@ def _write(search: Search, table: Path, plain: set[str]) -> None:
         llvm=search.bench.toolchain.major,
         objective=objective.value,
         plain_bytes=search.plain_bytes,
-        tuned_bytes=account_of(list(expected), expected, objective=objective).image,
+        tuned_bytes=project_image_estimate(expected.values(), objective=objective),
         modules=tuple(expected),
     )
     write_table(table, entries, promise)
@@ -223,8 +222,8 @@ def _differences(search: Search, before: _Proof, after: _Proof, plain: set[str])
 
 
 def _total(search: Search, proof: _Proof) -> float:
-    order = [name for name in search.modules if name in proof.sizes]
-    return account_of(order, proof.sizes, objective=search.config.objective).image
+    objects = (proof.sizes[name] for name in search.modules if name in proof.sizes)
+    return project_image_estimate(objects, objective=search.config.objective)
 
 
 def _link(proof: _Proof, roots: Sequence[str], output: Path, search: Search) -> LinkedImage | None:
