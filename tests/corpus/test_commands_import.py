@@ -178,7 +178,7 @@ def test_the_outputs_of_modules_are_those_of_the_build(place: Place):
     place.add("a.cc", output="one/a.o")
     place.add("a.cc", output="two/a.o")
     place.add("b.cc", "-O2 -DX", output="../../lib/b.o")
-    place.entries.append({"directory": "/", "file": "c.cc", "command": "g++ -c c.cc"})
+    place.entries.append({"directory": "/", "file": "c.cc", "command": "g++ -E c.cc"})
     result = place.make(project="p")
     found = module_outputs(place.build / "compile_commands.json", project="p")
     assert found == {
@@ -189,9 +189,16 @@ def test_the_outputs_of_modules_are_those_of_the_build(place: Place):
     assert set(found) < {module.name for module in result.corpus.modules} | set(failures(result))
 
 
-def test_without_an_output_the_source_names_the_module(place: Place):
+def test_without_an_output_a_module_is_named_after_what_clang_makes(place: Place):
     place.add("src/a.cc")
     place.entries[0]["command"] = "g++ -O2 -c ../src/a.cc"
+    assert [module.name for module in place.make().corpus.modules] == ["app/a.o"]
+    assert module_outputs(place.build / "compile_commands.json", project="app") == {"app/a.o": place.build / "a.o"}
+
+
+def test_a_command_that_makes_no_object_is_named_after_its_source(place: Place):
+    place.add("src/a.cc")
+    place.entries[0]["command"] = "g++ -O2 ../src/a.cc"
     assert [module.name for module in place.make().corpus.modules] == ["app/src/a.cc.o"]
 
 

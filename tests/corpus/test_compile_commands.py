@@ -53,10 +53,16 @@ def test_relative_folders_count_from_the_database(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("words", "output"),
-    [("cc -c a.c", None), ("cc -o a.o -c a.c -o b.o", "b.o"), ("cc -oa.o", "a.o"), ("cc -o", None)],
+    [
+        ("cc -o a.o -c a.c -o b.o", "b.o"),
+        ("cc -oa.o", "a.o"),
+        ("cc -o", None),
+        ("cc -c src/a.c", "a.o"),
+        ("cc src/a.c", None),
+    ],
 )
-def test_the_last_output_counts(words: str, output: str | None):
-    assert output_of(tuple(words.split())) == output
+def test_the_last_output_counts_and_else_the_object_is_named_after_the_source(words: str, output: str | None):
+    assert output_of(words.split(), Path("src/a.c")) == output
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ BASE = Path("/some/path")
 def command(
     *arguments: str, directory: str = "/b", file: str = "/src/a.cc", output: str | None = None
 ) -> CompileCommand:
-    said = output_of(arguments) or output
+    said = output or output_of(arguments, Path(file))
     return CompileCommand(
         directory=Path(directory),
         file=Path(file),

@@ -7,7 +7,7 @@ write it. The file is read as a stream, so that memory does not grow with it, an
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -41,7 +41,8 @@ class CompileCommand:
         directory: the absolute folder that it ran in.
         file: the absolute path of the source; not resolved, and perhaps not there any more.
         arguments: its words, the compiler first; response files of the build folder are expanded.
-        output: the absolute path of what it made: the entry's ``output``, else the command's ``-o``, if any.
+        output: the absolute path of what it made, if it made an object: the entry's ``output``, else by
+            :func:`output_of`.
         index: its position in the database, from 0.
     """
 
@@ -170,11 +171,12 @@ def split_command(text: str) -> list[str]:
     return words if word is None else [*words, "".join(word)]
 
 
-def output_of(arguments: tuple[str, ...]) -> str | None:
-    """What ``-o`` names in a command; the last one counts.
+def output_of(arguments: Sequence[str], file: Path) -> str | None:
+    """What a command makes of ``file``: what the last ``-o`` names, else an object if there is a ``-c``.
 
     Example:
-        >>> output_of(("cc", "-c", "a.c", "-o", "a.o")), output_of(("cc", "-oa.o")), output_of(("cc", "a.c"))
+        >>> source = Path("src/a.c")
+        >>> output_of(("cc", "-oa.o"), source), output_of(("cc", "-c", "src/a.c"), source), output_of(("cc",), source)
         ('a.o', 'a.o', None)
     """
     output = None
@@ -183,7 +185,7 @@ def output_of(arguments: tuple[str, ...]) -> str | None:
             output = arguments[index + 1] if index + 1 < len(arguments) else output
         elif word.startswith("-o") and not word.startswith("-object"):
             output = word[2:]
-    return output
+    return f"{file.stem}.o" if output is None and "-c" in arguments else output
 
 
 def _entries(file: _Counted) -> Iterator[object]:
@@ -242,7 +244,7 @@ def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
     for word in arguments:
         _check_text(word, "command")
     arguments = _expand(arguments, directory=directory, budget=_Budget(folder=folder), depth=0)
-    named = _text(values, "output") if "output" in values else output_of(tuple(arguments))
+    named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
         directory=_absolute(directory),
         file=_absolute(file),

@@ -187,8 +187,6 @@ def objects_of_commands(
             continue
         directory = command.directory
         path = command.output
-        if path is None and "-c" in command.arguments:
-            path = directory / f"{command.file.stem}.o"
         if path is None:
             yield ObjectFile(
                 name=module_name(str(command.file), str(directory)),
