@@ -104,6 +104,6 @@ def random_search(
 ARMS = {
     "tune from policy": Arm(run=run_search, never=True, policy=True, rebuilt=True),
     "tune": Arm(run=run_search, never=True, rebuilt=True),
-    "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, refits=())),
+    "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, restarts=0, refits=())),
     "random search": Arm(run=random_search),
 }

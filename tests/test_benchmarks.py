@@ -43,6 +43,7 @@ PARTS = (
     "score_summary",
     "timing",
     "treatments",
+    "tuning_asked",
     "tuning_tables",
     "faults",
 )
@@ -454,25 +455,35 @@ def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str]
     assert [flips.advise(one) for one in asked] == [0, 1, 1]
 
 
-def test_tuning_speed_weighs_modules_by_what_their_search_compiled(benchmark: Callable[[str], ModuleType]):
+def test_tuning_speed_weighs_modules_by_what_their_search_wanted(benchmark: Callable[[str], ModuleType]):
     speed = benchmark("tuning_speed")
 
-    def costs(plain: float, both: float, count: int) -> dict[str, object]:
-        seconds = dict(zip(speed.ARMS, (plain, plain, plain, both), strict=True))
-        found = {
-            arm: speed.Cost(compilations=count, children=count * each, python=0.0, said=count * each)
-            for arm, each in seconds.items()
+    def costs(plain: float, search: float, count: int) -> dict[str, object]:
+        """Seconds for one build, of which the search compiled half."""
+        seconds = dict.fromkeys(speed.ARMS, plain) | {speed.PLAIN: plain, speed.SEARCH: search}
+        return {
+            way: speed.Cost(
+                results=count,
+                compilations=count // 2 if way == speed.SEARCH else count,
+                children=count * each,
+                python=0.0,
+                said=count * each,
+            )
+            for way, each in seconds.items()
         }
-        return found | {speed.PLAIN: speed.Cost(compilations=1, children=plain, python=0.0, said=plain)}
 
     modules = [Module(name=name, project="p", language="c", held_out=False, bitcode=Path(name), bitcode_bytes=1,
                       command_line=()) for name in ("a", "b")]  # fmt: skip
     of_modules = list(zip(modules, (costs(1.0, 0.5, 30), costs(1.0, 1.0, 10)), strict=True))
-    result = speed.summarise(
-        of_modules, 120, 0, speed.TuningSpeed(), versions=FACTS["versions"], inputs=FACTS["inputs"]
-    )
+    composed = [
+        speed.Composed(decisions=True, sizes=True, code=True, error=0),
+        speed.Composed(decisions=True, sizes=False, code=True, error=-4),
+        speed.Composed(decisions=True, sizes=False, code=False, error=-40),
+    ]
+    facts = {"versions": FACTS["versions"], "inputs": FACTS["inputs"]}
+    result = speed.summarise(of_modules, composed, 120, 0, speed.TuningSpeed(), **facts)
     assert result.passed
-    assert result.answer.startswith("1.60 times as many as plain clang")
-    assert not speed.summarise(
-        of_modules, 120, 1, speed.TuningSpeed(), versions=FACTS["versions"], inputs=FACTS["inputs"]
-    ).passed
+    assert result.answer.startswith("1.60 times as many effective compilations as plain clang: 40 builds were wanted")
+    assert "in 20 compilations" in result.answer
+    assert "2 of 3 composed builds are what the compiler makes" in result.answer
+    assert not speed.summarise(of_modules, composed, 120, 1, speed.TuningSpeed(), **facts).passed

@@ -1,7 +1,16 @@
+import dataclasses
+
 import numpy as np
 
-from mlgokit.algorithms.credit import Compiled, Credit
-from mlgokit.algorithms.search import LARGEST_MOVE, independent_moves, independent_turns, judge, moves_of
+from mlgokit.algorithms.credit import Compiled, Credit, attribute
+from mlgokit.algorithms.search import (
+    LARGEST_MOVE,
+    functions_as_before,
+    independent_moves,
+    independent_turns,
+    judge,
+    moves_of,
+)
 
 
 def compiled(calls: list[tuple[int, int, bool]]) -> Compiled:
@@ -52,6 +61,8 @@ def test_flips_of_a_component_stand_or_fall_together():
         component=np.array([0, 1, 1, 2]),
         change=np.array([-10.0, 3.0, -0.2]),
         unattributed=0.0,
+        reached=np.zeros(0, np.int64),
+        reached_by=np.zeros(0, np.int64),
     )
     verdict = judge(credit)
     assert verdict.kept.tolist() == [True, False, False, False]
@@ -78,3 +89,54 @@ def test_a_real_compilation_has_a_move_in_each_part_that_cannot_meet():
     assert any({3, 4} <= set(turned) for turned in seen)
     assert any(len({3, 4} & set(turned)) == 1 for turned in seen)
     assert len(independent_turns(run, np.arange(0, 10, 2), most=0, seed=1).decisions) == 5
+
+
+def composed_of(
+    base: list[tuple[int, int, bool]],
+    explored: list[tuple[int, int, bool]],
+    flipped: set[int],
+    *,
+    sizes: tuple[dict[int, int], dict[int, int]],
+    kept: list[bool],
+) -> list[int]:
+    """Functions as before; ``flipped`` are positions in ``explored``, ``kept`` goes by them."""
+
+    def weighed(calls: list[tuple[int, int, bool]], sizes: dict[int, int], flips: set[int]) -> Compiled:
+        return dataclasses.replace(
+            compiled(calls),
+            flipped=np.array([position in flips for position in range(len(calls))]),
+            functions=np.array(list(sizes), np.int64),
+            scores=np.array(list(sizes.values()), float),
+        )
+
+    credit = attribute(weighed(base, sizes[0], set()), weighed(explored, sizes[1], flipped))
+    return functions_as_before(credit, np.array(kept)).tolist()
+
+
+def test_of_two_components_the_kept_one_is_as_explored():
+    before, after = [(1, 2, False), (3, 4, False)], [(1, 2, True), (3, 4, True)]
+    sizes = {1: 50, 2: 20, 3: 60, 4: 20}, {1: 40, 2: 20, 3: 70, 4: 20}
+    assert composed_of(before, after, {0, 1}, sizes=sizes, kept=[True, False]) == [3, 4]
+    assert composed_of(before, after, {0, 1}, sizes=sizes, kept=[False, True]) == [1, 2]
+    assert composed_of(before, after, {0, 1}, sizes=sizes, kept=[True, True]) == []
+
+
+def test_a_function_that_a_kept_flip_drops_stays_dropped_and_one_that_dies_elsewhere_comes_back():
+    before, after = [(1, 2, False), (3, 4, False)], [(1, 2, True), (3, 4, True)]
+    sizes = {1: 50, 2: 20, 3: 60, 4: 20}, {1: 55, 3: 90}
+    assert composed_of(before, after, {0, 1}, sizes=sizes, kept=[True, False]) == [3, 4]
+
+
+def test_a_local_callee_that_dies_two_calls_away_goes_with_the_flip_that_moved_its_last_call():
+    # Inlining 2 into 1 moved 2's call of 3 into 1, where it was inlined as well.
+    before = [(1, 2, False), (2, 3, False), (5, 6, False)]
+    after = [(2, 3, False), (1, 2, True), (1, 3, True), (5, 6, True)]
+    sizes = {1: 10, 2: 10, 3: 30, 5: 10, 6: 9}, {1: 15, 5: 30, 6: 9}
+    assert composed_of(before, after, {1, 3}, sizes=sizes, kept=[True, False]) == [5, 6]
+    assert composed_of(before, after, {1, 3}, sizes=sizes, kept=[False, True]) == [1, 2, 3]
+
+
+def test_what_inlines_the_caller_goes_with_it():
+    before, after = [(1, 2, False), (5, 1, True), (6, 7, False)], [(1, 2, True), (5, 1, True), (6, 7, True)]
+    sizes = {1: 50, 2: 20, 5: 100, 6: 9}, {1: 60, 2: 20, 5: 112, 6: 8}
+    assert composed_of(before, after, {0, 2}, sizes=sizes, kept=[False, True]) == [1, 2, 5]

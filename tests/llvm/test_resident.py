@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +14,16 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.known import KnownFunctions
-from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.decisions import strong_names
-from mlgokit.tune.search import Bench
+from mlgokit.tune.search import Bench, Searched, confirm_composed, step
 from mlgokit.tune.state import Build, Keys, build_of
 
 pytestmark = pytest.mark.llvm
@@ -307,3 +309,47 @@ def test_a_killed_search_leaves_no_compiler_behind(subject: Subject):
     while is_running(pid) and time.monotonic() < end:
         pass
     assert not is_running(pid)
+
+
+def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Subject, residents: Residents):
+    bench = dataclasses.replace(subject.plain, residents=residents, known={})
+    name = subject.module.name
+    one = Searched(module=subject.module, plain=subject.build.sizes, build=subject.build)
+    account = account_of([name], {name: one.build.sizes}, objective=Objective.LINK_AWARE)
+    first, rng = account.image, np.random.default_rng(1)
+    composed: list[Build] = []
+    for _ in range(12):
+        done = step(
+            bench,
+            one,
+            account,
+            lock=threading.Lock(),
+            rank=lambda build: np.zeros(len(build.site)),
+            noise=1.0,
+            most=64,
+            tries=1,
+            rng=rng,
+        )
+        for move in done.failed:
+            one.tried[move] = 1
+        if done.build is not None:
+            one.build = done.build
+            account.put(name, done.build.sizes)
+        one.composed, one.composed_steps = done.composed, done.composed_steps
+        if done.composed is not None and done.kept:
+            composed.append(done.composed)
+    last = confirm_composed(bench, one, account, lock=threading.Lock())
+    assert composed
+    assert account.image < first
+    alike = 0
+    for found in composed:
+        real = build_of(subject.plain.compile(subject.module, decisions=found.decisions, names=subject.names))
+        assert real is not None
+        # Four bytes of filling are the last function's, whichever that is.
+        off = abs(found.sizes.llvm_size_text - real.sizes.llvm_size_text)
+        alike += found.decisions == real.decisions and off <= 4
+    assert alike >= 0.75 * len(composed)
+    best = last.build or one.build
+    whole = build_of(subject.plain.compile(subject.module, decisions=best.decisions, names=subject.names))
+    assert whole is not None
+    assert whole.sizes.totals == best.sizes.totals

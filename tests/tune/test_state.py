@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.tune.state import append_effects, load_effects
+from mlgokit.tune.state import Progress, append_effects, load_effects, load_progress, save_progress
 
 
 def effects() -> MeasuredEffects:
@@ -38,3 +38,21 @@ def test_a_record_that_was_cut_short_costs_only_itself(tmp_path: Path):
         assert path.read_bytes() == whole
         append_effects(path, effects())
         assert len(load_effects(path)) == 2
+
+
+def test_progress_is_read_as_it_was_written(tmp_path: Path):
+    path = tmp_path / "progress.npz"
+    assert load_progress(path) is None
+    save_progress(path, Progress(decisions={2: True}, tried={4: 1}, composed={2: False, 6: True}))
+    found = load_progress(path)
+    assert found is not None
+    assert (found.decisions, found.tried, found.composed) == ({2: True}, {4: 1}, {2: False, 6: True})
+
+
+def test_progress_of_versions_that_composed_nothing_is_read(tmp_path: Path):
+    path = tmp_path / "progress.npz"
+    sites, flags = np.array([2], np.uint64), np.array([True])
+    np.savez(path, site=sites, inlined=flags, tried_site=sites, tried_count=np.array([1]))
+    found = load_progress(path)
+    assert found is not None
+    assert (found.decisions, found.composed) == ({2: True}, {})

@@ -40,19 +40,24 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credit:
-    """Changes of score by component; N flips, C components.
+    """Changes of score by component; N flips, C components, R pairs of a function and a component.
 
     Attributes:
         flips: [N] positions of the flipped decisions in the explored compilation.
         component: [N] the component of each flip.
         change: [C] bytes, explored minus base.
         unattributed: sum of the absolute changes of functions that no flip explains, in bytes.
+        reached: [R] ids of functions that a flip may have changed, whether their scores changed or not; one with the
+            same score may be in reach of several components.
+        reached_by: [R] the component of that flip.
     """
 
     flips: Ints
     component: Ints
     change: Floats
     unattributed: float
+    reached: Ints
+    reached_by: Ints
 
 
 def attribute(base: Compiled, explored: Compiled) -> Credit:
@@ -73,21 +78,21 @@ def attribute(base: Compiled, explored: Compiled) -> Credit:
     change = _changes(base, explored)
     inliners = _edges((base, explored), only_inlined=True)
     above: dict[int, frozenset[int]] = {}
-    explained: dict[int, list[int]] = {}
+    reach: dict[int, list[int]] = {}
     for position, index in enumerate(flips.tolist()):
         caller, callee = int(explored.caller[index]), int(explored.callee[index])
         if caller not in above:
             above[caller] = closure(caller, inliners)
         for function in above[caller] | {callee}:
-            if function in change:
-                explained.setdefault(function, []).append(position)
+            reach.setdefault(function, []).append(position)
     # A callee may live or die because its last caller now holds, or no longer holds, the call.
     callers = _edges((base, explored), only_inlined=False)
-    for function in change.keys() - explained.keys():
+    for function in change.keys() - reach.keys():
         near = callers.get(function, set())
         tied = [position for position, index in enumerate(flips.tolist()) if near & above[int(explored.caller[index])]]
         if tied:
-            explained[function] = tied
+            reach[function] = tied
+    explained = {function: reach[function] for function in change if function in reach}
 
     parent = list(range(len(flips)))
     for positions in explained.values():
@@ -100,7 +105,16 @@ def attribute(base: Compiled, explored: Compiled) -> Credit:
     for function, positions in explained.items():
         sums[component[positions[0]]] += change[function]
     missed = sum(abs(change[function]) for function in change.keys() - explained.keys())
-    return Credit(flips=flips, component=component.astype(np.int64), change=sums, unattributed=float(missed))
+    pairs = sorted({(function, int(component[position])) for function in reach for position in reach[function]})
+    reached, reached_by = np.array(pairs, np.int64).reshape(-1, 2).T
+    return Credit(
+        flips=flips,
+        component=component.astype(np.int64),
+        change=sums,
+        unattributed=float(missed),
+        reached=reached,
+        reached_by=reached_by,
+    )
 
 
 def _changes(base: Compiled, explored: Compiled) -> dict[int, float]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled, Credit, closure
+from mlgokit.algorithms.credit import Compiled, Credit, Ints, closure
 from mlgokit.algorithms.learner import Forced
 
 LARGEST_MOVE = 12
@@ -120,3 +120,23 @@ def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
     """Keep the flips of every component that got smaller by at least ``least_bytes``."""
     better = credit.change <= -least_bytes
     return Verdict(kept=better[credit.component], gain=-float(credit.change[better].sum()))
+
+
+def functions_as_before(credit: Credit, kept: npt.NDArray[np.bool_]) -> Ints:
+    """Ids of the functions that are as in the base, if only the flips of some components are made.
+
+    All others are as in the explored compilation: those that only kept components reach, and those that none does.
+
+    Args:
+        credit: of the explored compilation; N flips.
+        kept: [N] alike for all flips of a component.
+
+    Example:
+        Of two flips, in the functions 1 and 2, which both call function 3, the first is kept.
+
+        >>> credit = Credit(flips=np.array([0, 1]), component=np.array([0, 1]), change=np.array([-4.0, 9.0]),
+        ...                 unattributed=0.0, reached=np.array([1, 2, 3, 3]), reached_by=np.array([0, 1, 0, 1]))
+        >>> functions_as_before(credit, np.array([True, False])).tolist()
+        [2, 3]
+    """
+    return np.unique(credit.reached[np.isin(credit.reached_by, credit.component[~kept])])

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.algorithms.search import moves_of
 from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.errors import UsageError
 from mlgokit.tune.meter import CHECKS, Comparison, Means, Ready, compare, make_ready, measure
 from mlgokit.tune.project import Search, progress_path, save
-from mlgokit.tune.search import Searched, compiled, move_key
+from mlgokit.tune.search import Searched, compiled, moves_between
 from mlgokit.tune.state import Build, Progress, build_of, load_progress, save_progress
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
@@ -337,16 +336,12 @@ def _take_back(judge: Judge, change: _Change) -> None:
         target = build_of(result)
     if target is None or change.build is None:
         return
-    wanted = change.build.decisions
-    one.build, one.exhausted = target, False
+    one.build, one.composed, one.exhausted = target, None, False
+    one.refused += 1
     search.account.put(change.name, target.sizes)
-    departed = {key for key, taken in target.decisions.items() if wanted.get(key, taken) != taken}
     base, _ = compiled(target, search.account, change.name)
-    sites = target.site.tolist()
-    for move in moves_of(base):
-        keys = [sites[position] for position in move]
-        if departed.issuperset(keys):
-            one.tried[move_key(keys)] = search.config.tries
+    for move in moves_between(base, target.site, change.build.decisions):
+        one.tried[move] = search.config.tries
     save(search, one)
 
 

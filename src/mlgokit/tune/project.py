@@ -17,9 +17,12 @@ from mlgokit.compiler.account import ProjectAccount, account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus
 from mlgokit.compiler.measure import Objective
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.decisions import entry_of
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import atomic_write
 from mlgokit.policy.network import Policy
+from mlgokit.tune.merge import merge
+from mlgokit.tune.restart import Kind, Tally
 from mlgokit.tune.search import Bench, Searched
 from mlgokit.tune.state import (
     Build,
@@ -43,12 +46,14 @@ class SearchConfig:
     """Which bytes count; COMDAT signatures count once in the whole project."""
     existence: float = 0.0
     """Credit for no longer defining a signature that other modules still define, as a share of its bytes over k."""
-    most: int = 64
+    most: int = 256
     """Decisions turned round in one compilation, in independent parts of the call graph."""
     tries: int = 1
     """How often a decision is tried before it is left alone, until something near it changes."""
     noise: float = 8.0
     """Random part of the order in which decisions are tried, in bytes."""
+    restarts: int = 200
+    """How often in a row a module is begun anew in vain, when no single move pays any more, before it is left alone."""
     refits: tuple[float, ...] = (0.08, 0.25, 0.5)
     """Shares of the budget after which a policy is fitted to what was measured so far, to say what to try first."""
     fit: EffectConfig = field(default_factory=lambda: EffectConfig(members=3, epochs=12))
@@ -87,6 +92,8 @@ class Search:
         account: of the best builds.
         plain_bytes: the exact account of the plain builds.
         curve: of bytes over effort.
+        tallies: what the kinds of restart gave lately.
+        ended: why the search stopped; empty before it has.
         user_seconds: of all compilations, those of earlier sessions included.
         compilations: likewise.
     """
@@ -99,6 +106,8 @@ class Search:
     account: ProjectAccount
     plain_bytes: float
     curve: list[Point] = field(default_factory=list[Point])
+    tallies: dict[Kind, Tally] = field(default_factory=dict[Kind, Tally])
+    ended: str = ""
     user_seconds: float = 0.0
     compilations: int = 0
     begin: float = field(default_factory=time.monotonic)
@@ -151,6 +160,7 @@ def open_search(
         CorpusError: no module compiles.
     """
     failures: dict[str, str] = {}
+    composed: dict[str, Build] = {}
     spent = [0.0]
 
     def begin(module: Module) -> Searched | None:
@@ -168,6 +178,12 @@ def open_search(
         if progress is not None:
             searched.tried = progress.tried
         spent[0] += plain.user_seconds + result.user_seconds
+        if progress is not None and progress.composed:
+            # A kill came before this was compiled.
+            promised = bench.compile(module, decisions=progress.composed, names=searched.names)
+            spent[0] += promised.user_seconds
+            if (real := build_of(promised)) is not None:
+                composed[module.name] = real
         return searched
 
     found = parallel(begin, modules, workers=workers, report=report, label="compile every module plainly")
@@ -195,8 +211,10 @@ def open_search(
         account=account,
         plain_bytes=plain.image,
         user_seconds=spent[0],
-        compilations=2 * len(ready),
+        compilations=2 * len(ready) + len(composed),
     )
+    for name, real in composed.items():
+        adopt_if_better(search, ready[name], real)
     _recall_totals(search)
     search.effects = load_effects(folder / EFFECTS_NAME)
     search.mark()
@@ -215,15 +233,28 @@ def try_policy(search: Search, policy: str, *, workers: int, report: Report) -> 
 def try_on_all(
     search: Search, compile_one: Callable[[Searched], CompileResult], *, workers: int, report: Report, label: str
 ) -> None:
-    """Compile every module in some way, and adopt what is smaller and has decisions to search from."""
+    """Compile every module in some way, and adopt what is smaller and has decisions to search from.
+
+    Where only parts of a module are smaller, these are compiled together with the best parts of what was known.
+    """
 
     def attempt(searched: Searched) -> None:
         result = compile_one(searched)
         build = build_of(result)
+        merged = None
         with search.lock:
             search.count(result.user_seconds)
             if build is not None and len(build.site):
+                merged = merge(searched.build, build, search.account, searched.module.name)
+                searched.others.append(entry_of((), build.site, build.inlined).keys)
                 adopt_if_better(search, searched, build)
+        if merged is not None and merged.is_new:
+            result = search.bench.compile(searched.module, decisions=merged.decisions, names=searched.names)
+            both = build_of(result)
+            with search.lock:
+                search.count(result.user_seconds)
+                if both is not None and len(both.site):
+                    adopt_if_better(search, searched, both)
         save(search, searched)
 
     parallel(attempt, list(search.modules.values()), workers=workers, report=report, label=label)
@@ -235,7 +266,7 @@ def adopt_if_better(search: Search, searched: Searched, build: Build) -> bool:
     name = searched.module.name
     if search.account.module_bytes(name, build.sizes) >= search.account.module_bytes(name, searched.build.sizes):
         return False
-    searched.build = build
+    searched.build, searched.composed = build, None
     search.account.put(name, build.sizes)
     return True
 
@@ -243,7 +274,8 @@ def adopt_if_better(search: Search, searched: Searched, build: Build) -> bool:
 def save(search: Search, searched: Searched) -> None:
     """Keep what is known of a module."""
     path = progress_path(search.folder, searched.module.name)
-    save_progress(path, Progress(decisions=searched.build.decisions, tried=searched.tried))
+    composed = {} if searched.composed is None else searched.composed.decisions
+    save_progress(path, Progress(decisions=searched.build.decisions, tried=searched.tried, composed=composed))
 
 
 def progress_path(folder: Path, name: str) -> Path:

@@ -55,6 +55,7 @@ class Tuned:
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         taken_back: how often it showed that a module's gain was none.
+        ended: why the search stopped.
         modules: one each.
         failures: modules that the compiler does not compile, with the reason.
         curve: bytes over effort.
@@ -71,6 +72,7 @@ class Tuned:
     tuned_link: LinkedImage | None
     judged: Comparison | None
     taken_back: int
+    ended: str
     modules: tuple[TunedModule, ...]
     failures: dict[str, str]
     curve: tuple[Point, ...]
@@ -153,6 +155,7 @@ def finish(
         tuned_link=tuned_link,
         judged=judged,
         taken_back=0 if judge is None else judge.back,
+        ended=search.ended,
         modules=tuple(
             _module(search, one, after, plain=name in plain, note=notes.get(name, ""))
             for name, one in search.modules.items()

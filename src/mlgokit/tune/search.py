@@ -1,4 +1,9 @@
-"""One step of the search on one module: many independent flips in one compilation, kept by component."""
+"""One step of the search on one module: many independent flips in one compilation, kept by component.
+
+A step compiles once. What would come out with the kept flips alone is composed of what is known, and the next step goes
+on from there; so each exploration also shows whether that was right, where its own flips do not reach. Now and then,
+and before the search ends, the composed build is compiled. Only builds that were compiled are in the account.
+"""
 
 import dataclasses
 import functools
@@ -13,8 +18,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Compiled, attribute
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.algorithms.search import independent_moves, judge, moves_of
-from mlgokit.collect import function_id
+from mlgokit.algorithms.search import functions_as_before, independent_moves, judge, moves_of
 from mlgokit.compiler.account import ProjectAccount
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.known import KnownFunctions, may_drop
@@ -24,11 +28,17 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.decisions import entry_of, strong_names, table_bytes
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.tune.compose import compose, ids_of
 from mlgokit.tune.state import Build, Keys, build_of
 
 Floats = npt.NDArray[np.float64]
 Rank = Callable[[Build], Floats]
 """For each decision [T] the bytes that turning it round is expected to save."""
+Propose = Callable[[Compiled], list[tuple[int, ...]]]
+"""The moves that may be made from a build, each as positions of the decisions that it turns round."""
+
+COMPOSED = 8
+"""Builds that are composed one from the other before the last one is compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,20 +129,38 @@ class Searched:
     Attributes:
         module: what is compiled.
         plain: its object without the plugin.
-        build: the best build under the plugin.
+        build: the best build under the plugin that was compiled.
         names: ids by which the plugin finds the module's decisions.
+        composed: what the search goes on from, if it has not been compiled yet.
+        composed_steps: how many steps with gains made it.
         tried: how often a move was made in vain.
         rate: bytes saved per second of processor time lately; infinite before the first step.
         exhausted: every decision was tried since the last gain.
+        others: of whole builds by other rules the keys of call sites, bit 0 being the decision; not kept on disk.
+        idle_seconds: processor time since the last gain.
+        drawn: how often a move of a restart was made in vain; not kept on disk.
+        pass_from: the build with which the present pass over all moves began; ``None`` before the first.
+        passes: how many passes were worth another one.
+        vain: restarts in vain since the last gain.
+        refused: how often a judge took back what was found.
     """
 
     module: Module
     plain: ObjectSizes
     build: Build
     names: Keys = field(init=False)
+    composed: Build | None = None
+    composed_steps: int = 0
     tried: dict[int, int] = field(default_factory=dict[int, int])
     rate: float = float("inf")
     exhausted: bool = False
+    others: list[Keys] = field(default_factory=list[Keys])
+    idle_seconds: float = 0.0
+    drawn: dict[int, int] = field(default_factory=dict[int, int])
+    pass_from: Build | None = None
+    passes: int = 0
+    vain: int = 0
+    refused: int = 0
 
     def __post_init__(self) -> None:
         self.names = strong_names(self.plain)
@@ -143,27 +171,28 @@ class Step:
     """What one step did.
 
     Attributes:
-        build: a better build, or ``None``.
+        build: a better build that was compiled, or ``None``.
+        composed: what to go on from in place of ``build``, if that was not compiled; ``None`` for the best build.
+        composed_steps: how many steps with gains made it.
         failed: keys of the moves that were made in vain.
         compilations: how many were made.
         user_seconds: their processor time.
-        flips: decisions turned round.
+        flips: decisions turned round; 0 if the step confirmed a composed build.
         kept: of those, the ones that made their component smaller.
+        saved: bytes that these save.
         effects: what the flips taught.
     """
 
     build: Build | None = None
+    composed: Build | None = None
+    composed_steps: int = 0
     failed: frozenset[int] = frozenset()
     compilations: int = 0
     user_seconds: float = 0.0
     flips: int = 0
     kept: int = 0
+    saved: float = 0.0
     effects: MeasuredEffects | None = None
-
-
-@functools.lru_cache(maxsize=4096)
-def _ids(names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    return np.array([function_id(name) for name in names], np.int64)
 
 
 def compiled(build: Build, account: ProjectAccount, name: str, flipped: Keys | None = None) -> tuple[Compiled, float]:
@@ -175,7 +204,7 @@ def compiled(build: Build, account: ProjectAccount, name: str, flipped: Keys | N
         callee=build.callee,
         inlined=build.inlined,
         flipped=turned,
-        functions=_ids(functions),
+        functions=ids_of(functions),
         scores=scores,
     )
     return ready, float(scores.sum()) + rest
@@ -192,8 +221,11 @@ def step(
     most: int,
     tries: int,
     rng: np.random.Generator,
+    propose: Propose = moves_of,
 ) -> Step:
     """Turn many independent decisions of a module round in one compilation, and keep those that paid.
+
+    Or, if that is due or nothing is left to try, compile what was composed.
 
     Args:
         bench: how to compile.
@@ -205,11 +237,14 @@ def step(
         most: moves made at once.
         tries: how often a move may fail before it is left alone.
         rng: of the order.
+        propose: the moves that there are.
     """
-    build, name = searched.build, searched.module.name
+    if searched.composed is not None and searched.composed_steps >= COMPOSED:
+        return confirm_composed(bench, searched, account, lock=lock)
+    build, name = searched.composed or searched.build, searched.module.name
     with lock:
         base, _ = compiled(build, account, name)
-    moves = moves_of(base)
+    moves = propose(base)
     sites = build.site.tolist()
     names = [move_key([sites[position] for position in move]) for move in moves]
     expected = rank(build)
@@ -219,46 +254,100 @@ def step(
     order = [index for index in ranked if searched.tried.get(names[index], 0) < tries]
     made = independent_moves(base, moves, order, most=most)
     if not made:
-        return Step()
+        return Step() if searched.composed is None else confirm_composed(bench, searched, account, lock=lock)
     every = {sites[position]: names[index] for index in made for position in moves[index]}
     decisions = build.decisions
     turned = decisions | {key: not decisions[key] for key in every}
     result = bench.compile(searched.module, decisions=turned, names=searched.names)
-    seconds, explored = result.user_seconds, build_of(result)
-    vain = Step(failed=frozenset(every.values()), compilations=1, user_seconds=seconds, flips=len(every))
+    explored = build_of(result)
+    vain = Step(
+        composed=searched.composed,
+        composed_steps=searched.composed_steps,
+        failed=frozenset(every.values()),
+        compilations=1,
+        user_seconds=result.user_seconds,
+        flips=len(every),
+    )
     if explored is None:
         return vain
     with lock:
-        base, before = compiled(build, account, name)
-        after, total = compiled(explored, account, name, np.array(list(every), np.uint64))
+        base, _ = compiled(build, account, name)
+        after, _ = compiled(explored, account, name, np.array(list(every), np.uint64))
     credit = attribute(base, after)
     if not len(credit.flips):
         return vain
     verdict = judge(credit)
+    vain = dataclasses.replace(vain, effects=_effects(explored, credit.flips, credit.component, credit.change))
+    if not verdict.kept.any() and searched.composed is None:
+        return vain
     kept = frozenset(explored.site[credit.flips[verdict.kept]].tolist())
-    effects = _effects(explored, credit.flips, credit.component, credit.change)
-    better, compilations = None, 1
-    if kept and len(kept) < len(every):
-        chosen = decisions | {key: not decisions[key] for key in kept}
-        again = bench.compile(searched.module, decisions=chosen, names=searched.names)
-        compilations, seconds = 2, seconds + again.user_seconds
-        better = build_of(again)
-        with lock:
-            before = compiled(build, account, name)[1]
-            total = compiled(better, account, name)[1] if better is not None else float("inf")
-    elif kept:
-        better = explored
-    if better is None or total >= before:
-        better, kept = None, frozenset[int]()
-    return Step(
-        build=better,
+    tried = dataclasses.replace(
+        vain,
         failed=frozenset(move for key, move in every.items() if key not in kept),
-        compilations=compilations,
-        user_seconds=seconds,
-        flips=len(every),
         kept=len(kept),
-        effects=effects,
+        saved=verdict.gain,
     )
+    # What no flip that is taken back has touched, was compiled as it is.
+    composed = None if verdict.kept.all() else compose(build, explored, functions_as_before(credit, verdict.kept))
+    return _settled(tried, searched, account, explored, composed, lock=lock)
+
+
+def confirm_composed(bench: Bench, searched: Searched, account: ProjectAccount, *, lock: threading.Lock) -> Step:
+    """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller."""
+    if searched.composed is None:
+        return Step()
+    result = bench.compile(searched.module, decisions=searched.composed.decisions, names=searched.names)
+    done = Step(compilations=1, user_seconds=result.user_seconds)
+    return _settled(done, searched, account, build_of(result), None, lock=lock)
+
+
+def _settled(
+    done: Step,
+    searched: Searched,
+    account: ProjectAccount,
+    real: Build | None,
+    composed: Build | None,
+    *,
+    lock: threading.Lock,
+) -> Step:
+    """The step with what to go on from: the composed build, else the real one, if it is smaller than the best one."""
+    name = searched.module.name
+    with lock:
+        best, known = compiled(searched.build, account, name)
+        total = known if real is None else compiled(real, account, name)[1]
+        promises = composed is not None and compiled(composed, account, name)[1] < min(known, total)
+    smaller = total < known
+    done = dataclasses.replace(
+        done,
+        # Flips that are taken back would shift what other modules answer for.
+        build=real if smaller and not promises else None,
+        composed=composed if promises else None,
+        composed_steps=searched.composed_steps + bool(done.kept) if promises else 0,
+    )
+    if smaller or promises:
+        return done
+    # What the flips since the best build seemed to save is not there.
+    wanted = composed or real or searched.composed
+    lost = frozenset[int]() if wanted is None else moves_between(best, searched.build.site, wanted.decisions)
+    return dataclasses.replace(done, failed=done.failed | lost, kept=0, saved=0.0)
+
+
+def moves_between(base: Compiled, site: Keys, decisions: Mapping[int, bool]) -> frozenset[int]:
+    """Keys of the moves that lead from a build with calls at ``site`` [T] to other decisions.
+
+    Example:
+        >>> ids = np.array([1, 2])
+        >>> none = np.zeros(2, bool)
+        >>> base = Compiled(caller=ids, callee=ids, inlined=none, flipped=none, functions=ids, scores=np.zeros(2))
+        >>> moves_between(base, np.array([20, 22], np.uint64), {22: True, 24: False})
+        frozenset({22})
+    """
+    sites = site.tolist()
+    departed = {
+        key for key, taken in zip(sites, base.inlined.tolist(), strict=True) if decisions.get(key, taken) != taken
+    }
+    keys = ([sites[position] for position in move] for move in moves_of(base))
+    return frozenset(move_key(move) for move in keys if departed.issuperset(move))
 
 
 def move_key(sites: list[int]) -> int:

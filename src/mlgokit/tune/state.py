@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,12 @@ class Progress:
     Attributes:
         decisions: of the best build.
         tried: how often a move was made in vain.
+        composed: of the build that the search went on from, if that was not compiled; else none.
     """
 
     decisions: dict[int, bool]
     tried: dict[int, int]
+    composed: dict[int, bool] = field(default_factory=dict[int, bool])
 
 
 def save_progress(path: Path, progress: Progress) -> None:
@@ -113,6 +115,8 @@ def save_progress(path: Path, progress: Progress) -> None:
         inlined=np.array(list(progress.decisions.values()), bool),
         tried_site=np.array(list(progress.tried), np.uint64),
         tried_count=np.array(list(progress.tried.values()), np.int64),
+        composed_site=np.array(list(progress.composed), np.uint64),
+        composed_inlined=np.array(list(progress.composed.values()), bool),
     )
     atomic_write(path, file.getvalue())
 
@@ -120,10 +124,17 @@ def save_progress(path: Path, progress: Progress) -> None:
 def load_progress(path: Path) -> Progress | None:
     """The progress of a module; nothing if there is none or its file is damaged."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            # Earlier versions composed nothing.
+            nothing: dict[str, npt.NDArray[Any]] = {
+                "composed_site": np.zeros(0, np.uint64),
+                "composed_inlined": np.zeros(0, bool),
+            }
+            stored = nothing | dict(found)
             return Progress(
                 decisions=dict(zip(stored["site"].tolist(), stored["inlined"].tolist(), strict=True)),
                 tried=dict(zip(stored["tried_site"].tolist(), stored["tried_count"].tolist(), strict=True)),
+                composed=dict(zip(stored["composed_site"].tolist(), stored["composed_inlined"].tolist(), strict=True)),
             )
     except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return None

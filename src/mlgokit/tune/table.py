@@ -45,7 +45,10 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         out.print(f"by the objective: {judged.before:,.12g} -> {judged.after:,.12g}{change}{spread}", highlight=False)
         out.print(f"found by the search, but not by the objective, and taken back: {tuned.taken_back}", highlight=False)
     out.print(
-        f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time", highlight=False
+        f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time"
+        f"{f'; {tuned.ended}' if tuned.ended else ''}",
+        highlight=False,
+        soft_wrap=True,
     )
     out.print(f"add to the build: {tuned.flag}", markup=False, highlight=False, soft_wrap=True)
 

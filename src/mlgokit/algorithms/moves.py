@@ -1,0 +1,121 @@
+"""Moves larger than those of a local search, for where no single one of them pays.
+
+Two callees may have to be decided together, all calls inside one function, or a callee with what it calls. There are
+too many of these to try all, so some are drawn.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import Compiled
+
+Moves = list[tuple[int, ...]]
+_PAIRS = 32
+"""Pairs that are drawn for each caller at most."""
+_BRANCHES = 3
+"""Decisions that follow one another in a neighbourhood at most, so that it is no star around a function."""
+
+
+def like_decisions(compiled: Compiled, *, by_caller: bool = False) -> Moves:
+    """All decisions, in groups that are about one callee, or in one caller, and alike; groups of one are among them.
+
+    Example:
+        >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
+        >>> run = Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        ...                scores=np.zeros(2))
+        >>> like_decisions(run), like_decisions(run, by_caller=True)
+        ([(0, 1)], [(0,), (1,)])
+    """
+    of = compiled.caller if by_caller else compiled.callee
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for position, key in enumerate(zip(of.tolist(), compiled.inlined.tolist(), strict=True)):
+        groups.setdefault(key, []).append(position)
+    return [tuple(group) for group in groups.values()]
+
+
+def towards(compiled: Compiled, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
+    """What it takes that all calls in one caller, or of one callee, are decided as ``wanted`` [T] has it.
+
+    Example:
+        >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
+        >>> run = Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        ...                scores=np.zeros(2))
+        >>> towards(run, ~none, by_caller=False), towards(run, np.array([True, False]), by_caller=True)
+        ([(0, 1)], [(0,)])
+    """
+    of = compiled.caller if by_caller else compiled.callee
+    groups: dict[int, list[int]] = {}
+    for position in np.flatnonzero(wanted != compiled.inlined).tolist():
+        groups.setdefault(int(of[position]), []).append(position)
+    return [tuple(group) for group in groups.values()]
+
+
+def related_pairs(compiled: Compiled, rng: np.random.Generator) -> Moves:
+    """Two groups of like decisions about callees that have a caller in common: of each caller all, or some if many."""
+    groups = like_decisions(compiled)
+    inside: dict[int, set[int]] = {}
+    for index, group in enumerate(groups):
+        for position in group:
+            inside.setdefault(int(compiled.caller[position]), set()).add(index)
+    chosen: set[tuple[int, int]] = set()
+    for found in inside.values():
+        members = sorted(found)
+        if len(members) * (len(members) - 1) // 2 <= _PAIRS:
+            pairs = set(itertools.combinations(members, 2))
+        else:
+            drawn: list[list[int]] = rng.integers(len(members), size=(_PAIRS, 2)).tolist()
+            pairs = {(members[min(pair)], members[max(pair)]) for pair in drawn if pair[0] != pair[1]}
+        chosen |= pairs
+    return [groups[first] + groups[second] for first, second in sorted(chosen)]
+
+
+def chains(compiled: Compiled, rng: np.random.Generator) -> Moves:
+    """Like decisions about a callee, and some of those inside it: all inlined ones, all others, and a drawn half."""
+    inside: dict[int, list[int]] = {}
+    for position, caller in enumerate(compiled.caller.tolist()):
+        inside.setdefault(caller, []).append(position)
+    moves: Moves = []
+    for group in like_decisions(compiled):
+        own = [each for each in inside.get(int(compiled.callee[group[0]]), []) if each not in group]
+        parts = [[each for each in own if compiled.inlined[each] == kind] for kind in (True, False)]
+        parts.append([each for each in own if rng.random() < 0.5])
+        moves.extend(group + tuple(part) for part in parts if part)
+    return moves
+
+
+def drawn_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Moves:
+    """Of each group a drawn half; those with fewer than two members are left out."""
+    halves = [tuple(each for each in group if rng.random() < 0.5) for group in groups]
+    return [half for half in halves if len(half) > 1]
+
+
+def neighbourhood(compiled: Compiled, size: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Decisions that are near one another in the call graph, grown from a drawn one; ``size`` of them at most.
+
+    Example:
+        >>> ids, none = np.array([1, 2, 7]), np.zeros(3, bool)
+        >>> run = Compiled(caller=ids, callee=np.array([2, 3, 8]), inlined=none, flipped=none, functions=ids,
+        ...                scores=np.zeros(3))
+        >>> sorted(neighbourhood(run, 3, np.random.default_rng(1)))
+        [0, 1]
+    """
+    callers, callees = compiled.caller.tolist(), compiled.callee.tolist()
+    at: dict[int, list[int]] = {}
+    for position, ends in enumerate(zip(callers, callees, strict=True)):
+        for end in ends:
+            at.setdefault(end, []).append(position)
+    start = int(rng.integers(len(callers)))
+    found, front = [start], [start]
+    seen = {start}
+    while front and len(found) < size:
+        position = front.pop(int(rng.integers(len(front))))
+        near = [each for end in (callers[position], callees[position]) for each in at[end]]
+        fresh = sorted(set(near) - seen)
+        chosen = rng.permutation(fresh).tolist()[: min(_BRANCHES, size - len(found))]
+        seen.update(chosen)
+        found.extend(chosen)
+        front.extend(chosen)
+    return tuple(found)

@@ -1,0 +1,259 @@
+"""Restarts: what is tried with a module when no single move makes it smaller any more."""
+
+import enum
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.algorithms.credit import Compiled
+from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs, towards
+from mlgokit.algorithms.search import LARGEST_MOVE
+from mlgokit.compiler.account import ProjectAccount
+from mlgokit.tune.merge import merge
+from mlgokit.tune.search import Bench, Propose, Rank, Searched, Step, compiled, step
+from mlgokit.tune.state import Build, Floats, build_of
+
+_LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
+"""Parts of a module's decisions between which the size of a neighbourhood is drawn."""
+_LOCAL_STEPS = 3
+"""Steps of local search from a neighbourhood that was decided anew."""
+_MEMORY = 0.9
+"""What is left of a tally when one more restart is entered."""
+_OPTIMISM = 0.1
+"""No kind is drawn as if it gave less than this share of the best one's bytes per second."""
+
+
+class Kind(enum.Enum):
+    """How a restart departs from the best build."""
+
+    PAIRS = "two groups of like decisions, about callees of one caller"
+    CALLERS = "all like decisions in one caller, or a drawn half of all"
+    CALLEES = "like decisions about a callee: very many, a drawn half, or with some of those inside it"
+    OTHERS = "all calls in one caller, or of one callee, as in a whole build by another rule"
+    NEIGHBOURHOOD = "all decisions of a neighbourhood in the call graph anew, then local search, then the best of both"
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What a kind of restart gave lately; older restarts count less.
+
+    Attributes:
+        saved: bytes.
+        seconds: of processor time.
+        restarts: how many they were.
+    """
+
+    saved: float = 0.0
+    seconds: float = 0.0
+    restarts: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Bytes saved per second."""
+        return self.saved / max(self.seconds, 1e-3)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Of a restart; 1 before the first."""
+        return self.seconds / self.restarts if self.restarts else 1.0
+
+    def enter(self, saved: float, seconds: float) -> None:
+        """Count one more restart."""
+        self.saved = _MEMORY * self.saved + saved
+        self.seconds = _MEMORY * self.seconds + seconds
+        self.restarts = _MEMORY * self.restarts + 1
+
+
+def choose_kind(tallies: dict[Kind, Tally], rng: np.random.Generator) -> Kind:
+    """Draw a kind, so that each gets time in proportion to the bytes per second that it gave.
+
+    Those that were not tried yet come first.
+    """
+    kinds = list(Kind)
+    if fresh := [kind for kind in kinds if kind not in tallies]:
+        return fresh[int(rng.integers(len(fresh)))]
+    rates = np.array([tallies[kind].rate for kind in kinds])
+    shares = np.maximum(rates, _OPTIMISM * rates.max()) if rates.max() > 0 else np.ones(len(kinds))
+    weights = shares / [max(tallies[kind].mean_seconds, 1e-3) for kind in kinds]
+    return kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
+
+
+def restart(
+    bench: Bench,
+    searched: Searched,
+    account: ProjectAccount,
+    *,
+    kind: Kind,
+    lock: threading.Lock,
+    rank: Rank,
+    noise: float,
+    most: int,
+    tries: int,
+    rng: np.random.Generator,
+    is_over: Callable[[], bool],
+) -> Step:
+    """Depart from a module's best build, and bring back what is smaller.
+
+    Args:
+        bench: how to compile.
+        searched: the module; not changed here.
+        account: the project's, read under ``lock``.
+        kind: how to depart.
+        lock: of the account.
+        rank: what local search tries first.
+        noise: as for :func:`~mlgokit.tune.search.step`, as are ``most`` and ``tries``.
+        most: moves made at once.
+        tries: how often local search tries a move.
+        rng: of all that is drawn.
+        is_over: says when to give up.
+    """
+    if kind is Kind.NEIGHBOURHOOD:
+        return _decide_anew(
+            bench,
+            searched,
+            account,
+            lock=lock,
+            rank=rank,
+            noise=noise,
+            most=most,
+            tries=tries,
+            rng=rng,
+            is_over=is_over,
+        )
+    same = Searched(module=searched.module, plain=searched.plain, build=searched.build, tried=searched.drawn)
+    return step(
+        bench,
+        same,
+        account,
+        lock=lock,
+        # Moves are drawn already.
+        rank=_indifferent,
+        noise=noise,
+        most=most,
+        tries=tries,
+        rng=rng,
+        propose=_proposal(kind, searched, rng),
+    )
+
+
+def _indifferent(build: Build) -> Floats:
+    return np.zeros(len(build.site))
+
+
+def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propose:
+    """The moves of a kind that a single step makes."""
+
+    def propose(base: Compiled) -> list[tuple[int, ...]]:
+        if kind is Kind.PAIRS:
+            return related_pairs(base, rng)
+        if kind is Kind.OTHERS:
+            if not searched.others:
+                return []
+            other = searched.others[int(rng.integers(len(searched.others)))]
+            best, decision = searched.build, np.uint64(1)
+            known = np.isin(best.site | decision, other | decision)
+            wanted = np.where(known, np.isin(best.site | decision, other), best.inlined)
+            return towards(base, wanted, by_caller=rng.random() < 0.5)
+        if kind is Kind.CALLERS:
+            whole: dict[int, list[int]] = {}
+            for position, caller in enumerate(base.caller.tolist()):
+                whole.setdefault(caller, []).append(position)
+            alike = [group for group in like_decisions(base, by_caller=True) if len(group) > 1]
+            return alike + drawn_halves([tuple(group) for group in whole.values()], rng)
+        groups = like_decisions(base)
+        many = [group for group in groups if len(group) > LARGEST_MOVE]
+        return many + chains(base, rng) + drawn_halves(groups, rng)
+
+    return propose
+
+
+def _decide_anew(
+    bench: Bench,
+    searched: Searched,
+    account: ProjectAccount,
+    *,
+    lock: threading.Lock,
+    rank: Rank,
+    noise: float,
+    most: int,
+    tries: int,
+    rng: np.random.Generator,
+    is_over: Callable[[], bool],
+) -> Step:
+    """Decide a neighbourhood anew, search locally from there, and take what is smaller than in the best build."""
+    build, name = searched.build, searched.module.name
+    with lock:
+        base, _ = compiled(build, account, name)
+    size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.site)))
+    start = _departed(build, neighbourhood(base, size, rng), rank(build), noise, rng)
+    result = bench.compile(searched.module, decisions=start, names=searched.names)
+    compilations, seconds = 1, result.user_seconds
+    found = build_of(result)
+    if found is None or not len(found.site):
+        return Step(compilations=compilations, user_seconds=seconds)
+    elsewhere = Searched(module=searched.module, plain=searched.plain, build=found)
+    for _ in range(_LOCAL_STEPS):
+        if is_over():
+            break
+        done = step(
+            bench,
+            elsewhere,
+            account,
+            lock=lock,
+            rank=rank,
+            noise=noise,
+            most=most,
+            tries=tries,
+            rng=rng,
+        )
+        if not done.compilations:
+            break
+        compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
+        for move in done.failed:
+            elsewhere.tried[move] = elsewhere.tried.get(move, 0) + 1
+        elsewhere.build = done.build or elsewhere.build
+        elsewhere.composed, elsewhere.composed_steps = done.composed, done.composed_steps
+    found: Build | None = elsewhere.build
+    with lock:
+        merged = merge(build, elsewhere.composed or elsewhere.build, account, name)
+    if merged.taken and (merged.is_new or elsewhere.composed is not None) and not is_over():
+        result = bench.compile(searched.module, decisions=merged.decisions, names=searched.names)
+        compilations, seconds = compilations + 1, seconds + result.user_seconds
+        found = build_of(result)
+    with lock:
+        before = account.module_bytes(name, build.sizes)
+        saved = 0.0 if found is None else before - account.module_bytes(name, found.sizes)
+    return Step(
+        build=found if saved > 0 else None,
+        compilations=compilations,
+        user_seconds=seconds,
+        flips=merged.differing,
+        kept=merged.taken if saved > 0 else 0,
+        saved=max(saved, 0.0),
+    )
+
+
+def _departed(
+    build: Build, positions: tuple[int, ...], expected: Floats, noise: float, rng: np.random.Generator
+) -> dict[int, bool]:
+    """The decisions of a build, those at ``positions`` by a drawn rule.
+
+    Rules are: at random, never, always, as LLVM decides there, and as a policy prefers that is not sure of itself.
+    """
+    places = list(positions)
+    decisions, keys = build.decisions, build.site[places].tolist()
+    rule = int(rng.integers(5))
+    if rule == 3:
+        # Call sites without a decision are LLVM's.
+        return {key: inlined for key, inlined in decisions.items() if key not in set(keys)}
+    unsure = expected[places] + noise * (rng.gumbel(size=len(places)) - rng.gumbel(size=len(places)))
+    inlined = (
+        rng.random(len(places)) < 0.5,
+        np.zeros(len(places), bool),
+        np.ones(len(places), bool),
+        build.inlined[places],
+        build.inlined[places] ^ (unsure > 0),
+    )[rule]
+    return decisions | dict(zip(keys, inlined.tolist(), strict=True))
