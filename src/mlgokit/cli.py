@@ -19,6 +19,7 @@ from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
 from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
+from mlgokit.tune.allocation_table import print_allocated
 from mlgokit.tune.table import print_kept, print_tuned
 
 INTERRUPTED = 130
@@ -191,6 +192,9 @@ def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Call
 def _tuned(command: stages.Tune | stages.Check, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
     """As :func:`_result`, of the stages of tuned plugins."""
     if isinstance(command, stages.Tune):
+        if command.objective == "spill-cost":
+            allocated = stages.tune_allocations(command, report=report)
+            return allocated.to_json(), lambda out: print_allocated(allocated, out)
         tuned = stages.tune(command, report=report)
         return tuned.to_json(), lambda out: print_tuned(tuned, out)
     kept = stages.check(command, report=report)

@@ -158,7 +158,7 @@ def test_a_failure_is_not_remembered(place: Place):
 def test_a_linker_that_fails_leaves_no_plugin(place: Place):
     place.script(f'case "$*" in -shared*) echo "ld: error: no" >&2; exit 1;; esac; {SUCCEED}')
 
-    assert "SiteKeys.o -o mlgokit.so to succeed, found exit code 1 (ld: error: no)" in message_of(place)
+    assert "Trials.o -o mlgokit.so to succeed, found exit code 1 (ld: error: no)" in message_of(place)
     assert list(place.cache.iterdir()) == []
 
 

@@ -69,6 +69,9 @@ class PluginUse:
         temperature: of drawn decisions; 0 acts greedily.
         flip_probability: of turning a decision round.
         decisions: a table of inlining decisions that is asked before the policy.
+        allocations: a table of evictions and priorities that is asked before the policies for them.
+        trials: allocations to try for functions of the module, see :mod:`mlgokit.compiler.trials`.
+        tried: where their results go.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """
 
@@ -79,16 +82,25 @@ class PluginUse:
     temperature: float = 0.0
     flip_probability: float = 0.0
     decisions: Path | None = None
+    allocations: Path | None = None
+    trials: Path | None = None
+    tried: Path | None = None
     log_default: bool = True
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
         given = {_SETTINGS[problem][0]: policy for problem, policy in self.policies.items()}
         wanted = {_SETTINGS[problem][1]: str(folder / f"{problem}.log") for problem in self.logs}
+        files = {
+            "MLGOKIT_DECISIONS": self.decisions,
+            "MLGOKIT_ALLOCATIONS": self.allocations,
+            "MLGOKIT_TRIALS": self.trials,
+            "MLGOKIT_TRIED": self.tried,
+        }
         return (
             given
             | wanted
-            | ({"MLGOKIT_DECISIONS": str(self.decisions)} if self.decisions else {})
+            | {name: str(path) for name, path in files.items() if path}
             | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
             | {
                 "MLGOKIT_SEED": str(self.seed),

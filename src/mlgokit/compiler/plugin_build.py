@@ -53,7 +53,7 @@ def link_policies(
 ) -> Path:
     """Write to ``output`` a plugin that has policy files inside, by the name of their problem.
 
-    Under the name ``decisions`` a decision table goes in.
+    Under the name ``decisions`` a decision table goes in, under ``allocations`` an allocation table.
 
     Raises:
         ToolError: as :func:`build_plugin`, or the linker failed.

@@ -22,7 +22,6 @@ from mlgokit.store import ModuleRun
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
 _PLAIN = 1
-_SYMBOLS = ("mlgokit_decisions_begin", "mlgokit_decisions_end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,7 +155,7 @@ def read_table(path: Path) -> Decided:
             f"decision table {path}: expected a readable file, found: {error.strerror}; check the path"
         ) from error
     if data.startswith(b"\x7fELF"):
-        data = _inside(path, data)
+        data = table_inside(path, data, "decisions")
     if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + 4:
         raise InputError(
             f"decision table {path}: expected a file that `mlgokit tune` wrote, found another "
@@ -203,20 +202,25 @@ def _promise(path: Path, text: bytes) -> Promise:
         ) from error
 
 
-def _inside(path: Path, plugin: bytes) -> bytes:
-    """The table linked into a plugin; nothing if there is none."""
+def table_inside(path: Path, plugin: bytes, name: str) -> bytes:
+    """The table that is linked into a plugin under that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    ends = (f"mlgokit_{name}_begin", f"mlgokit_{name}_end")
     elf = read_elf(plugin)
     symbols = read_symbols(elf)
     places: dict[str, int] = {}
-    for index, name in enumerate(symbols.table["name"].tolist()):
+    for index, start in enumerate(symbols.table["name"].tolist()):
         section = int(symbols.section[index])
-        if section >= 0 and text_at(symbols.strings, name) in _SYMBOLS:
+        if section >= 0 and text_at(symbols.strings, start) in ends:
             header = elf.sections[section]
             address = int(symbols.table["value"][index])
-            places[text_at(symbols.strings, name)] = address - int(header["address"]) + int(header["offset"])
-    if set(places) != set(_SYMBOLS):
+            places[text_at(symbols.strings, start)] = address - int(header["address"]) + int(header["offset"])
+    if set(places) != set(ends):
         raise InputError(
-            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without decisions, or without symbols; "
+            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
             "give the file as it was written"
         )
-    return plugin[places[_SYMBOLS[0]] : places[_SYMBOLS[1]]]
+    return plugin[places[ends[0]] : places[ends[1]]]

@@ -2,15 +2,18 @@
 //
 // LLVM's own ML advisor computes the features. Its model is replaced by one of ours, inside the same process; what a
 // decision costs beside the features is one virtual call.
+#include "Allocation.h"
 #include "Channel.h"
 #include "Exploration.h"
 #include "Files.h"
 #include "RegAlloc.h"
 #include "RegAllocAbi.h"
 #include "RegAllocAnalysis.h"
+#include "Trials.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
+#include "llvm/CodeGen/LiveInterval.h"
 #include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineFunction.h"
 #include "llvm/CodeGen/MachineLoopInfo.h"
@@ -48,6 +51,8 @@ struct Question {
   const AllocationOrder &Order;
   const uint8_t CostLimit;
   const SmallVirtRegSet &Fixed;
+  Course *Planned = nullptr;          // of a function with a plan
+  std::optional<Course::Turn> Turned = std::nullopt; // what the plan says of this question
   bool Asked = false;       // whether LLVM's advisor got as far as asking the model
   size_t Column = 0;        // the answer
   bool Echo = false;        // whether the heuristic's own answer was chosen
@@ -169,9 +174,14 @@ Error Model::connectPolicy() {
 void Model::decide(Question &Q) {
   Q.Asked = true;
   size_t Default = Columns - 1; // the range that asks
-  if (R == Rule::Default || Log)
+  if (R == Rule::Default || Log || Q.Planned)
     if ((Q.DefaultAnswer = Q.askHeuristic()))
       Default = Q.Order.positionOf(Q.DefaultAnswer).value_or(Default);
+  if (Q.Turned) {
+    Q.Column = Q.Planned->turn(*Q.Turned, {Mask, Columns}, Default);
+    Q.Echo = Q.Column == Default;
+    return;
+  }
   const Draw D = Draws.next();
   std::fill(Logits.begin(), Logits.end(), 0);
   mlgokit::Column Chosen;
@@ -196,7 +206,9 @@ void Model::decide(Question &Q) {
     break;
   }
   Q.Column = Chosen.Index;
-  if (Log)
+  if (Q.Planned && Q.Column != Default)
+    Q.Planned->depart(uint16_t(Q.Column));
+  if (Log && !Q.Planned)
     record(int64_t(Default), int64_t(Q.Column), float(Chosen.LogProbability));
 }
 
@@ -226,8 +238,8 @@ void Model::record(int64_t Default, int64_t Decision, float LogProbability) {
 /// Asks LLVM's ML advisor, which asks the model.
 class Advisor final : public RegAllocEvictionAdvisor {
 public:
-  Advisor(const MachineFunction &MF, const RAGreedy &RA, std::unique_ptr<RegAllocEvictionAdvisor> Ml, Model &M)
-      : RegAllocEvictionAdvisor(MF, RA), Heuristic(MF, RA), Ml(std::move(Ml)), M(M) {
+  Advisor(const MachineFunction &MF, const RAGreedy &RA, std::unique_ptr<RegAllocEvictionAdvisor> Ml, Model &M, Plan *P)
+      : RegAllocEvictionAdvisor(MF, RA), Heuristic(MF, RA), Ml(std::move(Ml)), M(M), P(P) {
     M.enter(MF.getName());
   }
 
@@ -235,11 +247,17 @@ private:
   MCRegister tryFindEvictionCandidate(const LiveInterval &Range, const AllocationOrder &Order, uint8_t CostLimit,
                                       const SmallVirtRegSet &Fixed) const override {
     Question Q{Heuristic, Range, Order, CostLimit, Fixed};
+    if (P) {
+      Q.Planned = &P->Evictions;
+      Q.Turned = P->Evictions.next(P->Shape.numberOf(Range.reg()));
+      if (!Q.Turned && !P->ByRule)
+        return Q.askHeuristic();
+    }
     M.Now = &Q;
     const MCRegister Found = Ml->tryFindEvictionCandidate(Range, Order, CostLimit, Fixed);
     M.Now = nullptr;
     // LLVM's advisor may give up before it asks; and of what it offers, the heuristic may take something else.
-    if (!Q.Asked && M.followsHeuristic())
+    if (!Q.Asked && (P || M.followsHeuristic()))
       return Q.askHeuristic();
     if (Q.Echo)
       return Q.DefaultAnswer;
@@ -257,7 +275,15 @@ private:
   const DefaultEvictionAdvisor Heuristic;
   const std::unique_ptr<RegAllocEvictionAdvisor> Ml;
   Model &M;
+  Plan *const P; // it lives as long as the function is in the allocator
 };
+
+/// Puts what was expected into its place.
+template <class From, class To> Error moved(Expected<From> Source, To &Place) {
+  if (Source)
+    Place = std::move(*Source);
+  return Source.takeError();
+}
 
 /// What the plugin keeps for the code generation of one module.
 class Desk {
@@ -266,10 +292,14 @@ public:
     if (Error E = open())
       fail(std::move(E));
   }
+  ~Desk() { endTrial(); }
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {
-    if (Failed || (R == Rule::Default && S.of(Problem::RegallocEviction).Log.empty()))
+    Plan *const Planned = Failed ? nullptr : enterFunction(MF, Table ? &*Table : nullptr);
+    const bool StandsAside = Planned ? !Planned->ByRule && Planned->Evictions.isIdle()
+                                     : R == Rule::Default && S.of(Problem::RegallocEviction).Log.empty();
+    if (Failed || StandsAside)
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     std::unique_ptr<RegAllocEvictionAdvisor> Ml;
     if (M)
@@ -282,28 +312,26 @@ public:
       fail(std::move(E));
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     }
-    return std::make_unique<Advisor>(MF, RA, std::move(Ml), *M);
+    return std::make_unique<Advisor>(MF, RA, std::move(Ml), *M, Planned);
   }
 
 private:
   Error open() {
-    Expected<Settings> Read = readSettings();
-    if (!Read)
-      return Read.takeError();
-    S = std::move(*Read);
+    if (Error E = moved(readSettings(), S))
+      return E;
+    if (Error E = moved(loadAllocations(S), Table))
+      return E;
     const std::string &Given = S.of(Problem::RegallocEviction).Policy;
     const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(Given)
                                           .Case(":default", Rule::Default)
                                           .Case(":random", Rule::Random)
                                           .Case(":first", Rule::First)
                                           .Default(std::nullopt);
-    if (!Named) {
-      Expected<Policy> Loaded = loadPolicy(Problem::RegallocEviction, S);
-      if (!Loaded)
-        return Loaded.takeError();
-      P.emplace(std::move(*Loaded));
-    }
-    R = Named.value_or(Rule::Policy);
+    const bool OnlyTuned = (Table || hasTrials()) && !S.hasPolicy(Problem::RegallocEviction);
+    if (!Named && !OnlyTuned)
+      if (Error E = moved(loadPolicy(Problem::RegallocEviction, S), P))
+        return E;
+    R = Named.value_or(OnlyTuned ? Rule::Default : Rule::Policy);
     return refuseOptions({"regalloc-enable-advisor", ChannelOption}, policySettingOf(Problem::RegallocEviction));
   }
 
@@ -346,6 +374,7 @@ private:
   LLVMContext &Ctx;
   Settings S;
   Rule R = Rule::Default;
+  std::optional<AllocationTable> Table;
   std::optional<Policy> P;
   std::unique_ptr<Model> M;
   bool Failed = false;

@@ -10,6 +10,7 @@
 #include "RegAlloc.h"
 #include "Resident.h"
 #include "Settings.h"
+#include "Trials.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Config/llvm-config.h"
@@ -56,7 +57,9 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  const bool AnotherProblem = any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
+  const bool AnotherProblem =
+      Settings->hasAllocations() || mlgokit::hasTrials() ||
+      any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
   if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   if (!Settings->AnyLevel && !isForSize(M))

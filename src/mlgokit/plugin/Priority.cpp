@@ -2,6 +2,7 @@
 //
 // LLVM's own ML advisor fills three features; its model is one of ours. A priority is an unsigned in the allocator but a
 // float from a model, so the heuristic's own value does not go through the model.
+#include "Allocation.h"
 #include "Channel.h"
 #include "Exploration.h"
 #include "Files.h"
@@ -11,6 +12,7 @@
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/MLModelRunner.h"
+#include "llvm/CodeGen/LiveInterval.h"
 #include "llvm/CodeGen/MachineFunction.h"
 #include "llvm/CodeGen/SlotIndexes.h"
 #include "llvm/IR/LLVMContext.h"
@@ -54,12 +56,13 @@ public:
                                           .Case(":default", Rule::Default)
                                           .Case(":random", Rule::Random)
                                           .Default(std::nullopt);
-    R = Named.value_or(Rule::Policy);
-    if (S.FlipProbability > 0)
+    const bool OnlyTuned = (S.hasAllocations() || hasTrials()) && !S.hasPolicy(Problem::RegallocPriority);
+    R = Named.value_or(OnlyTuned ? Rule::Default : Rule::Policy);
+    if (S.FlipProbability > 0 && !OnlyTuned)
       return createStringError(inconvertibleErrorCode(),
                                "expected no flip probability with a policy for " + nameOf(Problem::RegallocPriority).str() +
                                    ", found one; a number has no opposite, give a temperature");
-    if (!Named) {
+    if (R == Rule::Policy) {
       Expected<Policy> Loaded = loadPolicy(Problem::RegallocPriority, S);
       if (!Loaded)
         return Loaded.takeError();
@@ -93,6 +96,8 @@ public:
     Function = Name.str();
     Draws->enter(Name);
   }
+
+  bool followsHeuristic() const { return R == Rule::Default; }
 
   /// Whether the heuristic alone is wanted, and nobody reads how it came to its values.
   bool standsAside() const { return R == Rule::Default && !Log; }
@@ -158,18 +163,27 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
 /// Lets LLVM's ML advisor fill the buffers, then asks the model.
 class Advisor final : public MLPriorityAdvisor {
 public:
-  Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M)
-      : MLPriorityAdvisor(MF, RA, Indexes, &M), M(M) {
+  Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, Plan *P)
+      : MLPriorityAdvisor(MF, RA, Indexes, &M), M(M), P(P) {
     M.enter(MF.getName());
   }
 
 private:
   unsigned getPriority(const LiveInterval &Range) const override {
+    if (P) {
+      const unsigned Default = getDefaultAdvisor().getPriority(Range);
+      const std::optional<Course::Turn> Turned = P->Priorities.next(P->Shape.numberOf(Range.reg()));
+      if (Turned || !P->ByRule || M.followsHeuristic())
+        return P->priority(Default, Turned);
+      getPriorityImpl(Range);
+      return P->priorityNear(M.decide([&] { return Default; }), Default);
+    }
     getPriorityImpl(Range);
     return M.decide([&] { return getDefaultAdvisor().getPriority(Range); });
   }
 
   Model &M;
+  Plan *const P; // it lives as long as the function is in the allocator
 };
 
 /// What the plugin keeps for the code generation of one module.
@@ -183,9 +197,11 @@ public:
   }
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
-    if (Failed || M.standsAside())
+    Plan *const Planned = planOf(MF);
+    const bool StandsAside = Planned ? !Planned->ByRule && Planned->Priorities.isIdle() : M.standsAside();
+    if (Failed || StandsAside)
       return std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes);
-    return std::make_unique<Advisor>(MF, RA, Indexes, M);
+    return std::make_unique<Advisor>(MF, RA, Indexes, M, Planned);
   }
 
 private:

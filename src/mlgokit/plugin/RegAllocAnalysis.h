@@ -3,6 +3,7 @@
 #define MLGOKIT_REGALLOCANALYSIS_H
 
 #include "Settings.h"
+#include "Trials.h"
 
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
@@ -19,7 +20,7 @@ namespace mlgokit {
 inline bool isWanted(Problem P) {
   llvm::Expected<Settings> S = readSettings();
   if (S)
-    return S->hasPolicy(P) || !S->of(P).Log.empty();
+    return S->hasPolicy(P) || !S->of(P).Log.empty() || S->hasAllocations() || hasTrials();
   llvm::consumeError(S.takeError());
   return true;
 }

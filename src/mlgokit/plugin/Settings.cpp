@@ -16,6 +16,7 @@ MLGOKIT_EMBEDDED(inline_size)
 MLGOKIT_EMBEDDED(regalloc_eviction)
 MLGOKIT_EMBEDDED(regalloc_priority)
 MLGOKIT_EMBEDDED(decisions)
+MLGOKIT_EMBEDDED(allocations)
 #undef MLGOKIT_EMBEDDED
 
 using namespace llvm;
@@ -43,6 +44,7 @@ constexpr Name Names[] = {
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
+    {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS", "allocation table that is asked before eviction and priority policies"},
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
@@ -85,6 +87,8 @@ bool Settings::hasPolicy(Problem P) const { return !of(P).Policy.empty() || !emb
 
 bool Settings::hasDecisions() const { return !Decisions.empty() || !embeddedDecisions().empty(); }
 
+bool Settings::hasAllocations() const { return !Allocations.empty() || !embeddedAllocations().empty(); }
+
 void registerOptions() {
   for (size_t I = 0; I < std::size(Names); ++I)
     if (!cl::getRegisteredOptions().count(Names[I].Option))
@@ -110,7 +114,8 @@ Expected<Settings> readSettings() {
                              "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
   S.Decisions = valueOf(SeedAt + 4);
-  S.LogDefault = valueOf(SeedAt + 5) != "0";
+  S.Allocations = valueOf(SeedAt + 5);
+  S.LogDefault = valueOf(SeedAt + 6) != "0";
   return S;
 }
 
@@ -128,6 +133,12 @@ StringRef embeddedDecisions() {
   if (!mlgokit_decisions_begin)
     return {};
   return {mlgokit_decisions_begin, size_t(mlgokit_decisions_end - mlgokit_decisions_begin)};
+}
+
+StringRef embeddedAllocations() {
+  if (!mlgokit_allocations_begin)
+    return {};
+  return {mlgokit_allocations_begin, size_t(mlgokit_allocations_end - mlgokit_allocations_begin)};
 }
 
 } // namespace mlgokit

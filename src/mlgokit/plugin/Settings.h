@@ -29,6 +29,7 @@ struct ProblemSettings {
 struct Settings {
   std::array<ProblemSettings, ProblemCount> Problems;
   std::string Decisions;      // a decision table, asked before the inlining policy; empty for the embedded one
+  std::string Allocations;    // an allocation table, asked before eviction and priority policies; likewise
   uint64_t Seed = 0;          // of exploration
   double Temperature = 0;     // of the drawn decision; 0 acts greedily
   double FlipProbability = 0; // of turning a decision round after that
@@ -40,6 +41,8 @@ struct Settings {
   bool hasPolicy(Problem P) const;
   /// Whether there is a table of tuned inlining decisions, by name or inside the plugin.
   bool hasDecisions() const;
+  /// Whether there is a table of tuned allocations, by name or inside the plugin.
+  bool hasAllocations() const;
 };
 
 /// Adds the options to LLVM's command line, unless another plugin of ours has done so.
@@ -53,6 +56,9 @@ llvm::StringRef embeddedPolicy(Problem P);
 
 /// The decision table linked into this very plugin (`mlgokit tune`), if there is one.
 llvm::StringRef embeddedDecisions();
+
+/// The allocation table, likewise.
+llvm::StringRef embeddedAllocations();
 
 } // namespace mlgokit
 

@@ -56,6 +56,7 @@ from mlgokit.stages.corpora import (
 )
 from mlgokit.stages.explanation import Importance as Importance, explain as explain
 from mlgokit.stages.tuning import Tune as Tune, tune as tune
+from mlgokit.stages.tuning_allocations import tune_allocations as tune_allocations
 from mlgokit.stages.verification import (
     Override as Override,
     Verify as Verify,

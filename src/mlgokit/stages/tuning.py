@@ -58,9 +58,11 @@ class Tune:
     """Where the search is kept, to go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
     """Go on where the search in the folder stopped."""
-    objective: Literal["image", "text", "object", "linked", "command"] = "image"
+    objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
     """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; whole objects; what
-    the link command writes; or a number that a command prints."""
+    the link command writes; or a number that a command prints. Or how often spills, reloads and copies are executed."""
+    problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
+    """With `spill-cost`: which decisions of the register allocator are searched."""
     link_command: str | None = None
     """With `linked` or `command`: the link of the build, by its objects' paths, or with {objects} and {output}."""
     link_folder: Path | None = None
@@ -70,7 +72,7 @@ class Tune:
     start: Path | None = None
     """The plugin of an earlier version of the code: the search starts from what of it still applies."""
     policy: Path | None = None
-    """A policy to start from, as `mlgokit train` writes it."""
+    """A policy to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Who decides where the code has changed since: LLVM, or the policy that the search ended with."""
     level: Level | None = None
@@ -117,12 +119,36 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     """
     seconds_of(config.budget)
     _check_objective(config)
-    if (config.compile_commands is None) == (config.corpus is None):
-        raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
+    if config.objective == "spill-cost":
+        raise UsageError("tune: expected an objective in bytes, found spill-cost; call tune_allocations instead")
     if config.policy is not None:
         load_policy(config.policy, problem=INLINE_SIZE.name)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     earlier = _earlier(config.start, toolchain)
+    corpus = corpus_to_tune(config, toolchain, report=report)
+    modules = modules_to_tune(corpus, config.project)
+    means = _means(config, modules, toolchain)
+    if means is not None:
+        by_name = {module.name: module for module in modules}
+        modules = [by_name[name] for name in means.modules]
+    claim = check_claim(config, config.folder / "search", corpus, toolchain.describe())
+    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds)
+    try:
+        tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
+    finally:
+        bench.rest()
+    atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
+    return tuned
+
+
+def corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:
+    """The folder of the corpus, imported if a compilation database was named.
+
+    Raises:
+        UsageError: neither or both were named.
+    """
+    if (config.compile_commands is None) == (config.corpus is None):
+        raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
     corpus = config.corpus or config.folder / "corpus"
     if config.compile_commands is not None:
         build = Import(
@@ -133,19 +159,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
             workers=config.workers,
         )
         import_build(build, report=report)
-    modules = modules_to_tune(corpus, config.project)
-    means = _means(config, modules, toolchain)
-    if means is not None:
-        by_name = {module.name: module for module in modules}
-        modules = [by_name[name] for name in means.modules]
-    claim = _check_claim(config, config.folder / "search", corpus, toolchain.describe())
-    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds)
-    try:
-        tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
-    finally:
-        bench.rest()
-    atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
-    return tuned
+    return corpus
 
 
 def _searched(
@@ -283,12 +297,11 @@ def _means(config: Tune, modules: Sequence[Module], toolchain: Toolchain) -> Mea
     )
 
 
-def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
-    """The modules of one project that are compiled for size.
+def modules_of_project(folder: Path, project: str | None) -> list[Module]:
+    """The modules of one project.
 
     Raises:
         UsageError: the corpus has several projects and none was named, or has no such one.
-        CorpusError: none of the project's modules is compiled for size.
     """
     corpus = load_corpus(folder)
     projects = sorted({module.project for module in corpus.modules})
@@ -296,7 +309,17 @@ def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
         raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")
     if project is not None and project not in projects:
         raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
-    chosen = [module for module in corpus.modules if project in (None, module.project)]
+    return [module for module in corpus.modules if project in (None, module.project)]
+
+
+def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
+    """The modules of one project that are compiled for size.
+
+    Raises:
+        UsageError: as :func:`modules_of_project`.
+        CorpusError: none of the project's modules is compiled for size.
+    """
+    chosen = modules_of_project(folder, project)
     found = [module for module in chosen if set(_SIZE_LEVELS) & set(module.command_line)]
     if not found:
         raise CorpusError(
@@ -306,11 +329,12 @@ def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
     return found
 
 
-def _check_claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:
+def check_claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:
     """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
     inputs = {"corpus": digest_file(corpus / "corpus_description.json")}
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}
+    settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
     settings |= {name: value for name, value in commands.items() if value is not None}
     began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
     if began and not config.go_on:

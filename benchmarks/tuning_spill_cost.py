@@ -1,0 +1,182 @@
+"""What tuning of register allocation saves: costs of real projects, plain and with what `mlgokit tune` found."""
+
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
+
+from mlgokit.collect import Report
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.module import Corpus, Module, load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.tune.allocation_loop import AllocationSearch, run_allocation_search
+from mlgokit.tune.allocation_proof import Allocated, finish_allocations
+from mlgokit.tune.allocations import AllocationBench, Reached, mean_ratio, open_modules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSpillCost:
+    """Tune the register allocation of projects, each for some processor time, and prove the result."""
+
+    corpus: tuple[Path, ...] = (Path("quickstart/corpus"),)
+    """Corpora, one or several."""
+    projects: tuple[str, ...] = ("re2", "lua", "zstd")
+    """Which of their projects."""
+    seconds: float = 60.0
+    """User time of the compilations of one project's search."""
+    seed: int = 1
+    """Of the search."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = 1
+    """Compilers that run at once."""
+    json: Path = Path("docs/results/tuning_spill_cost.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedProject:
+    """One project.
+
+    Attributes:
+        name: the project, and the level it is compiled at.
+        allocated: the result of the tuning.
+        spilling: functions with spills or reloads, by which most can be saved.
+        change: geometric mean over those alone, as the search says.
+    """
+
+    name: str
+    allocated: Allocated
+    spilling: int
+    change: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(TuningSpillCost, measure, arguments)
+
+
+def measure(config: TuningSpillCost, report: Report) -> Result:
+    """Tune every project.
+
+    Raises:
+        UsageError: a corpus has none of the projects.
+        CorpusError: nothing in a project has costs.
+    """
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    found = tool_versions(toolchain)
+    corpora = [load_corpus(path) for path in config.corpus]
+    bench = AllocationBench(toolchain=toolchain, plugin=build_plugin(toolchain))
+    tuned = [
+        tune_one(bench, name, modules, config, report)
+        for corpus in corpora
+        for name, modules in _projects(corpus, config)
+    ]
+    inputs: dict[str, str] = {}
+    for number, corpus in enumerate(corpora):
+        digest = corpus_inputs(corpus, [])
+        inputs |= digest if not number else {f"{name} {number + 1}": value for name, value in digest.items()}
+    return summarise(tuned, config=config, versions=found, inputs=inputs)
+
+
+def _projects(corpus: Corpus, config: TuningSpillCost) -> list[tuple[str, list[Module]]]:
+    chosen: list[tuple[str, list[Module]]] = []
+    for name in sorted({module.project for module in corpus.modules} & set(config.projects)):
+        modules = [module for module in corpus.modules if module.project == name]
+        levels = sorted({word for module in modules for word in module.command_line if word.startswith("-O")})
+        chosen.append((f"{name} {' '.join(levels)}", modules))
+    if not chosen:
+        raise UsageError(f"{corpus.folder}: expected one of the projects {', '.join(config.projects)}, found none")
+    return chosen
+
+
+def tune_one(
+    bench: AllocationBench, name: str, modules: Sequence[Module], config: TuningSpillCost, report: Report
+) -> TunedProject:
+    """Search until the time is spent, then compile everything with the result."""
+    with tempfile.TemporaryDirectory(prefix="mlgokit-spill-") as scratch:
+        folder = Path(scratch)
+        searched, failures, _ = open_modules(
+            modules, bench=bench, folder=folder, start={}, workers=config.workers, report=report
+        )
+        search = AllocationSearch(
+            folder=folder, bench=bench, modules=searched, failures=failures, seed=config.seed, spent=Reached()
+        )
+        run_allocation_search(
+            search,
+            seconds=config.seconds,
+            workers=config.workers,
+            report=report,
+            clock=lambda: search.spent.user_seconds,
+        )
+        allocated = finish_allocations(
+            search, folder / "tuned.so", policy=None, problem="", workers=config.workers, report=report
+        )
+    spilling = [(one.plain, one.score) for module in searched for one in module.functions if one.spills]
+    allocated = dataclasses.replace(allocated, curve=allocated.curve[-1:])
+    return TunedProject(name=name, allocated=allocated, spilling=len(spilling), change=mean_ratio(spilling))
+
+
+def summarise(
+    tuned: Sequence[TunedProject], *, config: TuningSpillCost, versions: dict[str, str], inputs: dict[str, str]
+) -> Result:
+    """The tables."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            one.name, len(one.allocated.modules), one.allocated.functions, one.spilling, one.allocated.changed,
+            100 * one.change, 100 * one.allocated.change, one.allocated.plain_score, one.allocated.tuned_score,
+            100 * (one.allocated.tuned_score / one.allocated.plain_score - 1),
+            one.allocated.plain_text, 100 * (one.allocated.tuned_text / one.allocated.plain_text - 1),
+            one.allocated.user_seconds, one.allocated.compilations, one.allocated.trials,
+        )
+        for one in tuned
+    ]  # fmt: skip
+    notes = [(one.name, module.name, module.note) for one in tuned for module in one.allocated.modules if module.note]
+    tables = [
+        Table(
+            title="Costs of spills, reloads and copies",
+            columns=(
+                "project", "modules", "functions with costs", "with spills", "allocated otherwise",
+                "mean, with spills (%)", "mean, all (%)", "sum before", "sum after", "sum (%)",
+                "text before (bytes)", "text (%)", "user time (s)", "compilations", "trials",
+            ),
+            rows=tuple(rows),
+            note=(
+                "A cost is LLVM's, by block frequencies relative to the function's entry (docs/scores.md). Means are "
+                "geometric, of the ratios of functions; the sum is that of the functions with the deepest loops. Most "
+                "functions with costs have copies only, of which few can be saved: the mean over those with spills or "
+                "reloads is of what can change. Means with spills count a COMDAT function once, the others in each "
+                "module that has it. All but that column is of the compilations with the finished plugin. Text is "
+                "reported, and not an objective. Costs are estimates: no run time was measured."
+            ),
+        )
+    ]  # fmt: skip
+    if notes:
+        tables.append(Table(title="Put back", columns=("project", "module", "why"), rows=tuple(notes)))
+    change = float(np.mean([100 * one.change for one in tuned]))
+    return Result(
+        benchmark="tuning_spill_cost",
+        question=(
+            "How much less do spills, reloads and copies cost after tuning the register allocation of a project for "
+            f"{config.seconds:g} s of user time?"
+        ),
+        answer=(
+            f"Functions with spills cost {change:+.1f} % in the mean over {len(tuned)} projects "
+            f"({min(100 * one.change for one in tuned):+.1f} to {max(100 * one.change for one in tuned):+.1f} %), "
+            "none costs more than before"
+        ),
+        seed=config.seed,
+        versions=versions,
+        inputs=inputs,
+        tables=tuple(tables),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

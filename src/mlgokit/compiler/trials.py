@@ -1,0 +1,163 @@
+"""Many allocations of a function's registers in one compilation: what the plugin is asked to try, and what it found.
+
+Before a function is allocated, the plugin makes a copy of the compiler for each trial, lets it allocate the function
+otherwise, reads what LLVM's allocator says that it cost, and ends the copy (``plugin/Trials.cpp``). So a trial takes
+the time of the allocator alone. The files are in ``docs/formats.md``, "Trials of allocations".
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.regalloc_cost import COSTS, WEIGHTS
+from mlgokit.errors import InputError
+
+DEPARTURE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
+"""One decision otherwise than LLVM's: which live range, which question about it, which answer."""
+TRIAL = np.dtype(
+    [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("unused", "<u4")]
+)
+"""Probabilities of turning decisions round, the seed, and whether the policy of the settings decides the others."""
+
+Records = npt.NDArray[np.void]
+_MAGIC = b"MLGOTP1\n"
+_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
+_COSTS_BYTES = 8 * len(COSTS)
+
+
+def no_departures() -> Records:
+    """A function as LLVM allocates it."""
+    return np.zeros(0, DEPARTURE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Departures:
+    """Where the allocation of one function is another than LLVM's.
+
+    Attributes:
+        evictions: [E] records of :data:`DEPARTURE`.
+        priorities: [P] the same.
+    """
+
+    evictions: Records = field(default_factory=no_departures)
+    priorities: Records = field(default_factory=no_departures)
+
+    def __len__(self) -> int:
+        return len(self.evictions) + len(self.priorities)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """Trials of one function. Each departs from the best before it: the lowest score, then the fewest departures.
+
+    Attributes:
+        key: of the function, as the plugin tells it.
+        base: what the first departs from.
+        score: of the base; infinite to depart from whatever comes first.
+        trials: [N] records of :data:`TRIAL`.
+    """
+
+    key: int
+    base: Departures
+    score: float
+    trials: Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """One trial.
+
+    Attributes:
+        seconds: processor time.
+        score: of its costs, with LLVM's weights; infinite if the allocator failed, or took too long.
+        evictions: questions about evictions; those that the plugin never sees are not counted.
+        priorities: questions about priorities.
+        departures: all decisions that were not LLVM's; the same again give the same score.
+    """
+
+    seconds: float
+    score: float
+    evictions: int
+    priorities: int
+    departures: Departures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tried:
+    """A function that came to the allocator, and its trials in their order."""
+
+    key: int
+    name: str
+    outcomes: tuple[Outcome, ...]
+
+
+def request_bytes(series: Iterable[Series], *, seconds: float) -> bytes:
+    """The file with trials, each of at most so many seconds of processor time."""
+    asked = list(series)
+    parts = [_MAGIC, struct.pack("<d", seconds), _WEIGHTS.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
+    for one in asked:
+        evictions, priorities = one.base.evictions, one.base.priorities
+        parts.append(struct.pack("<QdIII", one.key, one.score, len(evictions), len(priorities), len(one.trials)))
+        parts += [evictions.tobytes(), priorities.tobytes(), one.trials.tobytes()]
+    return b"".join(parts)
+
+
+def read_tried(path: Path) -> list[Tried]:
+    """Read the results, in the order in which the functions were compiled.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        return list(_parse(path.read_bytes(), path))
+    except OSError as error:
+        _fail(path, f"a readable file, found {error.strerror}")
+
+
+def _parse(data: bytes, path: Path) -> Iterator[Tried]:
+    at = 0
+    while at < len(data):
+        if at + 16 > len(data):
+            _fail(path, "a function, found the end of the file")
+        key, length, count = struct.unpack_from("<QII", data, at)
+        at += 16 + length
+        outcomes: list[Outcome] = []
+        name = data[at - length : at].decode("utf-8", "surrogateescape")
+        for _ in range(count):
+            if at + 12 > len(data):
+                _fail(path, f"a trial of {name}, found the end of the file")
+            seconds, size = struct.unpack_from("<dI", data, at)
+            at += 12 + size
+            if at > len(data):
+                _fail(path, f"a trial of {name}, found the end of the file")
+            outcomes.append(_outcome(data[at - size : at], seconds, path))
+        yield Tried(key=key, name=name, outcomes=tuple(outcomes))
+
+
+def _outcome(answer: bytes, seconds: float, path: Path) -> Outcome:
+    if not answer:
+        return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, departures=Departures())
+    head = _COSTS_BYTES + 16
+    if len(answer) < head:
+        _fail(path, f"costs of a trial, found {len(answer)} bytes")
+    costs = np.frombuffer(answer, "<f8", len(COSTS))
+    evictions, priorities, *counts = struct.unpack_from("<IIII", answer, _COSTS_BYTES)
+    if len(answer) != head + DEPARTURE.itemsize * sum(counts) or not np.all(np.isfinite(costs)):
+        _fail(path, f"a trial with {sum(counts)} departures and finite costs, found {len(answer)} bytes")
+    records = np.frombuffer(answer, DEPARTURE, sum(counts), head)
+    return Outcome(
+        seconds=seconds,
+        score=float(costs @ _WEIGHTS),
+        evictions=evictions,
+        priorities=priorities,
+        departures=Departures(evictions=records[: counts[0]], priorities=records[counts[0] :]),
+    )
+
+
+def _fail(path: Path, expected: str) -> NoReturn:
+    raise InputError(f"results of trials {path}: expected {expected}; the plugin is of another version of mlgokit")

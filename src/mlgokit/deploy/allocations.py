@@ -1,0 +1,131 @@
+"""Allocation tables: how the functions of a project are to be allocated, as the plugin reads them (docs/formats.md)."""
+
+import dataclasses
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgokit.compiler.trials import DEPARTURE, Departures
+from mlgokit.deploy.decisions import table_inside
+from mlgokit.errors import InputError
+from mlgokit.manifest import atomic_write
+
+_MAGIC = b"MLGORT1\n"
+_HEAD = struct.Struct("<QII")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationPromise:
+    """What was found when a table was made.
+
+    Attributes:
+        llvm: the major.
+        functions: how many functions of the project had costs.
+        plain_score: the sum of their scores as LLVM allocates them.
+        tuned_score: the same with the table.
+    """
+
+    llvm: int
+    functions: int
+    plain_score: float
+    tuned_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocations:
+    """A table with all that is in its file.
+
+    Attributes:
+        by_key: departures by the key of the function.
+        promise: what was found when it was made; tables that no tuning wrote have none.
+    """
+
+    by_key: Mapping[int, Departures]
+    promise: AllocationPromise | None
+
+
+def allocation_bytes(by_key: Mapping[int, Departures], promise: AllocationPromise | None = None) -> bytes:
+    """The file for these functions.
+
+    Example:
+        >>> allocation_bytes({7: Departures()}).hex()
+        '4d4c474f5254310a010000000700000000000000000000000000000000000000'
+    """
+    parts = [_MAGIC, struct.pack("<I", len(by_key))]
+    for key, one in sorted(by_key.items()):
+        parts += [_HEAD.pack(key, len(one.evictions), len(one.priorities))]
+        parts += [one.evictions.tobytes(), one.priorities.tobytes()]
+    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
+    return b"".join((*parts, struct.pack("<I", len(text)), text))
+
+
+def write_allocations(path: Path, by_key: Mapping[int, Departures], promise: AllocationPromise | None = None) -> None:
+    """Write an allocation table, atomically.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(path, allocation_bytes(by_key, promise))
+
+
+def read_allocations(path: Path) -> Allocations:
+    """Read an allocation table, by itself or inside the plugin that a tuning wrote.
+
+    Raises:
+        InputError: the file is missing, or has no allocation table, or is damaged.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"allocation table {path}: expected a readable file, found: {error.strerror}; check the path"
+        ) from error
+    if data.startswith(b"\x7fELF"):
+        data = table_inside(path, data, "allocations")
+    if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + 4:
+        raise InputError(
+            f"allocation table {path}: expected a file that `mlgokit tune --objective spill-cost` wrote, found another "
+            "or one of another version of mlgokit; tune again"
+        )
+    at = len(_MAGIC) + 4
+    by_key: dict[int, Departures] = {}
+    for _ in range(int.from_bytes(data[at - 4 : at], "little")):
+        key, evictions, priorities = _HEAD.unpack_from(data, at) if at + _HEAD.size <= len(data) else (0, 0, 1 << 32)
+        begin = at + _HEAD.size
+        at = begin + DEPARTURE.itemsize * (evictions + priorities)
+        if at > len(data):
+            raise _damaged(path, len(data))
+        records = np.frombuffer(data, DEPARTURE, evictions + priorities, begin)
+        by_key[key] = Departures(evictions=records[:evictions], priorities=records[evictions:])
+    text = data[at + 4 :]
+    if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text):
+        raise _damaged(path, len(data))
+    return Allocations(by_key=by_key, promise=_promise(path, text) if text else None)
+
+
+def _promise(path: Path, text: bytes) -> AllocationPromise:
+    try:
+        values: Any = json.loads(text)
+        return AllocationPromise(
+            llvm=int(values["llvm"]),
+            functions=int(values["functions"]),
+            plain_score=float(values["plain_score"]),
+            tuned_score=float(values["tuned_score"]),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"allocation table {path}: expected at its end what the search found, found {error!r}; "
+            "it is damaged, tune again"
+        ) from error
+
+
+def _damaged(path: Path, size: int) -> InputError:
+    return InputError(
+        f"allocation table {path}: expected all functions and a length at the end, found {size} bytes; "
+        "it is cut short, tune again with --continue"
+    )

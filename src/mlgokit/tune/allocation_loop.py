@@ -1,0 +1,116 @@
+"""The loop over modules of a search over register allocations."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.collect import Report
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import CompileResult
+from mlgokit.manifest import atomic_write
+from mlgokit.tune.allocations import (
+    AllocationBench,
+    ModuleSearch,
+    Reached,
+    load_reached,
+    mean_ratio,
+    run_round,
+    save_functions,
+)
+from mlgokit.tune.project import progress_path
+
+
+@dataclass(slots=True, kw_only=True)
+class AllocationSearch:
+    """A project in the search.
+
+    Attributes:
+        folder: where progress is kept.
+        bench: how to compile.
+        modules: those that compile.
+        failures: those that do not, with the reason.
+        seed: of everything random.
+        spent: effort so far, that of earlier sessions included.
+        curve: where the search stood at intervals.
+    """
+
+    folder: Path
+    bench: AllocationBench
+    modules: list[ModuleSearch]
+    failures: dict[str, str]
+    seed: int
+    spent: Reached
+    curve: list[Reached] = field(default_factory=list[Reached])
+
+    def now(self) -> Reached:
+        """Effort, and what was reached by it."""
+        scores = [(one.plain, one.score) for module in self.modules for one in module.functions]
+        return dataclasses.replace(self.spent, score=sum(after for _, after in scores), change=mean_ratio(scores))
+
+
+def spent_before(folder: Path) -> Reached:
+    """What earlier sessions in the folder spent."""
+    return load_reached(folder / "spent.json")
+
+
+def run_allocation_search(
+    search: AllocationSearch,
+    *,
+    seconds: float,
+    workers: int,
+    report: Report,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Search until ``clock`` has advanced by ``seconds``, or no function is likely to get better.
+
+    What a round found is on disk before the next one of its module begins.
+    """
+    begin, wall_before = clock(), search.spent.wall_seconds
+    rng = np.random.default_rng([search.seed, search.spent.compilations])
+    search.curve.append(search.now())
+    pool = ThreadPoolExecutor(workers)
+    running: dict[Future[tuple[CompileResult, int, float]], ModuleSearch] = {}
+    try:
+        while True:
+            spent = clock() - begin
+            if spent < seconds:
+                busy = {id(one) for one in running.values()}
+                free = [one for one in search.modules if not one.exhausted and id(one) not in busy]
+                free.sort(key=lambda one: -one.rate)
+                for one in free[: max(0, workers - len(running))]:
+                    running[pool.submit(run_round, search.bench, one, rng.spawn(1)[0])] = one
+            if not running:
+                break
+            done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in done:
+                _take(search, running.pop(future), *future.result(), wall=wall_before + clock() - begin)
+            label = f"search, seconds · so far {100 * search.curve[-1].change:+.1f} %"
+            report(int(min(clock() - begin, seconds)), int(seconds), label)
+    except BaseException:
+        process.kill_pool(pool, running)
+        raise
+    pool.shutdown()
+
+
+def _take(
+    search: AllocationSearch, one: ModuleSearch, result: CompileResult, trials: int, gain: float, *, wall: float
+) -> None:
+    """Enter a round, and keep it."""
+    rate = gain / max(result.user_seconds, 1e-3)
+    one.rate = rate if one.rate == float("inf") else 0.5 * one.rate + 0.5 * rate
+    search.spent = dataclasses.replace(
+        search.spent,
+        wall_seconds=wall,
+        user_seconds=search.spent.user_seconds + result.user_seconds,
+        compilations=search.spent.compilations + 1,
+        trials=search.spent.trials + trials,
+    )
+    search.curve.append(search.now())
+    save_functions(progress_path(search.folder, one.module.name), one.functions)
+    atomic_write(search.folder / "spent.json", json.dumps(dataclasses.asdict(search.curve[-1])))

@@ -1,0 +1,267 @@
+"""Tuning the register allocation of a small project as a user does, then building it elsewhere, and other code."""
+
+import dataclasses
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.cli import main
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import PluginUse, compile_module
+from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.trials import TRIAL, Departures, Outcome, Series
+from mlgokit.corpus.module import load_corpus
+from mlgokit.deploy.allocations import read_allocations, write_allocations
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.stages import Tune, tune_allocations
+from mlgokit.tune.allocation_proof import Allocated
+from mlgokit.tune.allocations import AllocationBench, ModuleSearch, open_modules
+
+pytestmark = pytest.mark.llvm
+
+# More values alive than registers, of two classes.
+SOURCE = """
+double mix(const double *a, const double *b, int n) {
+  double r0=0,r1=1,r2=2,r3=3,r4=4,r5=5,r6=6,r7=7,r8=8,r9=9,ra=1,rb=2,rc=3,rd=4,re=5,rf=6,rg=1,rh=2;
+  for (int i = 0; i < n; i++) {
+    double x = a[i], y = b[i];
+    r0+=x*r1; r1+=y*r2; r2+=x*r3; r3+=y*r4; r4+=x*r5; r5+=y*r6; r6+=x*r7; r7+=y*r8; r8+=x*r9; r9+=y*ra;
+    ra+=x*rb; rb+=y*rc; rc+=x*rd; rd+=y*re; re+=x*rf; rf+=y*rg; rg+=x*rh; rh+=y*r0;
+  }
+  return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
+}
+static inline unsigned twist(unsigned x, unsigned y) { return (x << 7 | x >> 25) ^ y; }
+unsigned hash(const unsigned *p, int n) {
+  unsigned a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11,l=12,m=13,o=14,q=15;
+  for (int t = 0; t < n; t++) {
+    unsigned v = p[t];
+    a=a*31+(b^v); b=twist(b,c); c+=d*v; d^=e+a; e=e*7+f; f+=g^v; g=g*13+h; h=twist(h,i+v); i+=j*3; j^=k+v;
+    k+=l*5; l^=m+v; m=twist(m,o); o^=q+v; q+=a*17;
+  }
+  return a^b^c^d^e^f^g^h^i^j^k^l^m^o^q;
+}
+"""
+MAIN = """
+#include <stdio.h>
+double mix(const double *, const double *, int);
+unsigned hash(const unsigned *, int);
+int main(void) {
+  static double a[99], b[99];
+  static unsigned p[99];
+  for (int i = 0; i < 99; i++) { a[i] = 1.0 / (i + 1); b[i] = 0.25 * i / 99; p[i] = i * 2654435761u; }
+  for (int n = 0; n < 99; n += 7) printf("%.17g %u\\n", mix(a, b, n), hash(p, n));
+}
+"""
+LEVEL = "-O2"
+
+
+def put_sources(folder: Path, *, source: str = SOURCE) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "work.c").write_text(source)
+    (folder / "main.c").write_text(MAIN)
+    return folder
+
+
+def put_database(folder: Path, level: str = LEVEL) -> Path:
+    entries = [
+        {"directory": str(folder), "file": name, "arguments": ["cc", level, "-c", name, "-o", f"{name}.o"]}
+        for name in ("work.c", "main.c")
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+    return folder / "compile_commands.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    toolchain: Toolchain
+    source: Path
+    config: Tune
+    allocated: Allocated
+
+    @property
+    def flag(self) -> str:
+        return self.allocated.flag
+
+    def compile(self, source: Path, output: Path, *options: str) -> bytes:
+        words = [self.toolchain.clang, LEVEL, *options, "-c", source, "-o", output]
+        done = process.run(words, timeout_seconds=60, cwd=source.parent)
+        assert done.returncode == 0, done.stderr
+        return output.read_bytes()
+
+    def scores(self, source: Path, folder: Path, *options: str) -> dict[str, float]:
+        record = folder / "record.yaml"
+        front = [word for option in record_options(record) for word in ("-Xclang", option)]
+        self.compile(source, folder / "recorded.o", *front, *options)
+        costs = read_regalloc_costs(record)
+        return dict(zip(costs.functions, costs.scores.tolist(), strict=True))
+
+    def output(self, folder: Path, *options: str) -> bytes:
+        words = [self.toolchain.clang, LEVEL, *options, self.source / "work.c", self.source / "main.c"]
+        linked = process.run([*words, "-o", folder / "program"], timeout_seconds=60)
+        assert linked.returncode == 0, linked.stderr
+        return subprocess.run([folder / "program"], capture_output=True, check=True, timeout=60).stdout
+
+
+@pytest.fixture(scope="module")
+def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project, tuned."""
+    folder = tmp_path_factory.mktemp(f"allocations-{toolchain.major}")
+    config = Tune(
+        compile_commands=put_database(put_sources(folder / "source")),
+        objective="spill-cost",
+        budget="2s",
+        output=folder / "tuned.so",
+        folder=folder / "tune",
+        llvm=toolchain.major,
+        workers=1,
+    )
+    allocated = tune_allocations(config)
+    return Project(toolchain=toolchain, source=folder / "source", config=config, allocated=allocated)
+
+
+def test_the_build_with_the_plugin_costs_what_was_promised(project: Project, tmp_path: Path):
+    found = project.allocated
+    assert found.plain_score > found.tuned_score
+    assert found.change < 0
+    assert found.trials > 8
+    assert [one.note for one in found.modules] == ["", ""]
+    work = next(one for one in found.modules if "work" in one.name)
+    elsewhere = put_sources(tmp_path / "quite" / "another" / "folder") / "work.c"
+    plain = project.scores(elsewhere, tmp_path)
+    tuned = project.scores(elsewhere, tmp_path, project.flag)
+    assert sum(plain.values()) == pytest.approx(work.plain_score)
+    assert sum(tuned.values()) == pytest.approx(work.tuned_score)
+    assert all(tuned.get(name, 0) <= score for name, score in plain.items())
+    assert project.output(tmp_path) == project.output(tmp_path, project.flag)
+
+
+def test_debug_information_and_the_folder_change_no_decision(project: Project, tmp_path: Path):
+    plain = project.compile(project.source / "work.c", tmp_path / "plain.o")
+    tuned = project.compile(project.source / "work.c", tmp_path / "tuned.o", project.flag)
+    assert tuned != plain
+    scores = project.scores(project.source / "work.c", tmp_path, project.flag)
+    assert project.scores(project.source / "work.c", tmp_path, project.flag, "-g") == scores
+    elsewhere = put_sources(tmp_path / "elsewhere") / "work.c"
+    assert project.compile(elsewhere, tmp_path / "again.o", project.flag) == tuned
+
+
+def test_a_module_without_changed_functions_is_the_plain_one_byte_for_byte(project: Project, tmp_path: Path):
+    main_module = next(one for one in project.allocated.modules if "main" in one.name)
+    assert main_module.changed == 0
+    source = project.source / "main.c"
+    assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
+
+
+def test_a_changed_function_is_the_plain_one_again(project: Project, tmp_path: Path):
+    changed = SOURCE.replace("a*17", "a*19+v").replace("double x = a[i], y", "double x = a[i] + 1, y")
+    source = put_sources(tmp_path / "changed", source=changed) / "work.c"
+    assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
+
+
+def test_another_name_is_another_function(project: Project, tmp_path: Path):
+    renamed = re.sub(r"\b(mix|hash)\b", r"\1_2", SOURCE)
+    source = put_sources(tmp_path / "renamed", source=renamed) / "work.c"
+    assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
+
+
+def test_the_table_alone_does_the_same_with_the_generic_plugin(project: Project, plugin: Path, tmp_path: Path):
+    corpus = load_corpus(project.config.folder / "corpus")
+    module = next(one for one in corpus.modules if "work" in one.name)
+    table = read_allocations(project.config.output)
+    assert table.promise is not None
+    assert table.promise.tuned_score == pytest.approx(project.allocated.tuned_score)
+    write_allocations(tmp_path / "some.allocations", table.by_key)
+    use = PluginUse(plugin=plugin, allocations=tmp_path / "some.allocations")
+    found = compile_module(project.toolchain, module.command_line, module.bitcode, use=use, regalloc=True).regalloc
+    assert found is not None
+    work = next(one for one in project.allocated.modules if "work" in one.name)
+    assert found.scores.sum() == pytest.approx(work.tuned_score)
+    (tmp_path / "some.allocations").write_bytes(b"MLGORT1\n\x01\0\0\0")
+    refused = compile_module(project.toolchain, module.command_line, module.bitcode, use=use)
+    assert "some.allocations: it is cut short" in refused.reason
+
+
+def test_going_on_begins_where_the_search_stopped_and_another_start_keeps_what_applies(
+    project: Project, tmp_path: Path
+):
+    words = ["--json", "tune", "--objective", "spill-cost", "--corpus", str(project.config.folder / "corpus")]
+    words += ["--llvm", str(project.toolchain.major), "--workers", "1", "--start", str(project.config.output)]
+    words += ["--folder", str(tmp_path / "again"), "--output", str(tmp_path / "again.so"), "--budget"]
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*words, "1s"])
+    first = json.loads((tmp_path / "again" / "tuned.json").read_text())
+    assert first["tuned_score"] <= project.allocated.tuned_score * (1 + 1e-9)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*words, "0s", "--continue"])
+    second = json.loads((tmp_path / "again" / "tuned.json").read_text())
+    assert (second["tuned_score"], second["trials"]) == (first["tuned_score"], first["trials"])
+
+
+def work_of(project: Project, bench: AllocationBench, folder: Path) -> ModuleSearch:
+    corpus = load_corpus(project.config.folder / "corpus")
+    modules, failures, _ = open_modules(
+        corpus.modules, bench=bench, folder=folder, start={}, workers=1, report=lambda *_: None
+    )
+    assert not failures
+    return next(one for one in modules if "work" in one.module.name)
+
+
+def test_what_any_trial_decided_gives_the_same_costs_again(project: Project, plugin: Path, tmp_path: Path):
+    rules = {"regalloc-eviction": ":first", "regalloc-priority": ":random"}
+    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin, policies=rules)
+    work = work_of(project, bench, tmp_path)
+    trials = np.zeros(8, TRIAL)
+    trials["seed"] = np.arange(8)
+    trials["by_rule"] = [1, 1, 1, 1, 0, 0, 0, 0]
+    trials["eviction_flips"] = trials["priority_flips"] = [0, 0, 0.3, 0.3] * 2
+    made: list[tuple[int, Outcome]] = []
+    for trial in range(8):
+        asked = [
+            Series(key=one.key, base=Departures(), score=np.inf, trials=trials[trial : trial + 1])
+            for one in work.functions
+        ]
+        made += [(found.key, found.outcomes[0]) for found in bench.compile(work.module, asked)[1] if found.outcomes]
+    decided = [(key, one) for key, one in made if len(one.departures) and np.isfinite(one.score)]
+    assert len(decided) > 4
+    assert any(len(one.departures.evictions) for _, one in decided)
+    assert any(len(one.departures.priorities) for _, one in decided)
+    for key, one in decided:
+        again = Series(key=key, base=one.departures, score=np.inf, trials=trials[4:5])
+        (found,) = [found for found in bench.compile(work.module, [again])[1] if found.key == key]
+        assert found.outcomes[0].score == one.score
+        assert found.outcomes[0].departures.evictions.tolist() == one.departures.evictions.tolist()
+        assert found.outcomes[0].departures.priorities.tolist() == one.departures.priorities.tolist()
+
+
+def test_a_trial_that_does_not_end_in_time_is_no_result_and_ends_nothing_else(
+    project: Project, plugin: Path, tmp_path: Path
+):
+    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin)
+    work = work_of(project, bench, tmp_path)
+    function = work.functions[0]
+    trials = np.zeros(3, TRIAL)
+    trials["seed"] = [1, 2, 3]
+    series = [Series(key=function.key, base=Departures(), score=np.inf, trials=trials)]
+    result, tried = bench.compile(work.module, series, seconds=1e-6)
+    assert result.reason == ""
+    outcomes = next(one.outcomes for one in tried if one.key == function.key)
+    assert len(outcomes) == 3
+    result, tried = bench.compile(work.module, series, seconds=5)
+    outcomes = next(one.outcomes for one in tried if one.key == function.key)
+    assert {outcome.score for outcome in outcomes} == {function.plain}
+
+
+def test_what_cannot_be_tuned_is_said(project: Project, tmp_path: Path):
+    source = put_sources(tmp_path / "source", source="int f(void) { return 0; }")
+    (source / "main.c").write_text("int g(void) { return 0; }")
+    database = put_database(source)
+    config = dataclasses.replace(project.config, compile_commands=database, folder=tmp_path / "tune")
+    with pytest.raises(CorpusError, match="at -O0 LLVM has another allocator"):
+        tune_allocations(config)
+    with pytest.raises(UsageError, match="expected --policy with --objective spill-cost"):
+        tune_allocations(dataclasses.replace(config, fallback="policy"))
