@@ -15,9 +15,9 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.module import Corpus, Module, load_corpus
 from mlgokit.errors import UsageError
-from mlgokit.tune.allocation_loop import AllocationSearch, run_allocation_search
-from mlgokit.tune.allocation_proof import Allocated, finish_allocations
-from mlgokit.tune.allocations import AllocationBench, Reached, mean_ratio, open_modules
+from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
+from mlgokit.tune.allocation.proof import Allocated, finish_allocations
+from mlgokit.tune.allocation.search import AllocationBench, Reached, mean_ratio, open_modules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

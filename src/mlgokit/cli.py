@@ -19,7 +19,7 @@ from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
 from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
-from mlgokit.tune.allocation_table import print_allocated
+from mlgokit.tune.allocation.table import print_allocated
 from mlgokit.tune.table import print_kept, print_tuned
 
 INTERRUPTED = 130

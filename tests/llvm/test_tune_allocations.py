@@ -19,8 +19,8 @@ from mlgokit.corpus.module import load_corpus
 from mlgokit.deploy.allocations import read_allocations, write_allocations
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.stages import Tune, tune_allocations
-from mlgokit.tune.allocation_proof import Allocated
-from mlgokit.tune.allocations import AllocationBench, ModuleSearch, open_modules
+from mlgokit.tune.allocation.proof import Allocated
+from mlgokit.tune.allocation.search import AllocationBench, ModuleSearch, open_modules
 
 pytestmark = pytest.mark.llvm
 

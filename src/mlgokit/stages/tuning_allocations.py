@@ -14,9 +14,9 @@ from mlgokit.manifest import atomic_write
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.stages.tuning import Tune, check_claim, corpus_to_tune, modules_of_project, seconds_of
-from mlgokit.tune.allocation_loop import AllocationSearch, run_allocation_search, spent_before
-from mlgokit.tune.allocation_proof import Allocated, finish_allocations
-from mlgokit.tune.allocations import AllocationBench, open_modules
+from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search, spent_before
+from mlgokit.tune.allocation.proof import Allocated, finish_allocations
+from mlgokit.tune.allocation.search import AllocationBench, open_modules
 
 
 def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated:

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from mlgokit.tune.allocation_proof import Allocated, AllocatedModule
+from mlgokit.tune.allocation.proof import Allocated, AllocatedModule
 from mlgokit.tune.table import MOST_ROWS
 
 

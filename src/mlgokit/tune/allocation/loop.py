@@ -14,7 +14,7 @@ from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.manifest import atomic_write
-from mlgokit.tune.allocations import (
+from mlgokit.tune.allocation.search import (
     AllocationBench,
     ModuleSearch,
     Reached,

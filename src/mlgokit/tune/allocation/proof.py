@@ -14,8 +14,8 @@ from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.trials import Departures
 from mlgokit.deploy.allocations import AllocationPromise, write_allocations
 from mlgokit.errors import ToolError
-from mlgokit.tune.allocation_loop import AllocationSearch
-from mlgokit.tune.allocations import ModuleSearch, Reached, mean_ratio
+from mlgokit.tune.allocation.loop import AllocationSearch
+from mlgokit.tune.allocation.search import ModuleSearch, Reached, mean_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

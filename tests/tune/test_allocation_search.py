@@ -8,7 +8,7 @@ import pytest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.trials import DEPARTURE, Departures, Outcome
 from mlgokit.corpus.module import Module
-from mlgokit.tune.allocations import (
+from mlgokit.tune.allocation.search import (
     MOST_TRIALS,
     AllocationBench,
     FunctionSearch,
