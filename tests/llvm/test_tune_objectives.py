@@ -210,6 +210,7 @@ def test_a_command_that_says_another_thing_in_the_proof_is_not_believed(
     ("words", "sentence"),
     [
         (["--objective", "linked"], "--objective linked: expected --link-command"),
+        (["--problem", "regalloc-priority"], "--problem regalloc-priority: expected --objective spill-cost"),
         (["--objective", "command"], "--objective command: expected --command"),
         (["--objective", "command", "--command", "wc {output}"], "--command: expected --link-command to make {output}"),
         (["--objective", "command", "--command", "wc {image}"], "found {image}"),

@@ -249,6 +249,11 @@ def _check_objective(config: Tune) -> None:
     Raises:
         UsageError: such a call.
     """
+    if config.problem != "both" and config.objective != "spill-cost":
+        raise UsageError(
+            f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
+            "add or leave out"
+        )
     if config.command is not None and config.objective != "command":
         raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
     if config.link_command is not None and config.objective not in {"linked", "command"}:
