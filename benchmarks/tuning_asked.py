@@ -13,7 +13,7 @@ from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import HEURISTIC, NEVER, CompileResult
 from mlgokit.compiler.measure import Objective
 from mlgokit.corpus.module import Module
-from mlgokit.tune.search import Bench, Searched, confirm_composed, step
+from mlgokit.tune.search import Bench, Order, Searched, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Keys, build_of, nothing_decided
 
 
@@ -85,10 +85,7 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
                     one,
                     account,
                     lock=threading.Lock(),
-                    rank=lambda build: np.zeros(len(build.site)),
-                    noise=8.0,
-                    most=64,
-                    tries=1,
+                    order=Order(rank=indifferent, noise=8.0, most=64, tries=1),
                     rng=rng,
                 )
             said += done.user_seconds

@@ -23,7 +23,7 @@ from mlgokit.compiler.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.decisions import strong_names
-from mlgokit.tune.search import Bench, Searched, confirm_composed, step
+from mlgokit.tune.search import Bench, Order, Searched, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Keys, build_of
 
 pytestmark = pytest.mark.llvm
@@ -324,10 +324,7 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Su
             one,
             account,
             lock=threading.Lock(),
-            rank=lambda build: np.zeros(len(build.site)),
-            noise=1.0,
-            most=64,
-            tries=1,
+            order=Order(rank=indifferent, noise=1.0, most=64, tries=1),
             rng=rng,
         )
         for move in done.failed:

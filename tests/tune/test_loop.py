@@ -20,7 +20,7 @@ from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
 from mlgokit.tune.merge import merge
 from mlgokit.tune.project import Search, SearchConfig, try_policy
 from mlgokit.tune.restart import Kind, Tally, choose_kind, restart
-from mlgokit.tune.search import Searched, Step
+from mlgokit.tune.search import Order, Searched, Step, indifferent
 from mlgokit.tune.state import Build
 
 CALLERS = ("one", "two", "three")
@@ -193,10 +193,7 @@ def begun_anew(search: Search, kind: Kind, seed: int) -> Step:
         search.account,
         kind=kind,
         lock=search.lock,
-        rank=lambda build: np.zeros(len(build.site)),
-        noise=8.0,
-        most=64,
-        tries=1,
+        order=Order(rank=indifferent, noise=8.0, most=64, tries=1),
         rng=np.random.default_rng(seed),
         is_over=lambda: False,
     )

@@ -18,7 +18,7 @@ from mlgokit.tune import project, search as searching
 from mlgokit.tune.compose import compose
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, progress_path
-from mlgokit.tune.search import COMPOSED, Searched, Step, confirm_composed, step
+from mlgokit.tune.search import COMPOSED, Order, Searched, Step, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Progress, load_progress, save_progress
 
 NAME = "m"
@@ -98,10 +98,7 @@ class Trial:
             self.searched,
             self.account,
             lock=threading.Lock(),
-            rank=lambda build: np.zeros(len(build.site)),
-            noise=1.0,
-            most=most,
-            tries=1,
+            order=Order(rank=indifferent, noise=1.0, most=most, tries=1),
             rng=np.random.default_rng(self.bench.compilations),
         )
         return self.enter(done)

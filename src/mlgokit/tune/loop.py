@@ -18,7 +18,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.project import Search, adopt_if_better, save_step, save_totals
 from mlgokit.tune.restart import Kind, Tally, choose_kind, restart
-from mlgokit.tune.search import Rank, Searched, Step, confirm_composed, step
+from mlgokit.tune.search import Order, Rank, Searched, Step, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Floats
 
 WORTH_A_PASS = 5e-4
@@ -106,7 +106,7 @@ def run_search(
 def rank_by(policy: Policy | None) -> Rank:
     """Order decisions by what a policy expects of turning them round; without a policy, all are alike."""
     if policy is None:
-        return lambda build: np.zeros(len(build.site))
+        return indifferent
     known: dict[int, tuple[Build, Floats]] = {}
     scale = policy.bytes_per_unit if policy.output is OutputKind.EFFECT_BYTES else 1.0
 
@@ -147,6 +147,8 @@ def _begin_steps(
     """
     busy = {begun.searched.module.name for begun in running.values()}
     free = [one for one in search.modules.values() if one.module.name not in busy and _goes_on(search, one)]
+    config = search.config
+    order = Order(rank=rank, noise=config.noise, most=config.most, tries=config.tries)
     free.sort(
         key=lambda one: (
             -one.rate if one.rate > _NOTHING else 0.0,
@@ -161,10 +163,7 @@ def _begin_steps(
             searched,
             search.account,
             lock=search.lock,
-            rank=rank,
-            noise=search.config.noise,
-            most=search.config.most,
-            tries=search.config.tries,
+            order=order,
             rng=rng.spawn(1)[0],
         )
         if searched.exhausted:

@@ -1,5 +1,6 @@
 """Restarts: what is tried with a module when no single move makes it smaller any more."""
 
+import dataclasses
 import enum
 import threading
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neigh
 from mlgokit.algorithms.search import LARGEST_MOVE
 from mlgokit.compiler.account import ProjectAccount
 from mlgokit.tune.merge import merge
-from mlgokit.tune.search import Bench, Propose, Rank, Searched, Step, compiled, step
-from mlgokit.tune.state import Build, Floats, build_of
+from mlgokit.tune.search import Bench, Order, Propose, Searched, Step, compiled, indifferent, step
+from mlgokit.tune.state import Build, build_of
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
 """Parts of a module's decisions between which the size of a neighbourhood is drawn."""
@@ -87,10 +88,7 @@ def restart(
     *,
     kind: Kind,
     lock: threading.Lock,
-    rank: Rank,
-    noise: float,
-    most: int,
-    tries: int,
+    order: Order,
     rng: np.random.Generator,
     is_over: Callable[[], bool],
 ) -> Step:
@@ -102,26 +100,12 @@ def restart(
         account: the project's, read under ``lock``.
         kind: how to depart.
         lock: of the account.
-        rank: what local search tries first.
-        noise: as for :func:`~mlgokit.tune.search.step`, as are ``most`` and ``tries``.
-        most: moves made at once.
-        tries: how often local search tries a move.
+        order: what local search tries first; restarts by moves of their own take all of it but the ranks.
         rng: of all that is drawn.
         is_over: says when to give up.
     """
     if kind is Kind.NEIGHBOURHOOD:
-        return _decide_anew(
-            bench,
-            searched,
-            account,
-            lock=lock,
-            rank=rank,
-            noise=noise,
-            most=most,
-            tries=tries,
-            rng=rng,
-            is_over=is_over,
-        )
+        return _decide_anew(bench, searched, account, lock=lock, order=order, rng=rng, is_over=is_over)
     same = Searched(module=searched.module, plain=searched.plain, build=searched.build, tried=searched.drawn)
     return step(
         bench,
@@ -129,17 +113,10 @@ def restart(
         account,
         lock=lock,
         # Moves are drawn already.
-        rank=_indifferent,
-        noise=noise,
-        most=most,
-        tries=tries,
+        order=dataclasses.replace(order, rank=indifferent),
         rng=rng,
         propose=_proposal(kind, searched, rng),
     )
-
-
-def _indifferent(build: Build) -> Floats:
-    return np.zeros(len(build.site))
 
 
 def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propose:
@@ -175,10 +152,7 @@ def _decide_anew(
     account: ProjectAccount,
     *,
     lock: threading.Lock,
-    rank: Rank,
-    noise: float,
-    most: int,
-    tries: int,
+    order: Order,
     rng: np.random.Generator,
     is_over: Callable[[], bool],
 ) -> Step:
@@ -187,7 +161,7 @@ def _decide_anew(
     with lock:
         base, _ = compiled(build, account, name)
     size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.site)))
-    start = _departed(build, neighbourhood(base, size, rng), rank(build), noise, rng)
+    start = _departed(build, neighbourhood(base, size, rng), order, rng)
     result = bench.compile(searched.module, decisions=start, names=searched.names)
     compilations, seconds = 1, result.user_seconds
     found = build_of(result)
@@ -197,17 +171,7 @@ def _decide_anew(
     for _ in range(_LOCAL_STEPS):
         if is_over():
             break
-        done = step(
-            bench,
-            elsewhere,
-            account,
-            lock=lock,
-            rank=rank,
-            noise=noise,
-            most=most,
-            tries=tries,
-            rng=rng,
-        )
+        done = step(bench, elsewhere, account, lock=lock, order=order, rng=rng)
         if not done.compilations:
             break
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
@@ -235,25 +199,24 @@ def _decide_anew(
     )
 
 
-def _departed(
-    build: Build, positions: tuple[int, ...], expected: Floats, noise: float, rng: np.random.Generator
-) -> dict[int, bool]:
+def _departed(build: Build, positions: tuple[int, ...], order: Order, rng: np.random.Generator) -> dict[int, bool]:
     """The decisions of a build, those at ``positions`` by a drawn rule.
 
     Rules are: at random, never, always, as LLVM decides there, and as a policy prefers that is not sure of itself.
     """
     places = list(positions)
     decisions, keys = build.decisions, build.site[places].tolist()
-    rule = int(rng.integers(5))
-    if rule == 3:
-        # Call sites without a decision are LLVM's.
-        return {key: inlined for key, inlined in decisions.items() if key not in set(keys)}
-    unsure = expected[places] + noise * (rng.gumbel(size=len(places)) - rng.gumbel(size=len(places)))
-    inlined = (
+    noise = rng.gumbel(size=len(places)) - rng.gumbel(size=len(places))
+    rules = (
         rng.random(len(places)) < 0.5,
         np.zeros(len(places), bool),
         np.ones(len(places), bool),
-        build.inlined[places],
-        build.inlined[places] ^ (unsure > 0),
-    )[rule]
+        build.inlined[places] ^ (order.rank(build)[places] + order.noise * noise > 0),
+    )
+    rule = int(rng.integers(len(rules) + 1))
+    if rule == len(rules):
+        # Call sites without a decision are LLVM's.
+        left = decisions.keys() - set(keys)
+        return {key: inlined for key, inlined in decisions.items() if key in left}
+    inlined = rules[rule]
     return decisions | dict(zip(keys, inlined.tolist(), strict=True))

@@ -166,6 +166,28 @@ class Searched:
         self.names = strong_names(self.plain)
 
 
+def indifferent(build: Build) -> Floats:
+    """The rank that expects nothing of any decision."""
+    return np.zeros(len(build.site))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a step tries first, and how much of it.
+
+    Attributes:
+        rank: what is expected of each decision.
+        noise: scale of the random part of the order, in bytes.
+        most: moves made at once.
+        tries: how often a move may fail before it is left alone.
+    """
+
+    rank: Rank
+    noise: float
+    most: int
+    tries: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     """What one step did.
@@ -216,10 +238,7 @@ def step(
     account: ProjectAccount,
     *,
     lock: threading.Lock,
-    rank: Rank,
-    noise: float,
-    most: int,
-    tries: int,
+    order: Order,
     rng: np.random.Generator,
     propose: Propose = moves_of,
 ) -> Step:
@@ -232,11 +251,8 @@ def step(
         searched: the module; not changed here.
         account: the project's, read under ``lock``, for other modules change while this one is compiled.
         lock: of the account.
-        rank: what to try first.
-        noise: scale of the random part of the order, in bytes.
-        most: moves made at once.
-        tries: how often a move may fail before it is left alone.
-        rng: of the order.
+        order: what to try first.
+        rng: of the random part of the order.
         propose: the moves that there are.
     """
     if searched.composed is not None and searched.composed_steps >= COMPOSED:
@@ -247,12 +263,12 @@ def step(
     moves = propose(base)
     sites = build.site.tolist()
     names = [move_key([sites[position] for position in move]) for move in moves]
-    expected = rank(build)
+    expected = order.rank(build)
     worth = np.array([float(expected[list(move)].sum()) for move in moves])
-    worth += noise * rng.gumbel(size=len(moves))
+    worth += order.noise * rng.gumbel(size=len(moves))
     ranked: list[int] = np.argsort(-worth).tolist()
-    order = [index for index in ranked if searched.tried.get(names[index], 0) < tries]
-    made = independent_moves(base, moves, order, most=most)
+    wanted = [index for index in ranked if searched.tried.get(names[index], 0) < order.tries]
+    made = independent_moves(base, moves, wanted, most=order.most)
     if not made:
         return Step() if searched.composed is None else confirm_composed(bench, searched, account, lock=lock)
     every = {sites[position]: names[index] for index in made for position in moves[index]}
