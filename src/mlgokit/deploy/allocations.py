@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler.trials import DEPARTURE, Departures
-from mlgokit.deploy.decisions import table_inside
+from mlgokit.deploy.tables import read_table_file
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
@@ -79,19 +79,7 @@ def read_allocations(path: Path) -> Allocations:
     Raises:
         InputError: the file is missing, or has no allocation table, or is damaged.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"allocation table {path}: expected a readable file, found: {error.strerror}; check the path"
-        ) from error
-    if data.startswith(b"\x7fELF"):
-        data = table_inside(path, data, "allocations")
-    if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + 4:
-        raise InputError(
-            f"allocation table {path}: expected a file that `mlgokit tune --objective spill-cost` wrote, found another "
-            "or one of another version of mlgokit; tune again"
-        )
+    data = read_table_file(path, name="allocations", magic=_MAGIC, made_by="mlgokit tune --objective spill-cost")
     at = len(_MAGIC) + 4
     by_key: dict[int, Departures] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.learner import Forced
 from mlgokit.collect import function_id
-from mlgokit.compiler.elf import read_elf, read_symbols, text_at
 from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.deploy.tables import read_table_file
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 from mlgokit.store import ModuleRun
@@ -148,19 +148,7 @@ def read_table(path: Path) -> Decided:
     Raises:
         InputError: the file is missing, or has no decision table, or is damaged.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"decision table {path}: expected a readable file, found: {error.strerror}; check the path"
-        ) from error
-    if data.startswith(b"\x7fELF"):
-        data = table_inside(path, data, "decisions")
-    if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + 4:
-        raise InputError(
-            f"decision table {path}: expected a file that `mlgokit tune` wrote, found another "
-            "or one of another version of mlgokit; tune again"
-        )
+    data = read_table_file(path, name="decisions", magic=_MAGIC, made_by="mlgokit tune")
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
@@ -200,27 +188,3 @@ def _promise(path: Path, text: bytes) -> Promise:
             f"decision table {path}: expected at its end what the search found, found {error!r}; "
             "it is damaged, tune again"
         ) from error
-
-
-def table_inside(path: Path, plugin: bytes, name: str) -> bytes:
-    """The table that is linked into a plugin under that name.
-
-    Raises:
-        InputError: there is none.
-    """
-    ends = (f"mlgokit_{name}_begin", f"mlgokit_{name}_end")
-    elf = read_elf(plugin)
-    symbols = read_symbols(elf)
-    places: dict[str, int] = {}
-    for index, start in enumerate(symbols.table["name"].tolist()):
-        section = int(symbols.section[index])
-        if section >= 0 and text_at(symbols.strings, start) in ends:
-            header = elf.sections[section]
-            address = int(symbols.table["value"][index])
-            places[text_at(symbols.strings, start)] = address - int(header["address"]) + int(header["offset"])
-    if set(places) != set(ends):
-        raise InputError(
-            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
-            "give the file as it was written"
-        )
-    return plugin[places[ends[0]] : places[ends[1]]]

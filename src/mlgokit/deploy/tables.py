@@ -1,0 +1,53 @@
+"""The files of tables, by themselves or inside a plugin: what decision tables and allocation tables have in common."""
+
+from pathlib import Path
+
+from mlgokit.compiler.elf import read_elf, read_symbols, text_at
+from mlgokit.errors import InputError
+
+
+def read_table_file(path: Path, *, name: str, magic: bytes, made_by: str) -> bytes:
+    """The bytes of a table, from its magic number on; at least a count follows it.
+
+    Args:
+        path: the table, or a plugin that has it inside.
+        name: of the table in the plugin: ``decisions`` or ``allocations``.
+        magic: what the table begins with.
+        made_by: the command that makes such tables.
+
+    Raises:
+        InputError: the file is missing, or has no such table.
+    """
+    what = f"{name.removesuffix('s')} table {path}"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{what}: expected a readable file, found: {error.strerror}; check the path") from error
+    if data.startswith(b"\x7fELF"):
+        data = _inside(path, data, name)
+    if not data.startswith(magic) or len(data) < len(magic) + 4:
+        raise InputError(
+            f"{what}: expected a file that `{made_by}` wrote, found another "
+            "or one of another version of mlgokit; tune again"
+        )
+    return data
+
+
+def _inside(path: Path, plugin: bytes, name: str) -> bytes:
+    """The table that is linked into a plugin under that name."""
+    ends = (f"mlgokit_{name}_begin", f"mlgokit_{name}_end")
+    elf = read_elf(plugin)
+    symbols = read_symbols(elf)
+    places: dict[str, int] = {}
+    for index, start in enumerate(symbols.table["name"].tolist()):
+        section = int(symbols.section[index])
+        if section >= 0 and text_at(symbols.strings, start) in ends:
+            header = elf.sections[section]
+            address = int(symbols.table["value"][index])
+            places[text_at(symbols.strings, start)] = address - int(header["address"]) + int(header["offset"])
+    if set(places) != set(ends):
+        raise InputError(
+            f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
+            "give the file as it was written"
+        )
+    return plugin[places[ends[0]] : places[ends[1]]]
