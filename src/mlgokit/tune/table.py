@@ -1,9 +1,10 @@
 """The results of tunings and checks for a terminal."""
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from mlgokit.compiler.link import LinkStatus
+from mlgokit.terminal import numbers, plain_table, say, words
 from mlgokit.tune.kept import Kept
 from mlgokit.tune.result import Tuned
 
@@ -12,83 +13,75 @@ MOST_ROWS = 25
 
 def print_tuned(tuned: Tuned, out: Console) -> None:
     """Print the modules that changed most, the totals, and what to do with the plugin."""
-    table = Table(title="Modules, by bytes saved", title_justify="left")
-    for title in ("module", "plain", "tuned", "change", "decisions"):
-        table.add_column(title, justify="left" if title == "module" else "right")
+    table = plain_table(
+        "Modules, by bytes saved", [*words("module"), *numbers("plain", "tuned", "change", "decisions")]
+    )
     changed = sorted((one for one in tuned.modules if not one.plain), key=lambda one: one.tuned_bytes - one.plain_bytes)
     for one in changed[:MOST_ROWS]:
         change = one.tuned_bytes - one.plain_bytes
-        table.add_row(
-            one.name, f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}", str(one.decisions)
-        )
+        sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}")
+        table.add_row(Text(one.name), *sizes, str(one.decisions))
     out.print(table)
     plain = sum(one.plain for one in tuned.modules)
     hidden = len(changed) - min(len(changed), MOST_ROWS)
-    out.print(
+    say(
+        out,
         f"{len(tuned.modules)} modules: {len(changed)} smaller{f' ({hidden} not shown)' if hidden else ''}, "
         f"{plain} left as they are, byte for byte; {len(tuned.failures)} do not compile",
-        highlight=False,
     )
     for one in tuned.modules:
         if one.note:
-            out.print(f"left as it is: {one.name}: {one.note}", markup=False, highlight=False)
-    out.print(f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}", highlight=False)
+            say(out, f"left as it is: {one.name}: {one.note}")
+    say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
     before, after = tuned.plain_link, tuned.tuned_link
     if before is not None and after is not None and before.status is after.status is LinkStatus.LINKED:
-        out.print(f"linked, unused sections dropped: {_change(before.image, after.image)}", highlight=False)
-        out.print(f"of that the code: {_change(before.text, after.text)}", highlight=False)
+        say(out, f"linked, unused sections dropped: {_change(before.image, after.image)}")
+        say(out, f"of that the code: {_change(before.text, after.text)}")
     if (judged := tuned.judged) is not None and judged.before is not None and judged.after is not None:
         change = f" ({100 * (judged.after / judged.before - 1):+.2f} %)" if judged.before > 0 else ""
         spread = (
             f", {judged.low:+,.6g} to {judged.high:+,.6g} in {judged.pairs} pairs" if judged.low < judged.high else ""
         )
-        out.print(f"by the objective: {judged.before:,.12g} -> {judged.after:,.12g}{change}{spread}", highlight=False)
-        out.print(f"found by the search, but not by the objective, and taken back: {tuned.taken_back}", highlight=False)
-    out.print(
+        say(out, f"by the objective: {judged.before:,.12g} -> {judged.after:,.12g}{change}{spread}")
+        say(out, f"found by the search, but not by the objective, and taken back: {tuned.taken_back}")
+    say(
+        out,
         f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time"
         f"{f'; {tuned.ended}' if tuned.ended else ''}",
-        highlight=False,
-        soft_wrap=True,
     )
-    out.print(f"add to the build: {tuned.flag}", markup=False, highlight=False, soft_wrap=True)
+    say(out, f"add to the build: {tuned.flag}")
 
 
 def print_kept(kept: Kept, out: Console) -> None:
     """Print the modules of today's code, largest first among those that the plugin changes, and what to do."""
-    table = Table(title="Modules", title_justify="left")
-    for title in ("module", "in the plugin", "asked", "kept", "plain", "tuned", "change"):
-        table.add_column(title, justify="left" if title in ("module", "in the plugin") else "right")
+    titles = numbers("asked", "kept", "plain", "tuned", "change")
+    table = plain_table("Modules", [*words("module", "in the plugin"), *titles])
     order = sorted(kept.modules, key=lambda one: (one.plain_bytes - one.tuned_bytes, one.name))
     decided = [one for one in order if one.state != "left plain" or one.asked]
     for one in decided[:MOST_ROWS]:
         change = one.tuned_bytes - one.plain_bytes
         table.add_row(
-            one.name, one.state, str(one.asked), str(one.kept), f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}",
-            f"{change:+,.0f}" + (" larger" if change > 0 else ""),
+            Text(one.name), one.state, str(one.asked), str(one.kept),
+            f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}" + (" larger" if change > 0 else ""),
         )  # fmt: skip
     out.print(table)
     states = [one.state for one in kept.modules]
     hidden = len(decided) - min(len(decided), MOST_ROWS)
-    out.print(
+    say(
+        out,
         f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
         f"{states.count('new')} new{f' ({hidden} not shown)' if hidden else ''}; {len(kept.gone)} of the plugin's are "
         f"gone; {len(kept.failures)} do not compile",
-        highlight=False,
-        soft_wrap=True,
     )
     for title, names in (("gone", kept.gone), ("larger than plain", kept.larger)):
         if names:
-            out.print(f"{title}: {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+            say(out, f"{title}: {', '.join(names)}")
     for name, reason in kept.failures.items():
-        out.print(f"does not compile: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    out.print(
-        f"objects, each COMDAT once: {_change(kept.plain_bytes, kept.tuned_bytes)}", highlight=False, soft_wrap=True
-    )
+        say(out, f"does not compile: {name}: {reason}")
+    say(out, f"objects, each COMDAT once: {_change(kept.plain_bytes, kept.tuned_bytes)}")
     if kept.plain_link is not None and kept.tuned_link is not None:
-        out.print(
-            f"linked, unused sections dropped: {_change(kept.plain_link.image, kept.tuned_link.image)}", highlight=False
-        )
-    out.print(verdict(kept), markup=False, highlight=False, soft_wrap=True)
+        say(out, f"linked, unused sections dropped: {_change(kept.plain_link.image, kept.tuned_link.image)}")
+    say(out, verdict(kept))
 
 
 def verdict(kept: Kept) -> str:
