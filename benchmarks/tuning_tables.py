@@ -1,5 +1,6 @@
 """What tuning made of real projects, as tables: means by arm, language and budget, and one row for each search."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -260,12 +261,13 @@ def _worse(found: Sequence[Finished]) -> list[str]:
 def _verdict(
     found: Sequence[Finished], wanted: Sequence[tuple[str, TunedProject, float]], seed: int
 ) -> tuple[str, bool | None]:
-    """The sentence about the leading arm at the bar's budget, or at the largest one that any project has reached."""
+    """The sentence about the leading arm at the largest budget that most of its projects have reached."""
     arm = next((name for name in LEADING if any(one.arm == name for one in found)), None)
     if arm is None:
         return "nothing of a tuning is there yet", None
     mine = [one for one in found if one.arm == arm]
-    minutes = max(one.minutes for one in mine)
+    reached_by = Counter(one.minutes for one in mine)
+    minutes = max(reached_by, key=lambda point: (reached_by[point], point))
     parts: list[str] = []
     reached: list[bool] = []
     for language, bar in BARS.items():
