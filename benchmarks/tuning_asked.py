@@ -94,8 +94,7 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
             if not done.flips:
                 # The same decisions as those of the last composed build.
                 recorder.asked.pop()
-            for move in done.failed:
-                one.tried[move] = one.tried.get(move, 0) + 1
+            one.tried.update(done.failed)
             if done.build is not None:
                 one.build = done.build
                 account.put(module.name, done.build.sizes)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,7 @@ class Trial:
         return self.enter(confirm_composed(self.bench, self.searched, self.account, lock=threading.Lock()))  # type: ignore[arg-type]
 
     def enter(self, done: Step) -> Step:
-        for move in done.failed:
-            self.searched.tried[move] = self.searched.tried.get(move, 0) + 1
+        self.searched.tried.update(done.failed)
         if done.build is not None:
             self.searched.build = done.build
             self.account.put(NAME, done.build.sizes)
@@ -238,7 +238,7 @@ def test_the_next_exploration_shows_what_was_composed_wrongly(begin: Callable[..
 
     trial = begin(far)
     while trial.searched.composed is None or functions(trial.searched.composed)["far"] == 100:
-        trial.searched.composed, trial.searched.tried = None, {}
+        trial.searched.composed, trial.searched.tried = None, Counter()
         trial.step(most=3)
         trial.bench.compilations += 1
         assert trial.bench.compilations < 50

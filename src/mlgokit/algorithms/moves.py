@@ -5,7 +5,8 @@ too many of these to try all, so some are drawn.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,19 @@ import numpy.typing as npt
 from mlgokit.algorithms.credit import Compiled
 
 Moves = list[tuple[int, ...]]
+_Key = TypeVar("_Key", bound=Hashable)
 _PAIRS = 32
 """Pairs that are drawn for each caller at most."""
 _BRANCHES = 3
 """Decisions that follow one another in a neighbourhood at most, so that it is no star around a function."""
+
+
+def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
+    """The positions with each key, in the order in which they come."""
+    found: dict[_Key, list[int]] = {}
+    for position, key in keys:
+        found.setdefault(key, []).append(position)
+    return found
 
 
 def like_decisions(compiled: Compiled, *, by_caller: bool = False) -> Moves:
@@ -30,9 +40,7 @@ def like_decisions(compiled: Compiled, *, by_caller: bool = False) -> Moves:
         ([(0, 1)], [(0,), (1,)])
     """
     of = compiled.caller if by_caller else compiled.callee
-    groups: dict[tuple[int, bool], list[int]] = {}
-    for position, key in enumerate(zip(of.tolist(), compiled.inlined.tolist(), strict=True)):
-        groups.setdefault(key, []).append(position)
+    groups = _positions_by(enumerate(zip(of.tolist(), compiled.inlined.tolist(), strict=True)))
     return [tuple(group) for group in groups.values()]
 
 
@@ -47,9 +55,8 @@ def towards(compiled: Compiled, wanted: npt.NDArray[np.bool_], *, by_caller: boo
         ([(0, 1)], [(0,)])
     """
     of = compiled.caller if by_caller else compiled.callee
-    groups: dict[int, list[int]] = {}
-    for position in np.flatnonzero(wanted != compiled.inlined).tolist():
-        groups.setdefault(int(of[position]), []).append(position)
+    departing = np.flatnonzero(wanted != compiled.inlined)
+    groups = _positions_by(zip(departing.tolist(), of[departing].tolist(), strict=True))
     return [tuple(group) for group in groups.values()]
 
 
@@ -74,9 +81,8 @@ def related_pairs(compiled: Compiled, rng: np.random.Generator) -> Moves:
 
 def chains(compiled: Compiled, rng: np.random.Generator) -> Moves:
     """Like decisions about a callee, and some of those inside it: all inlined ones, all others, and a drawn half."""
-    inside: dict[int, list[int]] = {}
-    for position, caller in enumerate(compiled.caller.tolist()):
-        inside.setdefault(caller, []).append(position)
+    callers: list[int] = compiled.caller.tolist()
+    inside = _positions_by(enumerate(callers))
     moves: Moves = []
     for group in like_decisions(compiled):
         own = [each for each in inside.get(int(compiled.callee[group[0]]), []) if each not in group]

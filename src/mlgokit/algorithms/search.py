@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Compiled, Credit, Ints, closure
 from mlgokit.algorithms.learner import Forced
+from mlgokit.algorithms.moves import like_decisions
 
 LARGEST_MOVE = 12
 """Decisions about one callee that are turned round together; more of them rarely all pay."""
@@ -29,11 +30,8 @@ def moves_of(compiled: Compiled) -> list[tuple[int, ...]]:
         ...                   scores=np.zeros(2)))
         [(0,), (1,), (0, 1)]
     """
-    alike: dict[tuple[int, bool], list[int]] = {}
-    for position, key in enumerate(zip(compiled.callee.tolist(), compiled.inlined.tolist(), strict=True)):
-        alike.setdefault(key, []).append(position)
     single = [(position,) for position in range(len(compiled.callee))]
-    return single + [tuple(group) for group in alike.values() if 1 < len(group) <= LARGEST_MOVE]
+    return single + [group for group in like_decisions(compiled) if 1 < len(group) <= LARGEST_MOVE]
 
 
 def independent_moves(

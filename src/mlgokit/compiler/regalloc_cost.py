@@ -45,7 +45,8 @@ WEIGHTS = {"spills": 1.0, "reloads": 4.0, "folded_spills": 1.0, "folded_reloads"
 OFFSET = 0.01
 """Added to both scores of a relative change, so that a function without costs has one."""
 
-_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
+COST_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
+"""[5] the weights in the columns of :data:`COSTS`."""
 _COUNT_PLACES = {llvm: place for place, llvm in enumerate(COUNTS.values())}
 _COST_PLACES = {llvm: place for place, llvm in enumerate(COSTS.values())}
 _LARGEST_COUNT = 2**32
@@ -70,7 +71,7 @@ class RegallocCosts:
     @property
     def scores(self) -> Floats:
         """[F] the costs with LLVM's weights: smaller is better, 4 is one reload per call."""
-        return self.costs @ _WEIGHTS
+        return self.costs @ COST_WEIGHTS
 
     def score_of(self, functions: Sequence[str]) -> Floats:
         """The scores of these functions; 0 for one that has no costs."""

@@ -14,7 +14,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.regalloc_cost import COSTS, WEIGHTS
+from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, COSTS
 from mlgokit.errors import InputError
 
 DEPARTURE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
@@ -26,7 +26,6 @@ TRIAL = np.dtype(
 
 Records = npt.NDArray[np.void]
 _MAGIC = b"MLGOTP1\n"
-_WEIGHTS = np.array([WEIGHTS[name] for name in COSTS])
 _COSTS_BYTES = 8 * len(COSTS)
 
 
@@ -99,7 +98,7 @@ class Tried:
 def request_bytes(series: Iterable[Series], *, seconds: float) -> bytes:
     """The file with trials, each of at most so many seconds of processor time."""
     asked = list(series)
-    parts = [_MAGIC, struct.pack("<d", seconds), _WEIGHTS.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
+    parts = [_MAGIC, struct.pack("<d", seconds), COST_WEIGHTS.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
     for one in asked:
         evictions, priorities = one.base.evictions, one.base.priorities
         parts.append(struct.pack("<QdIII", one.key, one.score, len(evictions), len(priorities), len(one.trials)))
@@ -152,7 +151,7 @@ def _outcome(answer: bytes, seconds: float, path: Path) -> Outcome:
     records = np.frombuffer(answer, DEPARTURE, sum(counts), head)
     return Outcome(
         seconds=seconds,
-        score=float(costs @ _WEIGHTS),
+        score=float(costs @ COST_WEIGHTS),
         evictions=evictions,
         priorities=priorities,
         departures=Departures(evictions=records[: counts[0]], priorities=records[counts[0] :]),

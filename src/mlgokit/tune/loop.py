@@ -230,8 +230,7 @@ def _take(search: Search, searched: Searched, done: Step, kind: Kind | None) -> 
             effects = dataclasses.replace(done.effects, projects=(searched.module.name,))
             search.effects.append(effects)
         tried = searched.tried if kind is None else searched.drawn
-        for move in done.failed:
-            tried[move] = tried.get(move, 0) + 1
+        tried.update(done.failed)
         adopted = done.build is not None and adopt_if_better(search, searched, done.build)
         searched.composed, searched.composed_steps = done.composed, done.composed_steps
         if kind is not None:

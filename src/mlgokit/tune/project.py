@@ -5,6 +5,7 @@ import hashlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,7 +177,7 @@ def open_search(
         if build is not None:
             searched.build = build
         if progress is not None:
-            searched.tried = progress.tried
+            searched.tried = Counter(progress.tried)
         spent[0] += plain.user_seconds + result.user_seconds
         if progress is not None and progress.composed:
             # A kill came before this was compiled.

@@ -134,11 +134,8 @@ def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propo
             wanted = np.where(known, np.isin(best.site | decision, other), best.inlined)
             return towards(base, wanted, by_caller=rng.random() < 0.5)
         if kind is Kind.CALLERS:
-            whole: dict[int, list[int]] = {}
-            for position, caller in enumerate(base.caller.tolist()):
-                whole.setdefault(caller, []).append(position)
             alike = [group for group in like_decisions(base, by_caller=True) if len(group) > 1]
-            return alike + drawn_halves([tuple(group) for group in whole.values()], rng)
+            return alike + drawn_halves(towards(base, ~base.inlined, by_caller=True), rng)
         groups = like_decisions(base)
         many = [group for group in groups if len(group) > LARGEST_MOVE]
         return many + chains(base, rng) + drawn_halves(groups, rng)
@@ -175,8 +172,7 @@ def _decide_anew(
         if not done.compilations:
             break
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
-        for move in done.failed:
-            elsewhere.tried[move] = elsewhere.tried.get(move, 0) + 1
+        elsewhere.tried.update(done.failed)
         elsewhere.build = done.build or elsewhere.build
         elsewhere.composed, elsewhere.composed_steps = done.composed, done.composed_steps
     found: Build | None = elsewhere.build

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,12 +152,12 @@ class Searched:
     names: Keys = field(init=False)
     composed: Build | None = None
     composed_steps: int = 0
-    tried: dict[int, int] = field(default_factory=dict[int, int])
+    tried: Counter[int] = field(default_factory=Counter[int])
     rate: float = float("inf")
     exhausted: bool = False
     others: list[Keys] = field(default_factory=list[Keys])
     idle_seconds: float = 0.0
-    drawn: dict[int, int] = field(default_factory=dict[int, int])
+    drawn: Counter[int] = field(default_factory=Counter[int])
     pass_from: Build | None = None
     passes: int = 0
     vain: int = 0
@@ -267,7 +268,7 @@ def step(
     worth = np.array([float(expected[list(move)].sum()) for move in moves])
     worth += order.noise * rng.gumbel(size=len(moves))
     ranked: list[int] = np.argsort(-worth).tolist()
-    wanted = [index for index in ranked if searched.tried.get(names[index], 0) < order.tries]
+    wanted = [index for index in ranked if searched.tried[names[index]] < order.tries]
     made = independent_moves(base, moves, wanted, most=order.most)
     if not made:
         return Step() if searched.composed is None else confirm_composed(bench, searched, account, lock=lock)

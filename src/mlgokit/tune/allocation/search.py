@@ -32,6 +32,7 @@ from mlgokit.compiler.trials import (
 )
 from mlgokit.corpus.module import Module
 from mlgokit.errors import CorpusError, InputError
+from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.manifest import atomic_write
 from mlgokit.tune.project import progress_path
 
@@ -195,7 +196,8 @@ def mean_ratio(scores: Sequence[tuple[float, float]]) -> float:
     """
     if not scores:
         return 0.0
-    return math.exp(sum(math.log((after + OFFSET) / (before + OFFSET)) for before, after in scores) / len(scores)) - 1
+    before, after = (np.array(scores) + OFFSET).T
+    return geometric_mean_change(before, after)
 
 
 def open_modules(
