@@ -1,7 +1,5 @@
 """Allocation tables: how the functions of a project are to be allocated, as the plugin reads them (docs/formats.md)."""
 
-import dataclasses
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler.trials import DEPARTURE, Departures
-from mlgokit.deploy.tables import read_table_file
+from mlgokit.deploy.tables import end_bytes, read_promise, read_table_file, text_at_end
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
@@ -60,8 +58,7 @@ def allocation_bytes(by_key: Mapping[int, Departures], promise: AllocationPromis
     for key, one in sorted(by_key.items()):
         parts += [_HEAD.pack(key, len(one.evictions), len(one.priorities))]
         parts += [one.evictions.tobytes(), one.priorities.tobytes()]
-    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
-    return b"".join((*parts, struct.pack("<I", len(text)), text))
+    return b"".join((*parts, end_bytes(promise)))
 
 
 def write_allocations(path: Path, by_key: Mapping[int, Departures], promise: AllocationPromise | None = None) -> None:
@@ -90,26 +87,19 @@ def read_allocations(path: Path) -> Allocations:
             raise _damaged(path, len(data))
         records = np.frombuffer(data, DEPARTURE, evictions + priorities, begin)
         by_key[key] = Departures(evictions=records[:evictions], priorities=records[evictions:])
-    text = data[at + 4 :]
-    if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text):
+    text = text_at_end(data, at)
+    if text is None:
         raise _damaged(path, len(data))
-    return Allocations(by_key=by_key, promise=_promise(path, text) if text else None)
+    return Allocations(by_key=by_key, promise=read_promise(text, _promise, what=f"allocation table {path}"))
 
 
-def _promise(path: Path, text: bytes) -> AllocationPromise:
-    try:
-        values: Any = json.loads(text)
-        return AllocationPromise(
-            llvm=int(values["llvm"]),
-            functions=int(values["functions"]),
-            plain_score=float(values["plain_score"]),
-            tuned_score=float(values["tuned_score"]),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(
-            f"allocation table {path}: expected at its end what the search found, found {error!r}; "
-            "it is damaged, tune again"
-        ) from error
+def _promise(values: Any) -> AllocationPromise:
+    return AllocationPromise(
+        llvm=int(values["llvm"]),
+        functions=int(values["functions"]),
+        plain_score=float(values["plain_score"]),
+        tuned_score=float(values["tuned_score"]),
+    )
 
 
 def _damaged(path: Path, size: int) -> InputError:

@@ -1,7 +1,5 @@
 """Decision tables: the tuned decisions of a project's modules, as the plugin reads them (docs/formats.md)."""
 
-import dataclasses
-import json
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.learner import Forced
 from mlgokit.collect import function_id
 from mlgokit.compiler.measure import ObjectSizes
-from mlgokit.deploy.tables import read_table_file
+from mlgokit.deploy.tables import end_bytes, read_promise, read_table_file, text_at_end
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 from mlgokit.store import ModuleRun
@@ -107,8 +105,7 @@ def table_bytes(entries: Sequence[TableEntry], promise: Promise | None = None) -
                 entry.keys.astype("<u8").tobytes(),
             )
         )
-    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
-    return b"".join((*parts, struct.pack("<I", len(text)), text))
+    return b"".join((*parts, end_bytes(promise)))
 
 
 def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
@@ -164,27 +161,20 @@ def read_table(path: Path) -> Decided:
             TableEntry(names=numbers[: counts[0]], keys=numbers[counts[0] :], plain=bool(counts[2] & _PLAIN))
         )
         position = end + 8 * (counts[0] + counts[1])
-    text = data[position + 4 :]
-    if len(data) < position + 4 or int.from_bytes(data[position : position + 4], "little") != len(text):
+    text = text_at_end(data, position)
+    if text is None:
         raise InputError(
             f"decision table {path}: expected its length after {position} bytes, found {len(data)} bytes in all; "
             "it is damaged, tune again"
         )
-    return Decided(entries=tuple(entries), promise=_promise(path, text) if text else None)
+    return Decided(entries=tuple(entries), promise=read_promise(text, _promise, what=f"decision table {path}"))
 
 
-def _promise(path: Path, text: bytes) -> Promise:
-    try:
-        values: Any = json.loads(text)
-        return Promise(
-            llvm=int(values["llvm"]),
-            objective=str(values["objective"]),
-            plain_bytes=float(values["plain_bytes"]),
-            tuned_bytes=float(values["tuned_bytes"]),
-            modules=tuple(str(name) for name in values["modules"]),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(
-            f"decision table {path}: expected at its end what the search found, found {error!r}; "
-            "it is damaged, tune again"
-        ) from error
+def _promise(values: Any) -> Promise:
+    return Promise(
+        llvm=int(values["llvm"]),
+        objective=str(values["objective"]),
+        plain_bytes=float(values["plain_bytes"]),
+        tuned_bytes=float(values["tuned_bytes"]),
+        modules=tuple(str(name) for name in values["modules"]),
+    )

@@ -1,9 +1,50 @@
 """The files of tables, by themselves or inside a plugin: what decision tables and allocation tables have in common."""
 
+import dataclasses
+import json
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlgokit.compiler.elf import read_elf, read_symbols, text_at
 from mlgokit.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Promise = TypeVar("_Promise")
+
+
+def end_bytes(promise: "DataclassInstance | None") -> bytes:
+    """The end of a table: the length of a text, and the text, which says what was found when the table was made."""
+    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+def text_at_end(data: bytes, at: int) -> bytes | None:
+    """The text that ends a table; ``None`` if the file is not as long as it says there."""
+    text = data[at + 4 :]
+    return None if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text) else text
+
+
+def read_promise(text: bytes, make: Callable[[Any], _Promise], *, what: str) -> _Promise | None:
+    """What the text at the end of a table says; nothing if it is empty.
+
+    Args:
+        text: of :func:`text_at_end`.
+        make: makes it of the values.
+        what: names the table in errors.
+
+    Raises:
+        InputError: the text is no such thing.
+    """
+    try:
+        return make(json.loads(text)) if text else None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{what}: expected at its end what the search found, found {error!r}; it is damaged, tune again"
+        ) from error
 
 
 def read_table_file(path: Path, *, name: str, magic: bytes, made_by: str) -> bytes:
