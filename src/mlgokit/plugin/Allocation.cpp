@@ -1,6 +1,7 @@
 #include "Allocation.h"
 
 #include "Exploration.h"
+#include "Files.h"
 #include "Trials.h"
 
 #include "llvm/CodeGen/MachineBasicBlock.h"
@@ -9,7 +10,6 @@
 #include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/IR/Function.h"
 #include "llvm/Support/BLAKE3.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -93,20 +93,12 @@ const Departures *AllocationTable::find(uint64_t Key) const {
 }
 
 Expected<std::optional<AllocationTable>> loadAllocations(const Settings &S) {
-  std::unique_ptr<MemoryBuffer> File;
-  StringRef Bytes = embeddedAllocations(), Origin = "inside the plugin";
-  if (!S.Allocations.empty()) {
-    auto Read = MemoryBuffer::getFile(S.Allocations, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!Read)
-      return createStringError(Read.getError(), "allocation table " + S.Allocations +
-                                                    ": expected a readable file, found: " + Read.getError().message());
-    File = std::move(*Read);
-    Bytes = File->getBuffer();
-    Origin = S.Allocations;
-  }
-  if (Bytes.empty())
+  Expected<Source> Found = readSource("allocation table", S.Allocations, embeddedAllocations());
+  if (!Found)
+    return Found.takeError();
+  if (Found->Bytes.empty())
     return std::nullopt;
-  Expected<AllocationTable> Parsed = AllocationTable::parse(Bytes, Origin);
+  Expected<AllocationTable> Parsed = AllocationTable::parse(Found->Bytes, Found->Origin);
   if (!Parsed)
     return Parsed.takeError();
   return std::move(*Parsed);

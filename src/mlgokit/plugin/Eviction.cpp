@@ -51,12 +51,12 @@ struct Question {
   const AllocationOrder &Order;
   const uint8_t CostLimit;
   const SmallVirtRegSet &Fixed;
-  Course *Planned = nullptr;          // of a function with a plan
+  Course *Planned = nullptr;                         // of a function with a plan
   std::optional<Course::Turn> Turned = std::nullopt; // what the plan says of this question
-  bool Asked = false;       // whether LLVM's advisor got as far as asking the model
-  size_t Column = 0;        // the answer
-  bool Echo = false;        // whether the heuristic's own answer was chosen
-  MCRegister DefaultAnswer; // only if somebody needed it
+  bool Asked = false;                                // whether LLVM's advisor got as far as asking the model
+  size_t Column = 0;                                 // the answer
+  bool Echo = false;                                 // whether the heuristic's own answer was chosen
+  MCRegister DefaultAnswer;                          // only if somebody needed it
 
   MCRegister askHeuristic() const { return Heuristic.tryFindEvictionCandidate(Range, Order, CostLimit, Fixed); }
 };

@@ -36,19 +36,22 @@ bool fits(Problem P, OutputKind Output) {
 
 } // namespace
 
+Expected<Source> readSource(StringRef What, StringRef Path, StringRef Embedded) {
+  if (Path.empty())
+    return Source{nullptr, Embedded, "inside the plugin"};
+  auto Read = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!Read)
+    return createStringError(Read.getError(), (What + " " + Path + ": expected a readable file, found: ").str() +
+                                                  Read.getError().message());
+  const StringRef Bytes = (*Read)->getBuffer();
+  return Source{std::move(*Read), Bytes, Path};
+}
+
 Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
-  const std::string &Path = S.of(Of).Policy;
-  std::unique_ptr<MemoryBuffer> File;
-  StringRef Bytes = embeddedPolicy(Of), Origin = "inside the plugin";
-  if (!Path.empty()) {
-    auto Read = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!Read)
-      return createStringError(Read.getError(),
-                               "policy " + Path + ": expected a readable file, found: " + Read.getError().message());
-    File = std::move(*Read);
-    Bytes = File->getBuffer();
-    Origin = Path;
-  }
+  Expected<Source> Found = readSource("policy", S.of(Of).Policy, embeddedPolicy(Of));
+  if (!Found)
+    return Found.takeError();
+  const StringRef Bytes = Found->Bytes, Origin = Found->Origin;
   if (Bytes.empty())
     return createStringError(inconvertibleErrorCode(),
                              "this plugin has no policy inside; name one with " + policySettingOf(Of));
@@ -64,20 +67,12 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
 }
 
 Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S) {
-  std::unique_ptr<MemoryBuffer> File;
-  StringRef Bytes = embeddedDecisions(), Origin = "inside the plugin";
-  if (!S.Decisions.empty()) {
-    auto Read = MemoryBuffer::getFile(S.Decisions, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!Read)
-      return createStringError(Read.getError(), "decision table " + S.Decisions +
-                                                    ": expected a readable file, found: " + Read.getError().message());
-    File = std::move(*Read);
-    Bytes = File->getBuffer();
-    Origin = S.Decisions;
-  }
-  if (Bytes.empty())
+  Expected<Source> Found = readSource("decision table", S.Decisions, embeddedDecisions());
+  if (!Found)
+    return Found.takeError();
+  if (Found->Bytes.empty())
     return std::nullopt;
-  Expected<DecisionTable> Parsed = DecisionTable::parse(Bytes, Origin);
+  Expected<DecisionTable> Parsed = DecisionTable::parse(Found->Bytes, Found->Origin);
   if (!Parsed)
     return Parsed.takeError();
   return std::move(*Parsed);

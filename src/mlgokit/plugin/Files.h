@@ -8,10 +8,21 @@
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <memory>
 
 namespace mlgokit {
+
+/// The bytes of a policy or a table, and where they are, for messages.
+struct Source {
+  std::unique_ptr<llvm::MemoryBuffer> File;
+  llvm::StringRef Bytes; // empty if there is none
+  llvm::StringRef Origin;
+};
+
+/// Reads the file at \p Path, which holds \p What; without a path it is \p Embedded.
+llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, llvm::StringRef Embedded);
 
 /// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
 llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);

@@ -165,6 +165,34 @@ def import_build(config: Import, *, report: Report = say_nothing) -> dict[str, A
             return _import_objects(config, source, report)
 
 
+def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None) -> None:
+    """Refuse a command that is not told where its modules are, or told twice.
+
+    Raises:
+        UsageError: it is.
+    """
+    if (compile_commands is None) == (corpus is None):
+        raise UsageError(f"{command}: expected either --compile-commands or --corpus, found both or neither; name one")
+
+
+def given_corpus(
+    *,
+    compile_commands: Path | None,
+    corpus: Path | None,
+    folder: Path,
+    level: Level | None,
+    llvm: int,
+    workers: int,
+    report: Report,
+) -> Path:
+    """The corpus that was named, or the one that is imported into ``folder`` if a database was."""
+    if compile_commands is None:
+        return corpus or folder
+    build = Import(compile_commands=compile_commands, corpus=folder, level=level, llvm=llvm, workers=workers)
+    import_build(build, report=report)
+    return folder
+
+
 def combine(config: Combine) -> dict[str, Any]:
     """Join corpora."""
     return _counts(combine_corpora(config.root, corpus_folder=config.corpus))

@@ -13,7 +13,7 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.commands_import import Level
 from mlgokit.deploy.decisions import read_table
 from mlgokit.errors import UsageError
-from mlgokit.stages.builds import Import, import_build
+from mlgokit.stages.builds import check_given, given_corpus
 from mlgokit.stages.tuning import modules_to_tune
 from mlgokit.tune.kept import Kept, measure_kept
 
@@ -50,8 +50,7 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
         InputError: the plugin is none that a tuning wrote.
         CorpusError: there is nothing to compile.
     """
-    if (config.compile_commands is None) == (config.corpus is None):
-        raise UsageError("check: expected either --compile-commands or --corpus, found both or neither; name one")
+    check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     decided = read_table(config.plugin)
@@ -59,16 +58,15 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
     toolchain = find_toolchain(major)
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
-        corpus = config.corpus or Path(scratch) / "corpus"
-        if config.compile_commands is not None:
-            build = Import(
-                compile_commands=config.compile_commands,
-                corpus=corpus,
-                level=config.level,
-                llvm=toolchain.major,
-                workers=config.workers,
-            )
-            import_build(build, report=report)
+        corpus = given_corpus(
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            folder=Path(scratch) / "corpus",
+            level=config.level,
+            llvm=toolchain.major,
+            workers=config.workers,
+            report=report,
+        )
         return measure_kept(
             modules_to_tune(corpus, config.project),
             toolchain=toolchain,

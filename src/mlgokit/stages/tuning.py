@@ -24,7 +24,7 @@ from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages.builds import Import, import_build
+from mlgokit.stages.builds import check_given, given_corpus
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.kept import try_start
 from mlgokit.tune.linked import OUTPUT, link_words, plan_link
@@ -121,6 +121,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     _check_objective(config)
     if config.objective == "spill-cost":
         raise UsageError("tune: expected an objective in bytes, found spill-cost; call tune_allocations instead")
+    check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
     if config.policy is not None:
         load_policy(config.policy, problem=INLINE_SIZE.name)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
@@ -142,24 +143,16 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
 
 
 def corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:
-    """The folder of the corpus, imported if a compilation database was named.
-
-    Raises:
-        UsageError: neither or both were named.
-    """
-    if (config.compile_commands is None) == (config.corpus is None):
-        raise UsageError("tune: expected either --compile-commands or --corpus, found both or neither; name one")
-    corpus = config.corpus or config.folder / "corpus"
-    if config.compile_commands is not None:
-        build = Import(
-            compile_commands=config.compile_commands,
-            corpus=corpus,
-            level=config.level,
-            llvm=toolchain.major,
-            workers=config.workers,
-        )
-        import_build(build, report=report)
-    return corpus
+    """The folder of the corpus, imported if a compilation database was named."""
+    return given_corpus(
+        compile_commands=config.compile_commands,
+        corpus=config.corpus,
+        folder=config.folder / "corpus",
+        level=config.level,
+        llvm=toolchain.major,
+        workers=config.workers,
+        report=report,
+    )
 
 
 def _searched(

@@ -13,6 +13,7 @@ from mlgokit.errors import UsageError
 from mlgokit.manifest import atomic_write
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.stages.builds import check_given
 from mlgokit.stages.tuning import Tune, check_claim, corpus_to_tune, modules_of_project, seconds_of
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search, spent_before
 from mlgokit.tune.allocation.proof import Allocated, finish_allocations
@@ -31,6 +32,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
     for name, value in (("link-command", config.link_command), ("command", config.command)):
         if value is not None:
             raise UsageError(f"--{name}: expected --objective linked or command with it, found spill-cost; change one")
+    check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
     problem = _problem_of(config.policy)
     if config.fallback == "policy" and problem is None:
         raise UsageError(
