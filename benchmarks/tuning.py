@@ -25,10 +25,12 @@ from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages.tuning import modules_to_tune
+from mlgokit.stages.tuning import ALLOCATION_SHARE, modules_to_tune
+from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
+from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import POLICY_NAME
 from mlgokit.tune.project import Search, open_search, try_policy
-from mlgokit.tune.result import finish
+from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
 ENOUGH = 0.98
@@ -149,10 +151,13 @@ def _tuned(
     builds = config.folder / "projects"
     search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
     for minutes in points:
-        left = 60 * minutes - search.user_seconds
+        share = ALLOCATION_SHARE if arm.allocation else 0.0
+        left = 60 * minutes * (1 - share) - search.user_seconds
         if left > 0:
             arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
         tuned = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
+        if arm.allocation:
+            tuned = _allocated(config, search, tuned, seconds=60 * minutes - search.user_seconds, report=report)
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
         if arm.rebuilt:
@@ -170,6 +175,19 @@ def _tuned(
                 after = {"failure": str(error)}
         value = {"tuned": tuned.to_json(), "before": before, "after": after}
         atomic_write(_path(config, name, project, minutes), json.dumps(value))
+
+
+def _allocated(config: Tuning, search: Search, tuned: Tuned, *, seconds: float, report: Report) -> Tuned:
+    """Search register allocation until all searches of it have taken so many seconds of processor time."""
+    found = open_allocation(search, tuned, start={}, workers=config.workers, report=report)
+    run_allocation_search(
+        found,
+        seconds=seconds - found.spent.user_seconds,
+        workers=config.workers,
+        report=report,
+        clock=lambda: found.spent.user_seconds,
+    )
+    return finish_bytes(found, search, tuned, policy=None, workers=config.workers, report=report)
 
 
 def _opened(

@@ -39,6 +39,7 @@ class Arm:
         config: its settings.
         never: it also starts from inlining nothing.
         policy: it also starts from a policy, and asks it what to try first.
+        allocation: the last part of its budget goes to register allocation.
         rebuilt: its result goes into the project's own build, and the project's tests are run.
     """
 
@@ -46,6 +47,7 @@ class Arm:
     config: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     never: bool = False
     policy: bool = False
+    allocation: bool = False
     rebuilt: bool = False
 
 
@@ -102,8 +104,8 @@ def random_search(
 
 
 ARMS = {
-    "tune from policy": Arm(run=run_search, never=True, policy=True, rebuilt=True),
-    "tune": Arm(run=run_search, never=True, rebuilt=True),
+    "tune from policy": Arm(run=run_search, never=True, policy=True, allocation=True, rebuilt=True),
+    "tune": Arm(run=run_search, never=True, allocation=True, rebuilt=True),
     "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, restarts=0, refits=())),
     "random search": Arm(run=random_search),
 }

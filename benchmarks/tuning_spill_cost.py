@@ -17,7 +17,8 @@ from mlgokit.corpus.module import Corpus, Module, load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.proof import Allocated, finish_allocations
-from mlgokit.tune.allocation.search import AllocationBench, Reached, mean_ratio, open_modules
+from mlgokit.tune.allocation.search import AllocationBench, open_modules
+from mlgokit.tune.allocation.state import Reached, mean_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,12 @@ class Finished:
         """The account of all objects: each COMDAT signature once."""
         return self.value["tuned"]["plain_bytes"], self.value["tuned"]["tuned_bytes"]
 
+    @property
+    def registers(self) -> Pair | None:
+        """The account with the inlining decisions alone, and with register allocation too."""
+        allocated = self.value["tuned"].get("allocated")
+        return None if allocated is None else (allocated["before_bytes"], allocated["after_bytes"])
+
     def linked(self, part: str) -> Pair | None:
         """All objects, linked with --gc-sections."""
         before, after = self.value["tuned"]["plain_link"], self.value["tuned"]["tuned_link"]
@@ -115,8 +121,9 @@ def summarise(
                 title="Projects",
                 columns=(
                     "search", "project", "language", "build system", "modules", "left plain", "core-minutes spent",
-                    "compilations", *(f"objects, {minutes:g} min" for minutes in points), "objects linked",
-                    "of that .text", "own image, plain", "own image", "of that .text", "best module", "worst module",
+                    "compilations", *(f"objects, {minutes:g} min" for minutes in points), "by registers",
+                    "objects linked", "of that .text", "own image, plain", "own image", "of that .text",
+                    "best module", "worst module",
                 ),
                 rows=tuple(
                     _project_row([have.get((arm, name, minutes)) for minutes in points], enough)
@@ -125,7 +132,8 @@ def summarise(
                     if any((arm, name, minutes) in have for minutes in points)
                 ),
                 note="The columns after the budgets are at the largest one that the search has reached. Best and worst "
-                "module: the change of what a module answers for in the account.",
+                "module: the change of what a module answers for in the account. By registers: what register "
+                "allocation saves of the objects as the inlining decisions leave them, where it was searched.",
             ),
             Table(
                 title="Tests",
@@ -200,7 +208,7 @@ def _project_row(row: Sequence[Finished | None], enough: float) -> tuple[Cell, .
     return (
         last.arm, project.name, project.language, project.system, len(tuned["modules"]),
         sum(module["plain"] for module in tuned["modules"]), spent, tuned["compilations"],
-        *(None if one is None else _mean([one.objects]) for one in row),
+        *(None if one is None else _mean([one.objects]) for one in row), _mean([last.registers]),
         _mean([last.linked("image")]), _mean([last.linked("text")]),
         None if own is None else f"{own[0]:,}", _mean([own]), _mean([last.image("text")]),
         percent(min(changes, default=0.0)), percent(max(changes, default=0.0)),
@@ -261,17 +269,18 @@ def _worse(found: Sequence[Finished]) -> list[str]:
 def _verdict(
     found: Sequence[Finished], wanted: Sequence[tuple[str, TunedProject, float]], seed: int
 ) -> tuple[str, bool | None]:
-    """The sentence about the leading arm at the largest budget that most of its projects have reached."""
+    """The sentence about the leading arm, of each project at the largest budget that it has reached."""
     arm = next((name for name in LEADING if any(one.arm == name for one in found)), None)
     if arm is None:
         return "nothing of a tuning is there yet", None
     mine = [one for one in found if one.arm == arm]
-    reached_by = Counter(one.minutes for one in mine)
-    minutes = max(reached_by, key=lambda point: (reached_by[point], point))
+    minutes = max(one.minutes for one in mine)
+    latest = {one.project.name: one for one in sorted(mine, key=lambda one: one.minutes)}
+    earlier = Counter(one.minutes for one in latest.values() if one.minutes < minutes)
     parts: list[str] = []
     reached: list[bool] = []
     for language, bar in BARS.items():
-        row = [one for one in mine if one.project.language == language and one.minutes == minutes]
+        row = [one for one in latest.values() if one.project.language == language]
         pairs = [one.linked("image") for one in row]
         if not row or None in pairs:
             continue
@@ -285,4 +294,5 @@ def _verdict(
     complete = all(any(one.arm == arm and one.project.name == project.name and one.minutes == BAR_MINUTES
                        for one in found) for name, project, _ in wanted if name == arm)  # fmt: skip
     passed = all(reached) if complete and minutes == BAR_MINUTES and len(reached) == len(BARS) else None
-    return f"{arm}, {minutes:g} core-minutes: {'; '.join(parts)}", passed
+    less = "".join(f", {count} of them at {point:g}" for point, count in sorted(earlier.items()))
+    return f"{arm}, within {minutes:g} core-minutes{less}: {'; '.join(parts)}", passed

@@ -44,6 +44,7 @@ PARTS = (
     "timing",
     "treatments",
     "tuning_asked",
+    "tuning_registers",
     "tuning_spill_cost",
     "tuning_tables",
     "faults",

@@ -4,15 +4,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler.trials import DEPARTURE, TRIAL, Departures, Series, read_tried, request_bytes
+from mlgokit.compiler.trials import DEPARTURE, IMAGE_BYTES, TRIAL, Departures, Series, read_tried, request_bytes
 from mlgokit.errors import InputError
 
 ONE = np.array([(3, 1, 9)], DEPARTURE)
 
 
-def answer(costs: list[float], *, evictions: int = 5, priorities: int = 7) -> bytes:
+def answer(costs: list[float], *, code: float = 0, unwind: float = 0) -> bytes:
     records = ONE.tobytes() * 2
-    return struct.pack("<5d4I", *costs, evictions, priorities, 1, 1) + records
+    return struct.pack("<7d4I", *costs, code, unwind, 5, 7, 1, 1) + records
 
 
 def tried(name: str, answers: list[bytes]) -> bytes:
@@ -24,12 +24,12 @@ def test_the_bytes_of_a_request_are_as_documented():
     trials = np.array([(0.5, 0.25, 6, 1, 0)], TRIAL)
     series = Series(key=2, base=Departures(evictions=ONE), score=1.5, trials=trials)
     data = request_bytes([series], seconds=3.0)
-    assert data[:8] == b"MLGOTP1\n"
-    assert struct.unpack_from("<d5dI", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, 1)
-    assert struct.unpack_from("<QdIII", data, 60) == (2, 1.5, 1, 0, 1)
-    assert struct.unpack_from("<IHH", data, 88) == (3, 1, 9)
-    assert struct.unpack_from("<ddQII", data, 96) == (0.5, 0.25, 6, 1, 0)
-    assert len(data) == 128
+    assert data[:8] == b"MLGOTP2\n"
+    assert struct.unpack_from("<d7dI", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, 0.0, 0.0, 1)
+    assert struct.unpack_from("<QdIII", data, 76) == (2, 1.5, 1, 0, 1)
+    assert struct.unpack_from("<IHH", data, 104) == (3, 1, 9)
+    assert struct.unpack_from("<ddQII", data, 112) == (0.5, 0.25, 6, 1, 0)
+    assert len(data) == 144
 
 
 def test_results_are_read_in_their_order(tmp_path: Path):
@@ -43,6 +43,14 @@ def test_results_are_read_in_their_order(tmp_path: Path):
     assert (failed.score, len(failed.departures)) == (np.inf, 0)
 
 
+def test_bytes_count_code_and_unwind_tables_and_costs_only_decide_between_equals(tmp_path: Path):
+    answers = [answer([9, 9, 9, 9, 9], code=40, unwind=2), answer([0] * 5, code=40, unwind=3), answer([0] * 5, code=45)]
+    (tmp_path / "tried").write_bytes(tried("f", [*answers, answer([0] * 5, code=40, unwind=2)]))
+    ((*others, cheaper),) = (one.outcomes for one in read_tried(tmp_path / "tried", weights=IMAGE_BYTES))
+    assert [round(one.score, 3) for one in others] == [45.0, 47.5, 45.0]
+    assert cheaper.score < others[0].score
+
+
 @pytest.mark.parametrize("cut", [1, 20, 40, 80])
 def test_a_damaged_file_is_refused(tmp_path: Path, cut: int):
     data = tried("f", [answer([1, 2, 0, 0, 5])])
@@ -50,7 +58,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, cut: int):
     with pytest.raises(InputError, match="the plugin is of another version of mlgokit"):
         read_tried(tmp_path / "tried")
     (tmp_path / "tried").write_bytes(tried("f", [answer([1, 2, 0, 0, np.nan])]))
-    with pytest.raises(InputError, match="finite costs"):
+    with pytest.raises(InputError, match="finite numbers"):
         read_tried(tmp_path / "tried")
     with pytest.raises(InputError, match="expected a readable file"):
         read_tried(tmp_path / "nowhere")

@@ -20,7 +20,8 @@ from mlgokit.deploy.allocations import read_allocations, write_allocations
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.stages import Tune, tune_allocations
 from mlgokit.tune.allocation.proof import Allocated
-from mlgokit.tune.allocation.search import AllocationBench, ModuleSearch, open_modules
+from mlgokit.tune.allocation.search import AllocationBench, open_modules
+from mlgokit.tune.allocation.state import ModuleSearch
 
 pytestmark = pytest.mark.llvm
 

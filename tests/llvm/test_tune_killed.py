@@ -14,6 +14,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.tune.allocation.state import load_functions
 from mlgokit.tune.state import load_effects, load_progress
 
 pytestmark = pytest.mark.llvm
@@ -124,10 +125,16 @@ def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Too
         assert kept >= effects, moment
         effects = kept
     assert effects > 0
+    registers = search / "allocation"
+    kill_when([*words, "60s", "--allocation-share", "0.99"], (registers / "spent.json").exists)
+    assert not left_running(folder)
+    trials = json.loads((registers / "spent.json").read_bytes())["trials"]
+    assert sum(len(load_functions(path)) for path in registers.glob("modules/*.npz")) > 0
     with pytest.raises(SystemExit) as ended:
         main([*words, "1s"])
     assert ended.value.code == 0
     result = json.loads((folder / "tuned.json").read_text())
     assert result["tuned_bytes"] <= min(least, result["plain_bytes"])
     assert result["compilations"] > compilations
+    assert result["allocated"]["trials"] >= trials > 0
     assert not any(one["note"] for one in result["modules"])

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from pathlib import Path
 from typing import cast
@@ -6,18 +7,20 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import DEPARTURE, Departures, Outcome
+from mlgokit.compiler.trials import CODE_BYTES, DEPARTURE, IMAGE_BYTES, Departures, Outcome
 from mlgokit.corpus.module import Module
 from mlgokit.tune.allocation.search import (
     MOST_TRIALS,
     AllocationBench,
+    plan_round,
+    take,
+)
+from mlgokit.tune.allocation.state import (
     FunctionSearch,
     ModuleSearch,
     load_functions,
     load_reached,
-    plan_round,
     save_functions,
-    take,
 )
 
 SOME = np.array([(1, 0, 4), (2, 3, 0), (7, 0, 1)], DEPARTURE)
@@ -61,13 +64,33 @@ def test_a_function_without_gains_is_left_alone_the_later_the_more_questions_it_
     other.evictions = 100
     for searched in (one, other):
         assert not searched.exhausted
-        searched.trials = 60
+        searched.trials, searched.priorities = 60, 1
     assert one.exhausted
     assert not other.exhausted
     other.gained, other.trials = 5000, 5000 + 60
     assert not other.exhausted
     other.score = 0.0
     assert other.exhausted
+
+
+def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
+    one = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    assert not one.exhausted
+    assert take(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], in_bytes=True) == 10.0
+    assert (one.plain, one.score, one.trials) == (80.0, 70.0, 3)
+    assert take(one, [outcome(75.0)], in_bytes=True) == 0.0
+    other = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    assert take(other, [outcome(math.inf, 0), outcome(60.0)], in_bytes=True) == 0.0
+    assert other.exhausted
+    assert bench().in_bytes is False
+    for weights in (CODE_BYTES, IMAGE_BYTES):
+        assert dataclasses.replace(bench(), weights=weights).in_bytes
+
+
+def test_a_function_that_asks_nothing_is_left_alone():
+    one = function()
+    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, departures=Departures())])
+    assert one.exhausted
 
 
 def test_functions_with_spills_come_first():
@@ -107,7 +130,7 @@ def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
     assert not series.trials["eviction_flips"].any()
     one.seconds = 1.0
     (series,) = plan_round(bench(), module(one), rng)
-    assert len(series.trials) == 8
+    assert len(series.trials) == 9
     one.seconds, one.trials, one.gained = 0.001, 900, 900
     (series,) = plan_round(bench(), module(one), rng)
     assert len(series.trials) == MOST_TRIALS

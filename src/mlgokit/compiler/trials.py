@@ -2,7 +2,8 @@
 
 Before a function is allocated, the plugin makes a copy of the compiler for each trial, lets it allocate the function
 otherwise, reads what LLVM's allocator says that it cost, and ends the copy (``plugin/Trials.cpp``). So a trial takes
-the time of the allocator alone. The files are in ``docs/formats.md``, "Trials of allocations".
+the time of the allocator alone, or, if its code is to be measured, of all that follows it up to the emission of the
+function. The files are in ``docs/formats.md``, "Trials of allocations".
 """
 
 import struct
@@ -24,9 +25,24 @@ TRIAL = np.dtype(
 )
 """Probabilities of turning decisions round, the seed, and whether the policy of the settings decides the others."""
 
+MEASURES = (*COSTS, "code", "unwind")
+"""What a trial gives: LLVM's costs; bytes of code; and unwind instructions of the function."""
+
 Records = npt.NDArray[np.void]
-_MAGIC = b"MLGOTP1\n"
-_COSTS_BYTES = 8 * len(COSTS)
+Floats = npt.NDArray[np.float64]
+
+SPILL_COST: Floats = np.array([*COST_WEIGHTS, 0.0, 0.0])
+"""[7] weights of :data:`MEASURES` by which the score of a trial is what spills, reloads and copies cost."""
+
+_EQUAL = 1e-9
+"""So little that costs decide among allocations of one size only."""
+CODE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 0.0])
+"""[7] weights by which it is the bytes of code."""
+IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 2.5])
+"""[7] weights by which unwind tables count as well, at what an instruction takes there with its advance."""
+
+_MAGIC = b"MLGOTP2\n"
+_MEASURES_BYTES = 8 * len(MEASURES)
 
 
 def no_departures() -> Records:
@@ -73,7 +89,7 @@ class Outcome:
 
     Attributes:
         seconds: processor time.
-        score: of its costs, with LLVM's weights; infinite if the allocator failed, or took too long.
+        score: the weighted sum of what was measured; infinite if the copy failed, or took too long.
         evictions: questions about evictions; those that the plugin never sees are not counted.
         priorities: questions about priorities.
         departures: all decisions that were not LLVM's; the same again give the same score.
@@ -95,10 +111,16 @@ class Tried:
     outcomes: tuple[Outcome, ...]
 
 
-def request_bytes(series: Iterable[Series], *, seconds: float) -> bytes:
-    """The file with trials, each of at most so many seconds of processor time."""
+def request_bytes(series: Iterable[Series], *, seconds: float, weights: Floats = SPILL_COST) -> bytes:
+    """The file with trials, each of at most so many seconds of processor time.
+
+    Args:
+        series: what to try.
+        seconds: for one trial.
+        weights: [7] of :data:`MEASURES` in the score.
+    """
     asked = list(series)
-    parts = [_MAGIC, struct.pack("<d", seconds), COST_WEIGHTS.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
+    parts = [_MAGIC, struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
     for one in asked:
         evictions, priorities = one.base.evictions, one.base.priorities
         parts.append(struct.pack("<QdIII", one.key, one.score, len(evictions), len(priorities), len(one.trials)))
@@ -106,19 +128,23 @@ def request_bytes(series: Iterable[Series], *, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-def read_tried(path: Path) -> list[Tried]:
+def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
     """Read the results, in the order in which the functions were compiled.
+
+    Args:
+        path: the file.
+        weights: [7] those of the request.
 
     Raises:
         InputError: the file is missing or damaged.
     """
     try:
-        return list(_parse(path.read_bytes(), path))
+        return list(_parse(path.read_bytes(), path, weights))
     except OSError as error:
         _fail(path, f"a readable file, found {error.strerror}")
 
 
-def _parse(data: bytes, path: Path) -> Iterator[Tried]:
+def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
     at = 0
     while at < len(data):
         if at + 16 > len(data):
@@ -134,24 +160,24 @@ def _parse(data: bytes, path: Path) -> Iterator[Tried]:
             at += 12 + size
             if at > len(data):
                 _fail(path, f"a trial of {name}, found the end of the file")
-            outcomes.append(_outcome(data[at - size : at], seconds, path))
+            outcomes.append(_outcome(data[at - size : at], seconds, path, weights))
         yield Tried(key=key, name=name, outcomes=tuple(outcomes))
 
 
-def _outcome(answer: bytes, seconds: float, path: Path) -> Outcome:
+def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outcome:
     if not answer:
         return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, departures=Departures())
-    head = _COSTS_BYTES + 16
+    head = _MEASURES_BYTES + 16
     if len(answer) < head:
-        _fail(path, f"costs of a trial, found {len(answer)} bytes")
-    costs = np.frombuffer(answer, "<f8", len(COSTS))
-    evictions, priorities, *counts = struct.unpack_from("<IIII", answer, _COSTS_BYTES)
-    if len(answer) != head + DEPARTURE.itemsize * sum(counts) or not np.all(np.isfinite(costs)):
-        _fail(path, f"a trial with {sum(counts)} departures and finite costs, found {len(answer)} bytes")
+        _fail(path, f"what a trial measured, found {len(answer)} bytes")
+    measured = np.frombuffer(answer, "<f8", len(MEASURES))
+    evictions, priorities, *counts = struct.unpack_from("<IIII", answer, _MEASURES_BYTES)
+    if len(answer) != head + DEPARTURE.itemsize * sum(counts) or not np.all(np.isfinite(measured)):
+        _fail(path, f"a trial with {sum(counts)} departures and finite numbers, found {len(answer)} bytes")
     records = np.frombuffer(answer, DEPARTURE, sum(counts), head)
     return Outcome(
         seconds=seconds,
-        score=float(costs @ COST_WEIGHTS),
+        score=float(measured @ weights),
         evictions=evictions,
         priorities=priorities,
         departures=Departures(evictions=records[: counts[0]], priorities=records[counts[0] :]),

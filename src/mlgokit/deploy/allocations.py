@@ -14,6 +14,7 @@ from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
 _MAGIC = b"MLGORT1\n"
+_SYMBOL = b"mlgokit_allocations_begin"
 _HEAD = struct.Struct("<QII")
 
 
@@ -76,7 +77,7 @@ def read_allocations(path: Path) -> Allocations:
     Raises:
         InputError: the file is missing, or has no allocation table, or is damaged.
     """
-    data = read_table_file(path, name="allocations", magic=_MAGIC, made_by="mlgokit tune --objective spill-cost")
+    data = read_table_file(path, name="allocations", magic=_MAGIC, made_by="mlgokit tune")
     at = len(_MAGIC) + 4
     by_key: dict[int, Departures] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):
@@ -91,6 +92,19 @@ def read_allocations(path: Path) -> Allocations:
     if text is None:
         raise _damaged(path, len(data))
     return Allocations(by_key=by_key, promise=read_promise(text, _promise, what=f"allocation table {path}"))
+
+
+def allocations_inside(plugin: Path) -> Mapping[int, Departures]:
+    """The departures in a plugin, by the key of the function; none if it has decisions only.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        has_table = _SYMBOL in plugin.read_bytes()
+    except OSError as error:
+        raise InputError(f"{plugin}: expected a readable file, found: {error.strerror}; check the path") from error
+    return read_allocations(plugin).by_key if has_table else dict[int, Departures]()
 
 
 def _promise(values: Any) -> AllocationPromise:

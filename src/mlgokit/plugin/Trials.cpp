@@ -1,9 +1,19 @@
 #include "Trials.h"
 
+#include "llvm/CodeGen/MachineBasicBlock.h"
+#include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/MC/MCContext.h"
+#include "llvm/MC/MCExpr.h"
+#if LLVM_VERSION_MAJOR >= 22
+#include "llvm/MC/MCSection.h"
+#else
+#include "llvm/MC/MCFragment.h"
+#endif
+#include "llvm/MC/MCSymbol.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -27,11 +37,13 @@ namespace mlgokit {
 
 namespace {
 
-constexpr StringRef Magic("MLGOTP1\n", 8);
+constexpr StringRef Magic("MLGOTP2\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
-constexpr size_t CostCount = 5;
-constexpr const char *CostNames[CostCount] = {"TotalSpillsCost", "TotalReloadsCost", "TotalFoldedSpillsCost",
+constexpr const char *CostNames[] = {"TotalSpillsCost", "TotalReloadsCost", "TotalFoldedSpillsCost",
                                      "TotalFoldedReloadsCost", "TotalCopiesCost"};
+// Behind LLVM's costs: bytes of code, and unwind instructions.
+constexpr size_t CodeAt = std::size(CostNames), UnwindAt = CodeAt + 1, MeasureCount = UnwindAt + 1;
+using Measures = std::array<double, MeasureCount>;
 
 struct Trial {
   double EvictionFlips;
@@ -51,18 +63,23 @@ struct Series {
 
 struct Request {
   double Seconds = 0; // of processor time for one trial
-  double Weights[CostCount] = {};
+  Measures Weights{};
   DenseMap<uint64_t, std::vector<Series>> ByKey;
+  /// Whether a function has to be compiled to its end to be judged.
+  bool wantsCode() const { return Weights[CodeAt] != 0 || Weights[UnwindAt] != 0; }
 };
 
 /// What a copy knows; null in the compiler itself.
 struct Copy {
   Plan *Now = nullptr;
+  const Function *Of = nullptr;
   int Answer = -1;
+  bool ToTheEnd = false; // of the function's code, not of its allocation
+  Measures Found{};
 };
 std::optional<Copy> Mine;
 
-[[noreturn]] void finish(ArrayRef<double> Costs) {
+[[noreturn]] void finish() {
   const uint32_t Counts[] = {Mine->Now->Evictions.Questions, Mine->Now->Priorities.Questions,
                              uint32_t(Mine->Now->Evictions.Made.size()), uint32_t(Mine->Now->Priorities.Made.size())};
   const auto Send = [](const void *Begin, size_t Size) {
@@ -77,18 +94,101 @@ std::optional<Copy> Mine;
       Size -= size_t(Written);
     }
   };
-  Send(Costs.data(), Costs.size() * sizeof(double));
+  Send(Mine->Found.data(), sizeof Mine->Found);
   Send(Counts, sizeof Counts);
   for (const std::vector<Departure> *Made : {&Mine->Now->Evictions.Made, &Mine->Now->Priorities.Made})
     Send(Made->data(), Made->size() * sizeof(Departure));
   _exit(0);
 }
 
-/// Reads what the allocator says of a function in a copy.
+/// A part of a function's code, and where it branches to if the distance decides how long it is.
+struct Part {
+  const MCFragment *Fragment;
+  size_t Bytes = 0;
+  const MCExpr *Target = nullptr;
+  size_t Growth = 0; // of a branch that does not reach as far by one byte
+  size_t At = 0;
+};
+
+Part partOf(const MCFragment &F) {
+  Part P{&F};
+  StringRef Branch;
+#if LLVM_VERSION_MAJOR >= 22
+  if (F.getKind() != MCFragment::FT_Data && F.getKind() != MCFragment::FT_Relaxable)
+    return P;
+  P.Bytes = F.getSize();
+  if (F.getKind() == MCFragment::FT_Relaxable && F.getVarFixups().size() == 1) {
+    P.Target = F.getVarFixups()[0].getValue();
+    Branch = {F.getVarContents().data(), F.getVarContents().size()};
+  }
+#else
+  if (const auto *Data = dyn_cast<MCDataFragment>(&F))
+    P.Bytes = Data->getContents().size();
+  if (const auto *Relaxable = dyn_cast<MCRelaxableFragment>(&F)) {
+    P.Bytes = Relaxable->getContents().size();
+    if (Relaxable->getFixups().size() == 1)
+      P.Target = Relaxable->getFixups()[0].getValue();
+    Branch = {Relaxable->getContents().data(), Relaxable->getContents().size()};
+  }
+#endif
+  const bool IsShort = Branch.size() == 2;
+  if (IsShort && uint8_t(Branch[0]) == 0xeb)
+    P.Growth = 3; // jmp
+  else if (IsShort && (uint8_t(Branch[0]) & 0xf0) == 0x70)
+    P.Growth = 4; // jcc
+  return P;
+}
+
+const MCSymbol *symbolOf(const MCExpr *E) {
+  if (const auto *Sum = dyn_cast_or_null<MCBinaryExpr>(E))
+    E = Sum->getLHS();
+  const auto *Reference = dyn_cast_or_null<MCSymbolRefExpr>(E);
+  return Reference ? &Reference->getSymbol() : nullptr;
+}
+
+/// The code that was emitted for a function, the last one in its section, with branches as long as on x86 they will be.
+double codeOf(const MachineFunction &MF) {
+  const MCSymbol *Start = MF.getContext().lookupSymbol(MF.getName());
+  if (!Start || !Start->isInSection())
+    _exit(1);
+  std::vector<Part> Parts;
+  DenseMap<const MCFragment *, size_t> Places;
+  for (const MCFragment *F = Start->getFragment(); F; F = F->getNext()) {
+    Places[F] = Parts.size();
+    Parts.push_back(partOf(*F));
+  }
+  const auto IsNear = [&](const Part &P) {
+    const MCSymbol *To = symbolOf(P.Target);
+    if (!To || !To->isTemporary() || !To->isInSection())
+      return false;
+    const auto Found = Places.find(To->getFragment());
+    if (Found == Places.end())
+      return false;
+    const int64_t Distance = int64_t(Parts[Found->second].At + To->getOffset()) - int64_t(P.At + P.Bytes);
+    return Distance >= -128 && Distance <= 127;
+  };
+  for (bool Grew = true; Grew;) {
+    Grew = false;
+    size_t At = 0;
+    for (Part &P : Parts) {
+      P.At = At;
+      At += P.Bytes;
+    }
+    for (Part &P : Parts)
+      if (P.Growth && !IsNear(P)) {
+        P.Bytes += P.Growth;
+        P.Growth = 0;
+        Grew = true;
+      }
+  }
+  return double(Parts.back().At + Parts.back().Bytes) - double(Start->getOffset());
+}
+
+/// Reads what the allocator says of a function in a copy, and sees when its code is there.
 class Listener final : public DiagnosticHandler {
   bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Pass == "regalloc"; }
   bool isPassedOptRemarkEnabled(StringRef) const override { return false; }
-  bool isAnalysisRemarkEnabled(StringRef) const override { return false; }
+  bool isAnalysisRemarkEnabled(StringRef Pass) const override { return Mine->ToTheEnd && Pass == "asm-printer"; }
   bool isAnyRemarkEnabled() const override { return true; }
 
   bool handleDiagnostics(const DiagnosticInfo &Said) override {
@@ -97,14 +197,22 @@ class Listener final : public DiagnosticHandler {
     if (!DiagnosticInfoOptimizationBase::classof(&Said))
       return true;
     const auto &Remark = static_cast<const DiagnosticInfoOptimizationBase &>(Said);
-    if (Remark.getRemarkName() != "SpillReloadCopies")
-      return true;
-    std::array<double, std::size(CostNames)> Costs{};
-    for (const auto &Argument : Remark.getArgs())
-      for (size_t I = 0; I < Costs.size(); ++I)
-        if (Argument.Key == CostNames[I])
-          Costs[I] = std::strtod(Argument.Val.c_str(), nullptr);
-    finish(Costs);
+    if (Remark.getRemarkName() == "SpillReloadCopies") {
+      for (const auto &Argument : Remark.getArgs())
+        for (size_t I = 0; I < std::size(CostNames); ++I)
+          if (Argument.Key == CostNames[I])
+            Mine->Found[I] = std::strtod(Argument.Val.c_str(), nullptr);
+      if (!Mine->ToTheEnd)
+        finish();
+    } else if (Remark.getRemarkName() == "InstructionCount" && Mine->ToTheEnd) {
+      const MachineFunction &MF = *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent();
+      if (&MF.getFunction() != Mine->Of)
+        _exit(1);
+      Mine->Found[CodeAt] = codeOf(MF);
+      Mine->Found[UnwindAt] = double(MF.getFrameInstructions().size());
+      finish();
+    }
+    return true;
   }
 };
 
@@ -146,7 +254,7 @@ std::optional<Request> readRequest(StringRef Bytes) {
   FileReader In(Bytes.drop_front(Magic.size()));
   Request R;
   uint32_t Count = 0;
-  if (!In.read(&R.Seconds) || !In.read(R.Weights, CostCount) || !In.read(&Count))
+  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&Count))
     return std::nullopt;
   for (uint32_t I = 0; I < Count; ++I) {
     uint64_t Key = 0;
@@ -201,15 +309,15 @@ template <class T> void append(SmallVectorImpl<char> &Bytes, const T &Value) {
 /// Lets the trials that follow depart from this one, if it is better, or as good by fewer decisions.
 void adopt(Series &Best, StringRef Answer, const Request &R) {
   FileReader In(Answer);
-  double Costs[CostCount];
+  Measures Found;
   uint32_t Counts[4];
   Departures Made;
-  if (!In.read(Costs, CostCount) || !In.read(Counts, 4) || !In.read(Made.Evictions, Counts[2]) ||
+  if (!In.read(Found.data(), Found.size()) || !In.read(Counts, 4) || !In.read(Made.Evictions, Counts[2]) ||
       !In.read(Made.Priorities, Counts[3]))
     return;
   double Score = 0;
-  for (size_t I = 0; I < CostCount; ++I)
-    Score += R.Weights[I] * Costs[I];
+  for (size_t I = 0; I < Found.size(); ++I)
+    Score += R.Weights[I] * Found[I];
   const auto SizeOf = [](const Departures &D) { return D.Evictions.size() + D.Priorities.size(); };
   if (Score > Best.Score || (Score == Best.Score && SizeOf(Made) >= SizeOf(Best.Base)))
     return;
@@ -230,8 +338,12 @@ bool hasTrials() {
 }
 
 void endTrial() {
-  if (Mine)
-    finish(std::array<double, std::size(CostNames)>{});
+  if (!Mine)
+    return;
+  // Code that is still to come is not emitted function by function, as where a pass over the module outlines.
+  if (Mine->ToTheEnd)
+    _exit(1);
+  finish();
 }
 
 std::unique_ptr<Plan> runTrials(const MachineFunction &MF, const FunctionShape &Shape) {
@@ -266,7 +378,7 @@ std::unique_ptr<Plan> runTrials(const MachineFunction &MF, const FunctionShape &
         becomeCopy(MF, Wanted->Seconds, Self);
         std::unique_ptr<Plan> P(new Plan{Shape, Course(S.Base.Evictions, T.EvictionFlips, T.Seed),
                                          Course(S.Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule != 0});
-        Mine = Copy{P.get(), Ends[1]};
+        Mine = Copy{P.get(), &MF.getFunction(), Ends[1], Wanted->wantsCode()};
         return P;
       }
       close(Ends[1]);

@@ -13,7 +13,8 @@ bool hasTrials();
 /// each copy with the plan to follow, at last in this process, with none.
 std::unique_ptr<Plan> runTrials(const llvm::MachineFunction &MF, const FunctionShape &Shape);
 
-/// In a copy: the function is allocated and left no costs, or LLVM would have said so. Ends the copy.
+/// In a copy: the function is allocated and left no costs, or LLVM would have said so; if its code is to be measured,
+/// that was not possible. Ends the copy.
 void endTrial();
 
 } // namespace mlgokit

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,18 @@ from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.trials import Departures
 from mlgokit.corpus.commands_import import Level, module_outputs
 from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.allocations import allocations_inside
 from mlgokit.deploy.decisions import Decided, read_table, write_table
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.builds import check_given, given_corpus
+from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
+from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.kept import try_start
 from mlgokit.tune.linked import OUTPUT, link_words, plan_link
@@ -34,6 +39,8 @@ from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
+ALLOCATION_SHARE = 0.4
+"""Of the budget: inlining pays longer in C++, register allocation more in C."""
 _SIZE_LEVELS = ("-Oz", "-Os")
 _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
@@ -71,6 +78,8 @@ class Tune:
     """With `command`: prints a number, smaller being better, for the linked {output} or for the {objects}."""
     start: Path | None = None
     """The plugin of an earlier version of the code: the search starts from what of it still applies."""
+    allocation_share: float = ALLOCATION_SHARE
+    """Part of the budget that goes to register allocation, for the bytes that it saves; 0 to leave it as it is."""
     policy: Path | None = None
     """A policy to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
@@ -118,6 +127,10 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds_of(config.budget)
+    if not 0 <= config.allocation_share <= 1:
+        raise UsageError(
+            f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
+        )
     _check_objective(config)
     if config.objective == "spill-cost":
         raise UsageError("tune: expected an objective in bytes, found spill-cost; call tune_allocations instead")
@@ -195,12 +208,21 @@ def _searched(
     known = search.folder / POLICY_NAME
     if start := known if known.exists() else config.policy:
         search.policy = load_policy(start, problem=INLINE_SIZE.name)
-    seconds = seconds_of(config.budget)
+    whole = seconds_of(config.budget)
+    # What a command measures may be anything, and need not become better with fewer bytes.
+    share = 0.0 if config.objective == "command" else config.allocation_share
+    seconds, begin = (1 - share) * whole, time.monotonic()
     run_search(search, seconds=seconds, workers=config.workers, report=report, judge=judge)
     if judge is not None:
         conclude(judge, seconds=seconds)
+    left = max(share * whole, whole - (time.monotonic() - begin))
     fallback = known if config.fallback == "policy" and known.exists() else None
     tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report, judge=judge)
+    if share:
+        start = dict[int, Departures]() if config.start is None else allocations_inside(config.start)
+        found = open_allocation(search, tuned, start=start, workers=config.workers, report=report)
+        run_allocation_search(found, seconds=left, workers=config.workers, report=report)
+        tuned = finish_bytes(found, search, tuned, policy=fallback, workers=config.workers, report=report, judge=judge)
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
 

@@ -2,21 +2,20 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.collect import Report, parallel
-from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
+from mlgokit.collect import Report
+from mlgokit.compiler.link import LinkedImage, link_roots
+from mlgokit.compiler.measure import project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.deploy.decisions import Promise, entry_of, write_table
 from mlgokit.errors import ToolError
-from mlgokit.tune.judge import Judge, prove
+from mlgokit.tune.judge import Judge
 from mlgokit.tune.meter import Comparison
 from mlgokit.tune.project import Point, Search
+from mlgokit.tune.proof import Proof, compile_all, grew, judge_proof, link_proof, total_bytes
 from mlgokit.tune.search import Searched
 
 
@@ -30,6 +29,7 @@ class TunedModule:
         tuned_bytes: the same under the artifact.
         plain: it stays as the plain build has it, byte for byte.
         decisions: how many the artifact holds for it.
+        allocated: how many of its functions are allocated otherwise; a COMDAT function counts in each module.
         note: why it stays plain although something smaller had been found; empty otherwise.
     """
 
@@ -39,6 +39,32 @@ class TunedModule:
     plain: bool
     decisions: int
     note: str
+    allocated: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedBytes:
+    """What register allocation saves beside inlining.
+
+    Attributes:
+        functions: how many were measured.
+        changed: how many the artifact allocates otherwise.
+        before_bytes: the project's account with the inlining decisions alone.
+        after_bytes: the same with both.
+        put_back: functions, and all of a module, whose bytes in the object did not bear out what was found.
+        user_seconds: processor time of this search.
+        compilations: how many there were.
+        trials: how often a function was allocated.
+    """
+
+    functions: int
+    changed: int
+    before_bytes: float
+    after_bytes: float
+    put_back: int
+    user_seconds: float
+    compilations: int
+    trials: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +80,7 @@ class Tuned:
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
+        allocated: what register allocation saves beside inlining, if it was searched.
         taken_back: how often it showed that a module's gain was none.
         ended: why the search stopped.
         modules: one each.
@@ -78,6 +105,7 @@ class Tuned:
     curve: tuple[Point, ...]
     user_seconds: float
     compilations: int
+    allocated: AllocatedBytes | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
@@ -86,14 +114,6 @@ class Tuned:
             if value[key] is not None:
                 value[key]["status"] = value[key]["status"].value
         return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Proof:
-    """All modules compiled with one artifact."""
-
-    objects: Mapping[str, Path]
-    sizes: Mapping[str, ObjectSizes]
 
 
 def finish(
@@ -113,15 +133,15 @@ def finish(
     plain = {name for name, one in search.modules.items() if _stays_plain(search, one, judge)}
     with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
         folder = Path(scratch)
-        before = _compile_all(search, folder / "plain", None, workers=workers, report=report)
+        before = compile_all(search, folder / "plain", None, workers=workers, report=report)
         roots = link_roots(before.objects[name] for name in before.sizes)
-        plain_link = _link(before, roots, folder / "plain.image", search)
+        plain_link = link_proof(before, roots, folder / "plain.image", search)
         while True:
             _write(search, table, plain)
             if output.suffix != ".decisions":
                 inside = {"decisions": table} | ({"inline-size": policy} if policy is not None else {})
                 link_policies(search.bench.toolchain, inside, output)
-            after = _compile_all(search, folder / "tuned", output, workers=workers, report=report)
+            after = compile_all(search, folder / "tuned", output, workers=workers, report=report)
             wrong = _differences(search, before, after, plain)
             if not after.sizes:
                 raise ToolError(
@@ -130,13 +150,13 @@ def finish(
                 )
             if not wrong.keys() - plain:
                 notes |= wrong
-                whole = _total(search, after)
-                tuned_link = _link(after, roots, folder / "tuned.image", search)
-                judged = _judged(judge, before, after, folder, any_changed=len(plain) < len(search.modules))
+                whole = total_bytes(search, after)
+                tuned_link = link_proof(after, roots, folder / "tuned.image", search)
+                judged = judge_proof(judge, before, after, folder, any_changed=len(plain) < len(search.modules))
                 if judged is not None:
                     larger = not judged.is_no_worse
                 else:
-                    larger = _grew(plain_link, tuned_link) or whole > search.plain_bytes
+                    larger = grew(plain_link, tuned_link) or whole > search.plain_bytes
                 if not larger or len(plain) == len(search.modules):
                     break
                 why = "the whole was not smaller with it"
@@ -184,32 +204,7 @@ def _write(search: Search, table: Path, plain: set[str]) -> None:
     write_table(table, entries, promise)
 
 
-def _compile_all(search: Search, folder: Path, plugin: Path | None, *, workers: int, report: Report) -> _Proof:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{index}.o" for index, name in enumerate(search.modules)}
-
-    def compile_one(one: Searched) -> CompileResult:
-        return compile_module(
-            search.bench.toolchain,
-            one.module.command_line,
-            one.module.bitcode,
-            use=None if plugin is None else PluginUse(plugin=plugin.resolve()),
-            keep_object=paths[one.module.name],
-            timeout_seconds=search.bench.timeout_seconds,
-            thinlto_index=one.module.thinlto_index,
-        )
-
-    label = "compile everything plainly" if plugin is None else "compile everything with the result"
-    results = parallel(compile_one, list(search.modules.values()), workers=workers, report=report, label=label)
-    sizes = {
-        name: result.sizes
-        for name, result in zip(search.modules, results, strict=True)
-        if result.status is CompileStatus.OK and result.sizes is not None
-    }
-    return _Proof(objects=paths, sizes=sizes)
-
-
-def _differences(search: Search, before: _Proof, after: _Proof, plain: set[str]) -> dict[str, str]:
+def _differences(search: Search, before: Proof, after: Proof, plain: set[str]) -> dict[str, str]:
     """Modules whose object is not what was expected of the artifact, and what is wrong with it."""
     wrong: dict[str, str] = {}
     for name, one in search.modules.items():
@@ -224,17 +219,6 @@ def _differences(search: Search, before: _Proof, after: _Proof, plain: set[str])
     return wrong
 
 
-def _total(search: Search, proof: _Proof) -> float:
-    objects = (proof.sizes[name] for name in search.modules if name in proof.sizes)
-    return project_image_estimate(objects, objective=search.config.objective)
-
-
-def _link(proof: _Proof, roots: Sequence[str], output: Path, search: Search) -> LinkedImage | None:
-    lld = search.bench.toolchain.lld
-    objects = [proof.objects[name] for name in search.modules if name in proof.sizes]
-    return None if lld is None else link_image(objects, output, roots=roots, lld=lld, timeout_seconds=120)
-
-
 def _stays_plain(search: Search, one: Searched, judge: Judge | None) -> bool:
     name = one.module.name
     if judge is not None:
@@ -245,23 +229,7 @@ def _stays_plain(search: Search, one: Searched, judge: Judge | None) -> bool:
     )
 
 
-def _judged(
-    judge: Judge | None, before: _Proof, after: _Proof, scratch: Path, *, any_changed: bool
-) -> Comparison | None:
-    if judge is None:
-        return None
-    if not any_changed:
-        return Comparison(before=judge.plain_value, after=judge.plain_value)
-    first, second = ({name: proof.objects[name] for name in proof.sizes} for proof in (before, after))
-    return prove(judge, first, second, scratch)
-
-
-def _grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:
-    linked = before is not None and after is not None and before.status is after.status is LinkStatus.LINKED
-    return linked and after.image > before.image  # pyright: ignore[reportOptionalMemberAccess]
-
-
-def _module(search: Search, one: Searched, after: _Proof, *, plain: bool, note: str) -> TunedModule:
+def _module(search: Search, one: Searched, after: Proof, *, plain: bool, note: str) -> TunedModule:
     name = one.module.name
     sizes = after.sizes.get(name, one.plain)
     return TunedModule(

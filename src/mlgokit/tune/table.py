@@ -14,13 +14,13 @@ MOST_ROWS = 25
 def print_tuned(tuned: Tuned, out: Console) -> None:
     """Print the modules that changed most, the totals, and what to do with the plugin."""
     table = plain_table(
-        "Modules, by bytes saved", [*words("module"), *numbers("plain", "tuned", "change", "decisions")]
+        "Modules, by bytes saved", [*words("module"), *numbers("plain", "tuned", "change", "decisions", "allocated")]
     )
     changed = sorted((one for one in tuned.modules if not one.plain), key=lambda one: one.tuned_bytes - one.plain_bytes)
     for one in changed[:MOST_ROWS]:
         change = one.tuned_bytes - one.plain_bytes
         sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}")
-        table.add_row(Text(one.name), *sizes, str(one.decisions))
+        table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.allocated))
     out.print(table)
     plain = sum(one.plain for one in tuned.modules)
     hidden = len(changed) - min(len(changed), MOST_ROWS)
@@ -33,6 +33,12 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         if one.note:
             say(out, f"left as it is: {one.name}: {one.note}")
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
+    if (allocated := tuned.allocated) is not None:
+        say(
+            out,
+            f"of that by register allocation: {_change(allocated.before_bytes, allocated.after_bytes)}, "
+            f"{allocated.changed:,} of {allocated.functions:,} functions allocated otherwise",
+        )
     before, after = tuned.plain_link, tuned.tuned_link
     if before is not None and after is not None and before.status is after.status is LinkStatus.LINKED:
         say(out, f"linked, unused sections dropped: {_change(before.image, after.image)}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,13 +15,12 @@ from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileResult
 from mlgokit.manifest import atomic_write
-from mlgokit.tune.allocation.search import (
-    AllocationBench,
+from mlgokit.tune.allocation.search import AllocationBench, run_round
+from mlgokit.tune.allocation.state import (
     ModuleSearch,
     Reached,
     load_reached,
     mean_ratio,
-    run_round,
     save_functions,
 )
 from mlgokit.tune.project import progress_path
@@ -50,8 +50,11 @@ class AllocationSearch:
 
     def now(self) -> Reached:
         """Effort, and what was reached by it."""
-        scores = [(one.plain, one.score) for module in self.modules for one in module.functions]
-        return dataclasses.replace(self.spent, score=sum(after for _, after in scores), change=mean_ratio(scores))
+        functions = [one for module in self.modules for one in module.functions]
+        scores = [(one.plain, min(one.plain, one.score)) for one in functions if math.isfinite(one.plain)]
+        before, after = (sum(column) for column in zip(*scores, strict=True)) if scores else (0.0, 0.0)
+        change = mean_ratio(scores) if not self.bench.in_bytes else after / before - 1 if before else 0.0
+        return dataclasses.replace(self.spent, score=after, change=change)
 
 
 def spent_before(folder: Path) -> Reached:
@@ -90,7 +93,8 @@ def run_allocation_search(
             done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in done:
                 _take(search, running.pop(future), *future.result(), wall=wall_before + clock() - begin)
-            label = f"search, seconds · so far {100 * search.curve[-1].change:+.1f} %"
+            what = "registers" if search.bench.in_bytes else "search"
+            label = f"{what}, seconds · so far {100 * search.curve[-1].change:+.1f} %"
             report(int(min(clock() - begin, seconds)), int(seconds), label)
     except BaseException:
         process.kill_pool(pool, running)

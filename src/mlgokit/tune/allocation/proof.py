@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from mlgokit.compiler.trials import Departures
 from mlgokit.deploy.allocations import AllocationPromise, write_allocations
 from mlgokit.errors import ToolError
 from mlgokit.tune.allocation.loop import AllocationSearch
-from mlgokit.tune.allocation.search import ModuleSearch, Reached, mean_ratio
+from mlgokit.tune.allocation.state import ModuleSearch, Reached, mean_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,14 +199,18 @@ def _put_table(search: AllocationSearch, table: Path, chosen: Mapping[int, Depar
     entries = dict(chosen)
     if all_functions:
         entries = {key: Departures() for module in search.modules for key in module.keys.values()} | entries
-    functions = [one for module in search.modules for one in module.functions]
-    promise = AllocationPromise(
+    write_allocations(table, entries, promise_of(search, chosen))
+
+
+def promise_of(search: AllocationSearch, chosen: Mapping[int, Departures]) -> AllocationPromise:
+    """What the search says of a table with these functions."""
+    functions = [one for module in search.modules for one in module.functions if math.isfinite(one.plain)]
+    return AllocationPromise(
         llvm=search.bench.toolchain.major,
         functions=len(functions),
         plain_score=sum(one.plain for one in functions),
         tuned_score=sum(one.score if one.key in chosen else one.plain for one in functions),
     )
-    write_allocations(table, entries, promise)
 
 
 def _compile_all(search: AllocationSearch, plugin: Path | None, *, workers: int, report: Report) -> dict[str, _Built]:

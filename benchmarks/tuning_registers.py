@@ -1,0 +1,226 @@
+"""What register allocation for size saves by itself, and what spills cost then: real projects, inlining as it is."""
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from results import Cell, Result, Table, corpus_inputs, percent, run_benchmark, tool_versions
+
+from mlgokit.collect import Report
+from mlgokit.compiler.compile import PluginUse, compile_module
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.tune.allocation import search as rounds
+from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
+from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
+from mlgokit.tune.allocation.state import mean_ratio
+from mlgokit.tune.project import SearchConfig, open_search
+from mlgokit.tune.result import Tuned, finish
+from mlgokit.tune.search import Bench
+
+PARTS = (0.25, 0.5, 1.0)
+"""Of the time, at which the search is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRegisters:
+    """Search the register allocation of projects for bytes, each for some processor time, and prove the result."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """A corpus with the projects."""
+    projects: tuple[str, ...] = ("lua", "re2", "zstd")
+    """Which of its projects."""
+    shares: tuple[float, ...] = (rounds.SHARE_OF_FEW, 0.0, 1.0)
+    """Trials that turn few decisions round; the first is proved, the others are compared with it."""
+    seconds: float = 60.0
+    """User time of the compilations of one search."""
+    seed: int = 1
+    """Of the search."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = 1
+    """Compilers that run at once."""
+    json: Path = Path("docs/results/tuning_registers.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registers:
+    """One project.
+
+    Attributes:
+        name: the project.
+        tuned: the result.
+        costs: geometric mean of what spills, reloads and copies cost by the functions' ratios, minus 1.
+        spilled: by how much the sum of that changes.
+        searches: by share of trials that turn few decisions round, where the search stood at :data:`PARTS`.
+    """
+
+    name: str
+    tuned: Tuned
+    costs: float
+    spilled: float
+    searches: dict[float, tuple[float, ...]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(TuningRegisters, measure, arguments)
+
+
+def measure(config: TuningRegisters, report: Report) -> Result:
+    """Tune every project.
+
+    Raises:
+        UsageError: the corpus has not all of the projects.
+    """
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    corpus = load_corpus(config.corpus)
+    if missing := set(config.projects) - {module.project for module in corpus.modules}:
+        raise UsageError(f"{config.corpus}: expected the projects {', '.join(sorted(missing))}, found none of them")
+    found = [
+        tune_one(toolchain, name, [one for one in corpus.modules if one.project == name], config, report)
+        for name in config.projects
+    ]
+    result = summarise(found, config=config)
+    return dataclasses.replace(result, versions=tool_versions(toolchain), inputs=corpus_inputs(corpus, []))
+
+
+def tune_one(
+    toolchain: Toolchain, name: str, modules: Sequence[Module], config: TuningRegisters, report: Report
+) -> Registers:
+    """Search with each share; the first result is put into a plugin, and everything compiled with it."""
+    searches: dict[float, tuple[float, ...]] = {}
+    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60)
+    with tempfile.TemporaryDirectory(prefix="mlgokit-registers-") as scratch:
+        folder = Path(scratch)
+        search = open_search(
+            modules,
+            bench=bench,
+            config=SearchConfig(seed=config.seed),
+            folder=folder / "search",
+            workers=config.workers,
+            report=report,
+        )
+        bench.rest()
+        decided = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
+        proved: Tuned | None = None
+        for share in config.shares:
+            found = open_allocation(search, decided, start={}, workers=config.workers, report=report)
+            found.folder = folder / str(share)
+            _run(found, share, config, report)
+            reached = [
+                [one.change for one in found.curve if one.user_seconds <= part * config.seconds] for part in PARTS
+            ]
+            searches[share] = tuple(changes[-1] if changes else 0.0 for changes in reached)
+            if proved is None:
+                proved = finish_bytes(found, search, decided, policy=None, workers=config.workers, report=report)
+                costs = _costs(toolchain, modules, folder / "tuned.so")
+    if proved is None:
+        raise UsageError("shares: expected at least one, found none; name one")
+    before, after = (sum(column) for column in zip(*costs, strict=True))
+    return Registers(name=name, tuned=proved, costs=mean_ratio(costs), spilled=after / before - 1, searches=searches)
+
+
+def _run(found: AllocationSearch, share: float, config: TuningRegisters, report: Report) -> None:
+    usual, rounds.SHARE_OF_FEW = rounds.SHARE_OF_FEW, share
+    try:
+        run_allocation_search(
+            found,
+            seconds=config.seconds,
+            workers=config.workers,
+            report=report,
+            clock=lambda: found.spent.user_seconds,
+        )
+    finally:
+        rounds.SHARE_OF_FEW = usual
+
+
+def _costs(toolchain: Toolchain, modules: Sequence[Module], plugin: Path) -> list[tuple[float, float]]:
+    """Scores of all functions with costs, plainly and with the plugin."""
+    pairs: list[tuple[float, float]] = []
+    for module in modules:
+        both = [
+            compile_module(toolchain, module.command_line, module.bitcode, use=use, regalloc=True).regalloc
+            for use in (None, PluginUse(plugin=plugin))
+        ]
+        if both[0] is not None and both[1] is not None:
+            names = sorted({*both[0].functions, *both[1].functions})
+            pairs += zip(both[0].score_of(names).tolist(), both[1].score_of(names).tolist(), strict=True)
+    return pairs
+
+
+def summarise(found: Sequence[Registers], *, config: TuningRegisters) -> Result:
+    """The tables, without versions and inputs."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in found:
+        tuned, allocated = one.tuned, one.tuned.allocated
+        if allocated is None:
+            continue
+        links = tuned.plain_link, tuned.tuned_link
+        rows.append(
+            (
+                one.name, len(tuned.modules), allocated.functions, allocated.changed, allocated.put_back,
+                f"{tuned.plain_bytes:,.0f}", percent(tuned.tuned_bytes / tuned.plain_bytes - 1),
+                *(
+                    (None, None)
+                    if links[0] is None or links[1] is None or not links[0].image
+                    else (percent(links[1].image / links[0].image - 1), percent(links[1].text / links[0].text - 1))
+                ),
+                percent(one.costs), percent(one.spilled), f"{allocated.user_seconds:.0f}", allocated.trials,
+            )
+        )  # fmt: skip
+    changes = [one.tuned.tuned_bytes / one.tuned.plain_bytes - 1 for one in found]
+    return Result(
+        benchmark="tuning_registers",
+        question=(
+            "How much smaller does register allocation for size make projects by itself, in "
+            f"{config.seconds:g} s of user time?"
+        ),
+        answer=(
+            f"{percent(float(np.mean(changes)))} of code, read-only data and unwind tables in the mean over "
+            f"{len(found)} projects ({percent(min(changes))} to {percent(max(changes))}); no function larger."
+        ),
+        seed=config.seed,
+        versions={},
+        inputs={},
+        tables=(
+            Table(
+                title="Projects, inlining as LLVM has it",
+                columns=(
+                    "project", "modules", "functions", "allocated otherwise", "put back", "objects, plain (bytes)",
+                    "objects", "linked", "of that .text", "spill cost, mean", "spill cost, sum", "user time (s)",
+                    "trials",
+                ),
+                rows=tuple(rows),
+                note=(
+                    "Objects: code, read-only data and unwind tables, each COMDAT signature once. Linked with "
+                    "--gc-sections. Spill cost: LLVM's estimate of what spills, reloads and copies cost at run time "
+                    "(docs/scores.md), which was not asked for: the geometric mean over functions with costs, and the "
+                    "sum, which deep loops decide. No run time was measured."
+                ),
+            ),
+            Table(
+                title="How many decisions are turned round",
+                columns=("project", "trials that turn few", *(f"{part * config.seconds:g} s" for part in PARTS)),
+                rows=tuple(
+                    (one.name, f"{100 * share:g} %", *(percent(change) for change in changes))
+                    for one in found
+                    for share, changes in one.searches.items()
+                ),
+                note=(
+                    "Bytes of all functions by the trials, each COMDAT function once. Few: 1, 2, 4 or 8 in the mean. "
+                    "The share that is the usual one was chosen looking at lua, re2 and zstd."
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

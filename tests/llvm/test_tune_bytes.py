@@ -1,0 +1,224 @@
+"""Register allocation for size, beside the inlining of a tuning: a small program, as a user tunes it."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.trials import IMAGE_BYTES, TRIAL, Departures, Series
+from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.deploy.allocations import allocations_inside
+from mlgokit.stages import Tune, tune
+from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
+from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
+from mlgokit.tune.allocation.search import AllocationBench
+from mlgokit.tune.project import Search, SearchConfig, open_search
+from mlgokit.tune.result import Tuned, finish
+from mlgokit.tune.search import Bench
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+static int twice(int x) { return x * 2 + 1; }
+unsigned mix(const unsigned *p, int n, unsigned *out) {
+  unsigned a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11,l=12,m=13,o=14,q=15;
+  for (int t = 0; t < n; t++) {
+    unsigned v = p[t] + twice(t);
+    a=a*31+(b^v); b=(b<<3)^c; c+=d*v; d^=e+a; e=e*7+f; f+=g^v; g=g*13+h; h=(h<<7)^i; i+=j*3; j^=k+v;
+    k+=l*5; l^=m+v; m=(m<<9)^o; o^=q+v; q+=a*17; out[t] = a ^ q ^ twice(v);
+  }
+  return a^b^c^d^e^f^g^h^i^j^k^l^m^o^q;
+}
+unsigned last(const unsigned *p, int n) { return n ? p[n - 1] * n : p[0]; }
+"""
+MAIN = """
+#include <stdio.h>
+unsigned mix(const unsigned *, int, unsigned *);
+int main(int count, char **words) {
+  static unsigned p[99], out[99];
+  for (int i = 0; i < 99; i++) p[i] = i * 2654435761u;
+  for (int n = 0; n < 99; n += 7) printf("%u %u\\n", mix(p, n, out), out[n / 2]);
+}
+"""
+OPTIONS = ("-Oz", "-ffunction-sections")
+
+
+def put_database(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "work.c").write_text(SOURCE)
+    (folder / "main.c").write_text(MAIN)
+    entries = [
+        {"directory": str(folder), "file": name, "arguments": ["cc", *OPTIONS, "-c", name, "-o", f"{name}.o"]}
+        for name in ("work.c", "main.c")
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+    return folder / "compile_commands.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    toolchain: Toolchain
+    config: Tune
+    tuned: Tuned
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        return load_corpus(self.config.folder / "corpus").modules
+
+    def compile(self, source: Path, output: Path, *options: str) -> int:
+        words = [self.toolchain.clang, *OPTIONS, *options, "-c", source, "-o", output]
+        done = process.run(words, timeout_seconds=60, cwd=source.parent)
+        assert done.returncode == 0, done.stderr
+        return measure_object(output).llvm_size_text
+
+    def output(self, folder: Path, *options: str) -> bytes:
+        sources = [folder / "work.c", folder / "main.c"]
+        linked = process.run(
+            [self.toolchain.clang, *OPTIONS, *options, *sources, "-o", folder / "a.out"], timeout_seconds=60
+        )
+        assert linked.returncode == 0, linked.stderr
+        return process.run([folder / "a.out"], timeout_seconds=60).stdout
+
+
+@pytest.fixture(scope="module")
+def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project, tuned; most of the budget is for register allocation."""
+    folder = tmp_path_factory.mktemp(f"bytes-{toolchain.major}")
+    config = Tune(
+        compile_commands=put_database(folder / "source"),
+        budget="10s",
+        allocation_share=0.8,
+        output=folder / "tuned.so",
+        folder=folder / "tune",
+        llvm=toolchain.major,
+        workers=1,
+    )
+    return Project(toolchain=toolchain, config=config, tuned=tune(config))
+
+
+def test_the_build_is_as_small_as_promised_and_does_the_same(project: Project, tmp_path: Path):
+    allocated = project.tuned.allocated
+    assert allocated is not None
+    assert 0 < allocated.changed <= allocated.functions
+    assert allocated.after_bytes < allocated.before_bytes <= project.tuned.plain_bytes
+    assert allocated.after_bytes == project.tuned.tuned_bytes
+    work = next(one for one in project.tuned.modules if "work" in one.name)
+    assert work.allocated > 0
+    assert not work.plain
+    source = put_database(tmp_path / "quite" / "another" / "folder").parent / "work.c"
+    plain = project.compile(source, tmp_path / "plain.o")
+    assert plain == work.plain_bytes
+    for options in ((), ("-g",)):
+        assert project.compile(source, tmp_path / "tuned.o", project.tuned.flag, *options) == work.tuned_bytes
+    assert project.output(source.parent) == project.output(source.parent, project.tuned.flag)
+
+
+def test_a_changed_function_is_as_llvm_allocates_it(project: Project, tmp_path: Path):
+    source = put_database(tmp_path / "changed").parent / "work.c"
+    source.write_text(SOURCE.replace("a*17", "a*19+v"))
+    assert project.compile(source, tmp_path / "tuned.o", project.tuned.flag) <= project.compile(
+        source, tmp_path / "plain.o"
+    )
+
+
+def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: Path):
+    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin, weights=IMAGE_BYTES)
+    trials = np.zeros(1, TRIAL)
+    for module in project.modules:
+        plain = compile_module(project.toolchain, module.command_line, module.bitcode).sizes
+        assert plain is not None
+        sizes = dict(zip(plain.function_names, plain.function_text.tolist(), strict=True))
+        listed = bench.compile(module)[1]
+        series = [Series(key=one.key, base=Departures(), score=np.inf, trials=trials) for one in listed]
+        text = dataclasses.replace(bench, weights=np.array([0.0] * 5 + [1.0, 0.0]))
+        found = {one.name: one.outcomes[0].score for one in text.compile(module, series, seconds=5)[1]}
+        assert found
+        assert found == {name: sizes[name] for name in found}
+        whole = {one.name: one.outcomes[0].score for one in bench.compile(module, series, seconds=5)[1]}
+        assert all(whole[name] > size for name, size in found.items())
+
+
+def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_otherwise(
+    project: Project, tmp_path: Path
+):
+    again = tune(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
+    assert again.allocated is not None
+    assert again.tuned_bytes <= project.tuned.tuned_bytes
+    assert allocations_inside(tmp_path / "again.so").keys() == allocations_inside(project.config.output).keys()
+    corpus = project.config.folder / "corpus"
+    other = dataclasses.replace(project.config, compile_commands=None, corpus=corpus, budget="0s")
+    without = dataclasses.replace(other, folder=tmp_path / "w", output=tmp_path / "w.so", allocation_share=0.0)
+    assert tune(without).allocated is None
+    assert allocations_inside(tmp_path / "w.so") == {}
+    started = dataclasses.replace(other, folder=tmp_path / "s", output=tmp_path / "s.so", start=project.config.output)
+    found = tune(dataclasses.replace(started, budget="2s", allocation_share=0.9))
+    assert found.tuned_bytes <= project.tuned.tuned_bytes
+
+
+def opened(project: Project, folder: Path, plugin: Path) -> tuple[Search, Tuned, AllocationSearch]:
+    search = open_search(
+        project.modules,
+        bench=Bench(toolchain=project.toolchain, plugin=plugin, timeout_seconds=60),
+        config=SearchConfig(),
+        folder=folder / "search",
+        workers=1,
+        report=quiet,
+    )
+    tuned = finish(search, folder / "tuned.so", policy=None, workers=1, report=quiet)
+    return search, tuned, open_allocation(search, tuned, start={}, workers=1, report=quiet)
+
+
+def quiet(_done: int, _total: int, _label: str) -> None:
+    pass
+
+
+def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin: Path, tmp_path: Path):
+    search, tuned, found = opened(project, tmp_path, plugin)
+    work = next(one for one in found.modules if "work" in one.module.name)
+    trials = np.zeros(60, TRIAL)
+    trials["seed"], trials["eviction_flips"], trials["priority_flips"] = np.arange(60), 0.9, 0.9
+    function = next(one for one in work.functions if one.name == "mix")
+    # Each departs from the worst before it.
+    series = [Series(key=function.key, base=Departures(), score=-1.0, trials=trials)]
+    outcomes = next(one.outcomes for one in found.bench.compile(work.module, series, seconds=5)[1] if one.outcomes)
+    worst = max((one for one in outcomes if np.isfinite(one.score)), key=lambda one: one.score)
+    function.plain, function.score, function.trials = 1e6, 1.0, 1
+    function.departures = worst.departures
+    assert len(worst.departures)
+    result = finish_bytes(found, search, tuned, policy=None, workers=1, report=quiet)
+    assert result.allocated is not None
+    assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
+    assert result.tuned_bytes == tuned.tuned_bytes
+    assert allocations_inside(tmp_path / "tuned.so") == {}
+    search.bench.rest()
+
+
+def test_a_function_whose_code_cannot_be_seen_is_left_alone(project: Project, plugin: Path, tmp_path: Path):
+    search, tuned, found = opened(project, tmp_path, plugin)
+    # Before the first function is emitted, all are allocated.
+    outlined = [
+        dataclasses.replace(
+            one, module=dataclasses.replace(one.module, command_line=(*one.module.command_line, "-mllvm", OUTLINE))
+        )
+        for one in found.modules
+    ]
+    found.modules = outlined
+    run_allocation_search(found, seconds=5, workers=1, report=quiet)
+    seen = {one.name: math.isfinite(one.plain) for module in found.modules for one in module.functions if one.trials}
+    # A function alone in its module is seen.
+    assert seen == {"mix": False, "last": False, "main": True}
+    assert all(one.exhausted for module in found.modules for one in module.functions if one.name != "main")
+    result = finish_bytes(found, search, tuned, policy=None, workers=1, report=quiet)
+    assert result.allocated is not None
+    assert result.allocated.changed <= 1
+    search.bench.rest()
+
+
+OUTLINE = "-enable-machine-outliner=always"
