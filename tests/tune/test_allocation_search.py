@@ -87,6 +87,23 @@ def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
         assert dataclasses.replace(bench(), weights=weights).in_bytes
 
 
+def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first():
+    in_bytes = dataclasses.replace(bench(), weights=IMAGE_BYTES)
+    functions = [FunctionSearch(key=key, name="f", plain=math.inf, score=math.inf) for key in (1, 2, 3)]
+    both = module(*functions, seconds=1.0)
+    rng = np.random.default_rng(1)
+    assert [series.key for series in plan_round(in_bytes, both, rng)] == [1, 2, 3]
+    for function, score in zip(functions, (99.0, 80.0, 99.5), strict=True):
+        take(function, [outcome(100.0, 0), outcome(score)], in_bytes=True)
+        function.seconds = 0.2
+    assert [series.key for series in plan_round(in_bytes, both, rng)] == [2, 1]
+    # The second saves nothing any more, and the first has its turn.
+    for _ in range(5):
+        take(functions[1], [outcome(80.0, 0)] * 9, in_bytes=True)
+    functions[1].seconds = 0.2
+    assert next(series.key for series in plan_round(in_bytes, both, rng)) == 1
+
+
 def test_a_function_that_asks_nothing_is_left_alone():
     one = function()
     take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, departures=Departures())])

@@ -38,6 +38,7 @@ class FunctionSearch:
         trials: how many there were.
         gained: after how many of them the score became better last.
         seconds: what one takes.
+        rate: bytes that it saved in a second lately; infinite before it was tried.
     """
 
     key: int
@@ -52,6 +53,7 @@ class FunctionSearch:
     trials: int = 0
     gained: int = 0
     seconds: float = 0.01
+    rate: float = math.inf
 
     @property
     def exhausted(self) -> bool:
