@@ -22,14 +22,14 @@ def tried(name: str, answers: list[bytes]) -> bytes:
 
 def test_the_bytes_of_a_request_are_as_documented():
     trials = np.array([(0.5, 0.25, 6, 1, 0)], TRIAL)
-    series = Series(key=2, base=Departures(evictions=ONE), score=1.5, trials=trials)
-    data = request_bytes([series], seconds=3.0)
-    assert data[:8] == b"MLGOTP2\n"
-    assert struct.unpack_from("<d7dI", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, 0.0, 0.0, 1)
-    assert struct.unpack_from("<QdIII", data, 76) == (2, 1.5, 1, 0, 1)
-    assert struct.unpack_from("<IHH", data, 104) == (3, 1, 9)
-    assert struct.unpack_from("<ddQII", data, 112) == (0.5, 0.25, 6, 1, 0)
-    assert len(data) == 144
+    series = Series(key=2, base=Departures(evictions=ONE), score=1.5, trials=trials, free=7.0)
+    data = request_bytes([series], seconds=3.0, penalty=9.0)
+    assert data[:8] == b"MLGOTP3\n"
+    assert struct.unpack_from("<d8dI", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, 0.0, 0.0, 9.0, 1)
+    assert struct.unpack_from("<QddIII", data, 84) == (2, 1.5, 7.0, 1, 0, 1)
+    assert struct.unpack_from("<IHH", data, 120) == (3, 1, 9)
+    assert struct.unpack_from("<ddQII", data, 128) == (0.5, 0.25, 6, 1, 0)
+    assert len(data) == 160
 
 
 def test_results_are_read_in_their_order(tmp_path: Path):

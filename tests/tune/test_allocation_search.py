@@ -87,6 +87,16 @@ def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
         assert dataclasses.replace(bench(), weights=weights).in_bytes
 
 
+def test_bytes_are_not_bought_with_spills_in_deep_loops():
+    one = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    deep = dataclasses.replace(outcome(60.0), cost=1e-9 * 200_000)
+    near = dataclasses.replace(outcome(90.0), cost=1e-9 * 1500)
+    plain = dataclasses.replace(outcome(100.0, 0), cost=1e-9 * 500)
+    take(one, [plain, deep, near], in_bytes=True)
+    # A thousand more: one byte.
+    assert (one.plain, one.score) == (100.0, pytest.approx(91.0))
+
+
 def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first():
     in_bytes = dataclasses.replace(bench(), weights=IMAGE_BYTES)
     functions = [FunctionSearch(key=key, name="f", plain=math.inf, score=math.inf) for key in (1, 2, 3)]

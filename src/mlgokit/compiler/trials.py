@@ -41,7 +41,13 @@ CODE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 0.0])
 IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 2.5])
 """[7] weights by which unwind tables count as well, at what an instruction takes there with its advance."""
 
-_MAGIC = b"MLGOTP2\n"
+PENALTY = 1e-3 / _EQUAL
+"""For costs beyond those of LLVM's allocation, where bytes are wanted: a byte is worth 250 reloads in a call.
+
+So a spill may come to be in a loop, but not in one within loops, where it would be executed many thousand times.
+"""
+
+_MAGIC = b"MLGOTP3\n"
 _MEASURES_BYTES = 8 * len(MEASURES)
 
 
@@ -74,6 +80,7 @@ class Series:
         key: of the function, as the plugin tells it.
         base: what the first departs from.
         score: of the base; infinite to depart from whatever comes first.
+        free: weighted costs up to this are not penalised.
         trials: [N] records of :data:`TRIAL`.
     """
 
@@ -81,6 +88,7 @@ class Series:
     base: Departures
     score: float
     trials: Records
+    free: float = np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,6 +98,7 @@ class Outcome:
     Attributes:
         seconds: processor time.
         score: the weighted sum of what was measured; infinite if the copy failed, or took too long.
+        cost: the part of LLVM's costs in it.
         evictions: questions about evictions; those that the plugin never sees are not counted.
         priorities: questions about priorities.
         departures: all decisions that were not LLVM's; the same again give the same score.
@@ -100,6 +109,7 @@ class Outcome:
     evictions: int
     priorities: int
     departures: Departures
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,19 +121,29 @@ class Tried:
     outcomes: tuple[Outcome, ...]
 
 
-def request_bytes(series: Iterable[Series], *, seconds: float, weights: Floats = SPILL_COST) -> bytes:
+def request_bytes(
+    series: Iterable[Series], *, seconds: float, weights: Floats = SPILL_COST, penalty: float = 0.0
+) -> bytes:
     """The file with trials, each of at most so many seconds of processor time.
 
     Args:
         series: what to try.
         seconds: for one trial.
         weights: [7] of :data:`MEASURES` in the score.
+        penalty: what is added for each unit of weighted costs beyond those that are free.
     """
     asked = list(series)
-    parts = [_MAGIC, struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<I", len(asked))]
+    parts = [
+        _MAGIC,
+        struct.pack("<d", seconds),
+        weights.astype("<f8").tobytes(),
+        struct.pack("<dI", penalty, len(asked)),
+    ]
     for one in asked:
         evictions, priorities = one.base.evictions, one.base.priorities
-        parts.append(struct.pack("<QdIII", one.key, one.score, len(evictions), len(priorities), len(one.trials)))
+        parts.append(
+            struct.pack("<QddIII", one.key, one.score, one.free, len(evictions), len(priorities), len(one.trials))
+        )
         parts += [evictions.tobytes(), priorities.tobytes(), one.trials.tobytes()]
     return b"".join(parts)
 
@@ -178,6 +198,7 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
     return Outcome(
         seconds=seconds,
         score=float(measured @ weights),
+        cost=float(measured[: len(COSTS)] @ weights[: len(COSTS)]),
         evictions=evictions,
         priorities=priorities,
         departures=Departures(evictions=records[: counts[0]], priorities=records[counts[0] :]),

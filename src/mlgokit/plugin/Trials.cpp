@@ -17,6 +17,7 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -37,7 +38,7 @@ namespace mlgokit {
 
 namespace {
 
-constexpr StringRef Magic("MLGOTP2\n", 8);
+constexpr StringRef Magic("MLGOTP3\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
 constexpr const char *CostNames[] = {"TotalSpillsCost", "TotalReloadsCost", "TotalFoldedSpillsCost",
                                      "TotalFoldedReloadsCost", "TotalCopiesCost"};
@@ -57,6 +58,7 @@ static_assert(sizeof(Trial) == 32, "as in files");
 /// Trials of one function. Each departs from the best before it, at first from known decisions.
 struct Series {
   double Score = 0; // of the base
+  double Free = 0;  // weighted costs up to this are not penalised
   Departures Base;
   std::vector<Trial> Trials;
 };
@@ -64,9 +66,16 @@ struct Series {
 struct Request {
   double Seconds = 0; // of processor time for one trial
   Measures Weights{};
+  double Penalty = 0; // for weighted costs beyond what is free
   DenseMap<uint64_t, std::vector<Series>> ByKey;
   /// Whether a function has to be compiled to its end to be judged.
   bool wantsCode() const { return Weights[CodeAt] != 0 || Weights[UnwindAt] != 0; }
+  double score(const Measures &Found, double Free) const {
+    double Costs = 0, Rest = 0;
+    for (size_t I = 0; I < Found.size(); ++I)
+      (I < CodeAt ? Costs : Rest) += Weights[I] * Found[I];
+    return Costs + Rest + Penalty * std::max(0.0, Costs - Free);
+  }
 };
 
 /// What a copy knows; null in the compiler itself.
@@ -254,13 +263,14 @@ std::optional<Request> readRequest(StringRef Bytes) {
   FileReader In(Bytes.drop_front(Magic.size()));
   Request R;
   uint32_t Count = 0;
-  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&Count))
+  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) ||
+      !In.read(&Count))
     return std::nullopt;
   for (uint32_t I = 0; I < Count; ++I) {
     uint64_t Key = 0;
     uint32_t Counts[3] = {};
     Series S;
-    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(Counts, 3) || !In.read(S.Base.Evictions, Counts[0]) ||
+    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) || !In.read(S.Base.Evictions, Counts[0]) ||
         !In.read(S.Base.Priorities, Counts[1]) || Counts[2] > In.left() / sizeof(Trial))
       return std::nullopt;
     S.Trials.resize(Counts[2]);
@@ -315,9 +325,7 @@ void adopt(Series &Best, StringRef Answer, const Request &R) {
   if (!In.read(Found.data(), Found.size()) || !In.read(Counts, 4) || !In.read(Made.Evictions, Counts[2]) ||
       !In.read(Made.Priorities, Counts[3]))
     return;
-  double Score = 0;
-  for (size_t I = 0; I < Found.size(); ++I)
-    Score += R.Weights[I] * Found[I];
+  const double Score = R.score(Found, Best.Free);
   const auto SizeOf = [](const Departures &D) { return D.Evictions.size() + D.Priorities.size(); };
   if (Score > Best.Score || (Score == Best.Score && SizeOf(Made) >= SizeOf(Best.Base)))
     return;

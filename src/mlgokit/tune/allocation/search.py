@@ -8,7 +8,7 @@ What a score is, weights say: what spills, reloads and copies cost, or bytes.
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, Pl
 from mlgokit.compiler.regalloc_cost import COSTS, OFFSET
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.trials import (
+    PENALTY,
     SPILL_COST,
     TRIAL,
     Departures,
@@ -86,7 +87,9 @@ class AllocationBench:
         """Compile a module as LLVM would, and make the trials of its functions, each within ``seconds``."""
         with tempfile.TemporaryDirectory(prefix="mlgokit-tune-") as scratch:
             folder = Path(scratch)
-            (folder / "trials").write_bytes(request_bytes(series, seconds=seconds, weights=self.weights))
+            (folder / "trials").write_bytes(
+                request_bytes(series, seconds=seconds, weights=self.weights, penalty=PENALTY if self.in_bytes else 0.0)
+            )
             inlining = {} if self.decisions is None else {INLINE_SIZE.name: HEURISTIC}
             use = PluginUse(
                 plugin=self.plugin,
@@ -149,7 +152,7 @@ def open_modules(
             known.add(one.key)
             one.start = start.get(one.key)
             if (kept := progress.get(one.key)) is not None and kept.score <= one.score:
-                one.plain = min(one.plain, kept.plain)
+                one.plain, one.cost = min(one.plain, kept.plain), kept.cost
                 one.score, one.departures = kept.score, kept.departures
                 one.trials, one.gained, one.seconds = kept.trials, kept.gained, kept.seconds
                 one.evictions, one.priorities = kept.evictions, kept.priorities
@@ -197,7 +200,9 @@ def plan_round(bench: AllocationBench, one: ModuleSearch, rng: np.random.Generat
             trials["eviction_flips"][0] = trials["priority_flips"][0] = _TINY
             if function.start is not None:
                 asked.append(Series(key=function.key, base=function.start, score=math.inf, trials=trials[:1]))
-        asked.append(Series(key=function.key, base=function.departures, score=function.score, trials=trials))
+        asked.append(
+            Series(key=function.key, base=function.departures, score=function.score, trials=trials, free=function.cost)
+        )
     return asked
 
 
@@ -247,11 +252,15 @@ def _draw(bench: AllocationBench, function: FunctionSearch, count: int, rng: np.
 def take(function: FunctionSearch, outcomes: Sequence[Outcome], *, in_bytes: bool = False) -> float:
     """Enter trials of a function; gives by how much its score became smaller, of costs the logarithm of it."""
     if math.isinf(function.plain):
-        function.plain = next((one.score for one in outcomes if not len(one.departures)), math.inf)
+        plain = next((one for one in outcomes if not len(one.departures)), None)
+        if plain is not None:
+            function.plain, function.cost = plain.score, plain.cost
     if math.isinf(function.plain):
         function.trials += len(outcomes)
         return 0.0
     before = min(function.score, function.plain)
+    if in_bytes:
+        outcomes = [replace(one, score=one.score + PENALTY * max(0.0, one.cost - function.cost)) for one in outcomes]
     for outcome in outcomes:
         function.trials += 1
         function.evictions = max(function.evictions, outcome.evictions)

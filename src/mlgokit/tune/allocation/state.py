@@ -30,6 +30,7 @@ class FunctionSearch:
         name: its symbol.
         plain: its score as LLVM allocates it; infinite before the first trial if that has to measure it.
         score: the best one.
+        cost: the part of LLVM's costs in the plain score where bytes are wanted; infinite before that is measured.
         spills: whether it has costs beside copies, of which most cannot be saved.
         departures: the decisions that gave it.
         start: decisions of an earlier plugin, to be tried first.
@@ -54,6 +55,7 @@ class FunctionSearch:
     gained: int = 0
     seconds: float = 0.01
     rate: float = math.inf
+    cost: float = math.inf
 
     @property
     def exhausted(self) -> bool:
@@ -144,7 +146,7 @@ def save_functions(path: Path, functions: Sequence[FunctionSearch]) -> None:
     np.savez_compressed(
         file,
         key=np.array([one.key for one in functions], np.uint64),
-        score=np.array([(one.plain, one.score, one.seconds) for one in functions], np.float64).reshape(-1, 3),
+        score=np.array([(one.plain, one.score, one.seconds, one.cost) for one in functions], np.float64).reshape(-1, 4),
         numbers=np.array(numbers, np.int64).reshape(-1, 6),
         records=np.concatenate([np.zeros(0, DEPARTURE), *records]).view(np.uint64),
     )
@@ -158,7 +160,7 @@ def load_functions(path: Path) -> dict[int, FunctionSearch]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             records = stored["records"].view(DEPARTURE)
             rows = zip(stored["key"].tolist(), stored["score"].tolist(), stored["numbers"].tolist(), strict=True)
-            for key, (plain, score, seconds), (evictions, priorities, trials, gained, first, both) in rows:
+            for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
                 mine, records = records[:both], records[both:]
                 found[key] = FunctionSearch(
                     key=key,
@@ -171,6 +173,7 @@ def load_functions(path: Path) -> dict[int, FunctionSearch]:
                     trials=trials,
                     gained=gained,
                     seconds=seconds,
+                    cost=cost,
                 )
     except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return {}
