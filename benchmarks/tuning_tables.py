@@ -269,18 +269,18 @@ def _worse(found: Sequence[Finished]) -> list[str]:
 def _verdict(
     found: Sequence[Finished], wanted: Sequence[tuple[str, TunedProject, float]], seed: int
 ) -> tuple[str, bool | None]:
-    """The sentence about the leading arm, of each project at the largest budget that it has reached."""
+    """The sentence about the leading arm, of each project by the smallest build that it has reached."""
     arm = next((name for name in LEADING if any(one.arm == name for one in found)), None)
     if arm is None:
         return "nothing of a tuning is there yet", None
     mine = [one for one in found if one.arm == arm]
     minutes = max(one.minutes for one in mine)
-    latest = {one.project.name: one for one in sorted(mine, key=lambda one: one.minutes)}
-    earlier = Counter(one.minutes for one in latest.values() if one.minutes < minutes)
+    best = {one.project.name: one for one in sorted(mine, key=lambda one: (-one.objects[1], -one.minutes))}
+    earlier = Counter(one.minutes for one in best.values() if one.minutes < minutes)
     parts: list[str] = []
     reached: list[bool] = []
     for language, bar in BARS.items():
-        row = [one for one in latest.values() if one.project.language == language]
+        row = [one for one in best.values() if one.project.language == language]
         pairs = [one.linked("image") for one in row]
         if not row or None in pairs:
             continue
