@@ -226,7 +226,7 @@ def _draw(bench: AllocationBench, function: FunctionSearch, count: int, rng: np.
 
     Of costs, many at once find more than few: measured at 10 s for seven modules, rates drawn evenly from the whole
     range, or their squares, saved a tenth more than rates that are even in their logarithm, and twice as much as small
-    ones. Of bytes, both together find more than many alone (docs/results/tuning_registers.md).
+    ones. Of bytes, few in half of the trials find about as much (docs/results/tuning_registers.md).
     """
     trials = np.zeros(count, TRIAL)
     trials["seed"] = rng.integers(0, 2**63, count)
