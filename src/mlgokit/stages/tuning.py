@@ -219,8 +219,8 @@ def _searched(
     fallback = known if config.fallback == "policy" and known.exists() else None
     tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report, judge=judge)
     if share:
-        start = dict[int, Departures]() if config.start is None else allocations_inside(config.start)
-        found = open_allocation(search, tuned, start=start, workers=config.workers, report=report)
+        known_before = dict[int, Departures]() if config.start is None else allocations_inside(config.start)
+        found = open_allocation(search, tuned, start=known_before, workers=config.workers, report=report)
         run_allocation_search(found, seconds=left, workers=config.workers, report=report)
         tuned = finish_bytes(found, search, tuned, policy=fallback, workers=config.workers, report=report, judge=judge)
     shutil.rmtree(workplace, ignore_errors=True)

@@ -1,6 +1,5 @@
 """The stage that tunes the register allocation of one project."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.stages.builds import check_given
 from mlgokit.stages.tuning import Tune, check_claim, corpus_to_tune, modules_of_project, seconds_of
-from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search, spent_before
+from mlgokit.tune.allocation.loop import open_allocation_search, run_allocation_search
 from mlgokit.tune.allocation.proof import Allocated, finish_allocations
-from mlgokit.tune.allocation.search import AllocationBench, open_modules
+from mlgokit.tune.allocation.search import AllocationBench
 
 
 def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated:
@@ -52,19 +51,16 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         priority=config.problem != REGALLOC_EVICTION.name,
         timeout_seconds=config.timeout_seconds,
     )
-    searched, failures, user_seconds = open_modules(
-        modules, bench=bench, folder=place, start=start, workers=config.workers, report=report
+    search = open_allocation_search(
+        modules,
+        bench=bench,
+        folder=place,
+        start=start,
+        seed=config.search.seed,
+        workers=config.workers,
+        report=report,
     )
     claim()
-    before = spent_before(place)
-    spent = dataclasses.replace(
-        before,
-        user_seconds=before.user_seconds + user_seconds,
-        compilations=before.compilations + len(modules),
-    )
-    search = AllocationSearch(
-        folder=place, bench=bench, modules=searched, failures=failures, seed=config.search.seed, spent=spent
-    )
     run_allocation_search(search, seconds=seconds, workers=config.workers, report=report)
     allocated = finish_allocations(
         search,

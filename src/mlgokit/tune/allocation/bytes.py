@@ -16,9 +16,9 @@ from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.trials import CODE_BYTES, IMAGE_BYTES, Departures
 from mlgokit.deploy.allocations import write_allocations
 from mlgokit.deploy.decisions import read_table, write_table
-from mlgokit.tune.allocation.loop import AllocationSearch, spent_before
+from mlgokit.tune.allocation.loop import AllocationSearch, open_allocation_search
 from mlgokit.tune.allocation.proof import promise_of
-from mlgokit.tune.allocation.search import AllocationBench, open_modules
+from mlgokit.tune.allocation.search import AllocationBench
 from mlgokit.tune.allocation.state import ModuleSearch
 from mlgokit.tune.judge import Judge
 from mlgokit.tune.meter import Comparison
@@ -52,21 +52,14 @@ def open_allocation(
         weights=CODE_BYTES if text_only else IMAGE_BYTES,
         timeout_seconds=search.bench.timeout_seconds,
     )
-    folder = search.folder / FOLDER
-    modules, failures, user_seconds = open_modules(
+    return open_allocation_search(
         [one.module for one in search.modules.values()],
         bench=bench,
-        folder=folder,
-        start=dict(start),
+        folder=search.folder / FOLDER,
+        start=start,
+        seed=search.config.seed,
         workers=workers,
         report=report,
-    )
-    before = spent_before(folder)
-    spent = dataclasses.replace(
-        before, user_seconds=before.user_seconds + user_seconds, compilations=before.compilations + len(search.modules)
-    )
-    return AllocationSearch(
-        folder=folder, bench=bench, modules=modules, failures=failures, seed=search.config.seed, spent=spent
     )
 
 
@@ -95,6 +88,8 @@ def finish_bytes(
     chosen |= {one.key: one.start for one in functions if one.start is not None and len(one.start) and not one.trials}
     wanted, output = len(chosen), Path(tuned.plugin)
     kinds = {"decisions": Path(tuned.table)} | ({"inline-size": policy} if policy is not None else {})
+    table = found.folder / "allocations"
+    both = kinds | {"allocations": table}
     with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
         folder = Path(scratch)
         plain = compile_all(search, folder / "plain", None, workers=workers, report=report)
@@ -102,9 +97,8 @@ def finish_bytes(
         roots = link_roots(plain.objects[name] for name in plain.sizes)
         after, link, judged = before, tuned.tuned_link, tuned.judged
         while chosen:
-            table = found.folder / "allocations"
             write_allocations(table, chosen, promise_of(found, chosen))
-            link_policies(search.bench.toolchain, kinds | {"allocations": table}, output)
+            link_policies(search.bench.toolchain, both, output)
             after = compile_all(search, folder / "tuned", output, workers=workers, report=report)
             wrong = {key for module in found.modules for key in _wrong(module, before, after, chosen, search)}
             if not wrong:
@@ -133,7 +127,7 @@ def finish_bytes(
         whole = total_bytes(search, after)
         if chosen:
             _promise(Path(tuned.table), whole)
-            link_policies(search.bench.toolchain, kinds | {"allocations": found.folder / "allocations"}, output)
+            link_policies(search.bench.toolchain, both, output)
     allocated = AllocatedBytes(
         functions=sum(bool(one.trials) for one in functions),
         changed=len(chosen),

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,10 @@ import numpy as np
 from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileResult
+from mlgokit.compiler.trials import Departures
+from mlgokit.corpus.module import Module
 from mlgokit.manifest import atomic_write
-from mlgokit.tune.allocation.search import AllocationBench, run_round
+from mlgokit.tune.allocation.search import AllocationBench, open_modules, run_round
 from mlgokit.tune.allocation.state import (
     ModuleSearch,
     Reached,
@@ -57,9 +59,29 @@ class AllocationSearch:
         return dataclasses.replace(self.spent, score=after, change=change)
 
 
-def spent_before(folder: Path) -> Reached:
-    """What earlier sessions in the folder spent."""
-    return load_reached(folder / "spent.json")
+def open_allocation_search(
+    modules: Sequence[Module],
+    *,
+    bench: AllocationBench,
+    folder: Path,
+    start: Mapping[int, Departures],
+    seed: int,
+    workers: int,
+    report: Report,
+) -> AllocationSearch:
+    """Begin a search, or go on with the one in the folder; every module is compiled once.
+
+    Raises:
+        CorpusError: as :func:`open_modules`.
+    """
+    searched, failures, user_seconds = open_modules(
+        modules, bench=bench, folder=folder, start=start, workers=workers, report=report
+    )
+    before = load_reached(folder / "spent.json")
+    spent = dataclasses.replace(
+        before, user_seconds=before.user_seconds + user_seconds, compilations=before.compilations + len(modules)
+    )
+    return AllocationSearch(folder=folder, bench=bench, modules=searched, failures=failures, seed=seed, spent=spent)
 
 
 def run_allocation_search(

@@ -118,7 +118,7 @@ def open_modules(
     *,
     bench: AllocationBench,
     folder: Path,
-    start: dict[int, Departures],
+    start: Mapping[int, Departures],
     workers: int,
     report: Report,
 ) -> tuple[list[ModuleSearch], dict[str, str], float]:
