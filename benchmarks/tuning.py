@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Result, run_benchmark, tool_versions
-from tuning_arms import ARMS, Arm
+from tuning_arms import ARMS, Arm, allocate
 from tuning_builds import prepare, rebuild
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
@@ -26,11 +26,9 @@ from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_ma
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.tuning import ALLOCATION_SHARE, modules_to_tune
-from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
-from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import POLICY_NAME
 from mlgokit.tune.project import Search, open_search, try_policy
-from mlgokit.tune.result import Tuned, finish
+from mlgokit.tune.result import finish
 from mlgokit.tune.search import Bench
 
 ENOUGH = 0.98
@@ -157,7 +155,8 @@ def _tuned(
             arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
         tuned = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
         if arm.allocation:
-            tuned = _allocated(config, search, tuned, seconds=60 * minutes - search.user_seconds, report=report)
+            room = 60 * minutes - search.user_seconds
+            tuned = allocate(search, tuned, seconds=room, workers=config.workers, report=report)
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
         if arm.rebuilt:
@@ -175,19 +174,6 @@ def _tuned(
                 after = {"failure": str(error)}
         value = {"tuned": tuned.to_json(), "before": before, "after": after}
         atomic_write(_path(config, name, project, minutes), json.dumps(value))
-
-
-def _allocated(config: Tuning, search: Search, tuned: Tuned, *, seconds: float, report: Report) -> Tuned:
-    """Search register allocation until all searches of it have taken so many seconds of processor time."""
-    found = open_allocation(search, tuned, start={}, workers=config.workers, report=report)
-    run_allocation_search(
-        found,
-        seconds=seconds - found.spent.user_seconds,
-        workers=config.workers,
-        report=report,
-        clock=lambda: found.spent.user_seconds,
-    )
-    return finish_bytes(found, search, tuned, policy=None, workers=config.workers, report=report)
 
 
 def _opened(

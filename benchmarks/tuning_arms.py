@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.collect import Report, parallel
+from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
+from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, adopt_if_better, save, save_totals
+from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Searched
 from mlgokit.tune.state import build_of
 
@@ -109,3 +112,16 @@ ARMS = {
     "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, restarts=0, refits=())),
     "random search": Arm(run=random_search),
 }
+
+
+def allocate(search: Search, tuned: Tuned, *, seconds: float, workers: int, report: Report) -> Tuned:
+    """Search register allocation until all searches of it have taken so many seconds of processor time."""
+    found = open_allocation(search, tuned, start={}, workers=workers, report=report)
+    run_allocation_search(
+        found,
+        seconds=seconds - found.spent.user_seconds,
+        workers=workers,
+        report=report,
+        clock=lambda: found.spent.user_seconds,
+    )
+    return finish_bytes(found, search, tuned, policy=None, workers=workers, report=report)

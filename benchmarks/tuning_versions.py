@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
+from tuning_arms import allocate
 
 from mlgokit.collect import Report
 from mlgokit.compiler.compile import NEVER
@@ -40,8 +41,10 @@ class TuningVersions:
     """Which projects; all of the list if none is named."""
     seconds: float = 60.0
     """Processor time of the first version's search, compilations and fits together."""
+    allocation_seconds: float = 40.0
+    """Processor time of the first version's search over register allocations, which follows."""
     again_seconds: float = 30.0
-    """Processor time of each search of the second version."""
+    """Processor time of each search of the second version, for inlining."""
     modules: int = 0
     """Modules of each version, the first ones; 0 for all."""
     seed: int = 1
@@ -90,7 +93,8 @@ def _measured(
     config: TuningVersions, toolchain: Toolchain, name: str, versions: dict[str, list[Module]], report: Report
 ) -> dict[str, Any]:
     folder = config.folder / name
-    path = folder / f"finished-{config.seconds:g}-{config.again_seconds:g}-{config.seed}.json"
+    seconds = "-".join(f"{each:g}" for each in (config.seconds, config.allocation_seconds, config.again_seconds))
+    path = folder / f"finished-{seconds}-{config.seed}.json"
     if path.exists():
         return json.loads(path.read_bytes())
     # The order of the list is that of time; text would put 0.10 before 0.9.
@@ -101,6 +105,7 @@ def _measured(
     _spend(search, config.seconds, config.workers, report)
     plugin = folder / "tuned.so"
     tuned = finish(search, plugin, policy=None, workers=config.workers, report=report)
+    tuned = allocate(search, tuned, seconds=config.allocation_seconds, workers=config.workers, report=report)
     decided = read_table(plugin)
     kept = {
         version: measure_kept(
@@ -182,6 +187,8 @@ def summarise(
                     name, one["language"], f"{first} -> {version}", len(states), states.count("new"), len(kept["gone"]),
                     kept["decisions"], f"{kept['share']:.0%}",
                     f"{kept['kept'] / kept['asked']:.0%}" if kept["asked"] else None,
+                    kept["allocations"],
+                    f"{kept['allocations_kept'] / kept['allocations']:.0%}" if kept["allocations"] else None,
                     f"{then:+.2%}", f"{kept['change']:+.2%}", _linked(kept), len(kept["larger"]),
                     f"{max((m['tuned_bytes'] - m['plain_bytes'] for m in kept['modules']), default=0.0):+.0f}",
                 )
@@ -214,11 +221,14 @@ def summarise(
                 title="Later versions with the plugin of version n",
                 columns=(
                     "project", "language", "versions", "modules", "new", "gone", "decisions", "kept", "of those asked",
-                    "objects when tuned", "objects now", "linked now", "larger modules", "worst module, bytes",
+                    "functions allocated otherwise", "kept", "objects when tuned", "objects now", "linked now",
+                    "larger modules", "worst module, bytes",
                 ),
                 rows=tuple(kept_rows),
-                note=f"Version n was tuned for {config.seconds:g} seconds of processor time. Kept: the part of the "
-                "plugin's decisions that the later version asks for. Of those asked: the part of the later version's "
+                note=f"Inlining of version n was tuned for {config.seconds:g} seconds of processor time, then register "
+                f"allocation for {config.allocation_seconds:g}. Kept: the part of the plugin's decisions that the "
+                "later version asks for; of its functions, the part that the later version has, for the allocator as "
+                "they were. Of those asked: the part of the later version's "
                 "decisions, in modules that were tuned, that the plugin answers; LLVM's heuristic decides the others. "
                 "Objects: text, read-only data and unwind tables, each COMDAT signature once, against plain.",
             ),

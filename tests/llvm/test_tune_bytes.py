@@ -15,7 +15,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.trials import IMAGE_BYTES, TRIAL, Departures, Series
 from mlgokit.corpus.module import Module, load_corpus
 from mlgokit.deploy.allocations import allocations_inside
-from mlgokit.stages import Tune, tune
+from mlgokit.stages import Check, Tune, check, tune
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.search import AllocationBench
@@ -126,6 +126,22 @@ def test_a_changed_function_is_as_llvm_allocates_it(project: Project, tmp_path: 
     assert project.compile(source, tmp_path / "tuned.o", project.tuned.flag) <= project.compile(
         source, tmp_path / "plain.o"
     )
+
+
+def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project: Project, tmp_path: Path):
+    allocated = project.tuned.allocated
+    assert allocated is not None
+    database = put_database(tmp_path / "elsewhere")
+    today = Check(plugin=project.config.output, compile_commands=database, workers=1)
+    kept = check(today)
+    assert kept.allocations == kept.allocations_kept == allocated.changed
+    assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
+    assert (kept.plain_bytes, kept.tuned_bytes) == (project.tuned.plain_bytes, project.tuned.tuned_bytes)
+    (database.parent / "work.c").write_text(SOURCE.replace("a*17", "a*19+v"))
+    changed = check(today)
+    assert changed.allocations == kept.allocations
+    assert changed.allocations_kept == kept.allocations_kept - 1
+    assert not changed.larger
 
 
 def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: Path):

@@ -6,9 +6,11 @@ from mlgokit.tune.kept import Kept, KeptModule
 from mlgokit.tune.table import print_kept, verdict
 
 
-def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50) -> Kept:
-    one = KeptModule(name="a/one.o", state="tuned", asked=50, kept=40, plain_bytes=500.0, tuned_bytes=module)
-    two = KeptModule(name="a/two.o", state="new", asked=0, kept=0, plain_bytes=500.0, tuned_bytes=500.0)
+def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50, allocations: int = 0) -> Kept:
+    one = KeptModule(
+        name="a/one.o", state="tuned", asked=50, kept=40, allocated=3, plain_bytes=500.0, tuned_bytes=module
+    )
+    two = KeptModule(name="a/two.o", state="new", asked=0, kept=0, allocated=0, plain_bytes=500.0, tuned_bytes=500.0)
     return Kept(
         plugin="tuned.so",
         modules=(one, two),
@@ -17,6 +19,8 @@ def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50) ->
         decisions=decisions,
         asked=50,
         kept=40,
+        allocations=allocations,
+        allocations_kept=3,
         promised_change=-0.08,
         plain_bytes=1000.0,
         tuned_bytes=tuned,
@@ -34,6 +38,7 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
     assert verdict(kept(tuned=930.0)).endswith("tuning again can wait")
     assert "1 module grew: `mlgokit tune --start tuned.so --budget 0s` puts it back" in verdict(kept(module=501.0))
     assert kept(decisions=0).share == 1
+    assert "(80 %) and 3 of 4 allocated functions still apply" in verdict(kept(allocations=4))
 
 
 def test_what_is_gone_larger_or_broken_is_named():

@@ -275,7 +275,7 @@ Plan *enterFunction(const MachineFunction &MF, const AllocationTable *Table) {
   FunctionShape Shape(MF);
   if (hasTrials())
     Current.Now = runTrials(MF, Shape);
-  else if (const Departures *Known = Table->find(Shape.key()))
+  if (const Departures *Known = Table && !Current.Now ? Table->find(Shape.key()) : nullptr)
     Current.Now.reset(new Plan{std::move(Shape), Course(Known->Evictions, 0, 0), Course(Known->Priorities, 0, 0)});
   return Current.Now.get();
 }

@@ -16,7 +16,9 @@ from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, Pl
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.trials import read_tried, request_bytes
 from mlgokit.corpus.module import Module
+from mlgokit.deploy.allocations import allocations_inside
 from mlgokit.deploy.decisions import Decided, TableEntry, strong_names
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.project import Search, try_on_all
@@ -36,6 +38,7 @@ class KeptModule:
         state: whether the table has decisions for it, or left it plain, or does not know it.
         asked: decisions that the compiler asked for with the plugin; 0 where the plugin stays out.
         kept: of those, the ones that the table answered.
+        allocated: functions that the plugin's other table allocates otherwise; a COMDAT function counts in each module.
         plain_bytes: what it answers for in the project's account under the plain build.
         tuned_bytes: the same with the plugin.
     """
@@ -44,6 +47,7 @@ class KeptModule:
     state: State
     asked: int
     kept: int
+    allocated: int
     plain_bytes: float
     tuned_bytes: float
 
@@ -60,6 +64,8 @@ class Kept:
         decisions: how many the table holds.
         asked: how many were asked for in modules that the plugin decides.
         kept: how many of those the table answered; each key answers once.
+        allocations: functions that the plugin allocates otherwise than LLVM.
+        allocations_kept: how many of those today's code has, as they were.
         promised_change: of the project's account when it was tuned, such as -0.06.
         plain_bytes: the account of today's plain build.
         tuned_bytes: the same with the plugin.
@@ -74,6 +80,8 @@ class Kept:
     decisions: int
     asked: int
     kept: int
+    allocations: int
+    allocations_kept: int
     promised_change: float | None
     plain_bytes: float
     tuned_bytes: float
@@ -117,12 +125,21 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Both:
-    """A module compiled plainly and with the plugin; [D] keys that were asked for, and whether the table answered."""
+    """A module compiled plainly and with the plugin.
+
+    Attributes:
+        plain: the plain object.
+        tuned: the other.
+        sites: [D] keys of the decisions that were asked for.
+        by_table: [D] whether the table answered.
+        functions: keys of the functions that the allocation table has.
+    """
 
     plain: ObjectSizes
     tuned: ObjectSizes
     sites: npt.NDArray[np.uint64]
     by_table: npt.NDArray[np.bool_]
+    functions: frozenset[int]
 
 
 def measure_kept(
@@ -135,16 +152,28 @@ def measure_kept(
     timeout_seconds: float,
     report: Report,
 ) -> Kept:
-    """Compile every module plainly and with ``plugin``, whose table is ``decided``, and compare."""
+    """Compile every module plainly and with ``plugin``, whose table is ``decided``, and compare.
+
+    Raises:
+        InputError: the plugin's other table is damaged.
+    """
     failures: dict[str, str] = {}
+    allocations = frozenset(allocations_inside(plugin))
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         folder = Path(scratch)
         places = {module.name: folder / str(index) for index, module in enumerate(modules)}
+        # Without trials, what comes of it is the list of all functions.
+        trials = folder / "trials"
+        trials.write_bytes(request_bytes((), seconds=0.0))
 
         def compile_both(module: Module) -> _Both | None:
             place = places[module.name]
             results: list[CompileResult] = []
-            for use in (None, PluginUse(plugin=plugin.resolve(), logs=(INLINE_SIZE.name,))):
+            listed = place.with_suffix(".tried")
+            with_plugin = PluginUse(plugin=plugin.resolve(), logs=(INLINE_SIZE.name,))
+            if allocations:
+                with_plugin = dataclasses.replace(with_plugin, trials=trials, tried=listed)
+            for use in (None, with_plugin):
                 results.append(
                     compile_module(
                         toolchain,
@@ -160,12 +189,13 @@ def measure_kept(
                     how = "plainly" if use is None else "with the plugin"
                     failures[module.name] = f"{how}: {results[-1].status.value}: {results[-1].reason}"
                     return None
-            return _both(*results)
+            functions = {one.key for one in read_tried(listed)} if listed.exists() else set[int]()
+            return _both(*results, functions=allocations & functions)
 
         found = parallel(compile_both, modules, workers=workers, report=report, label="compile plainly and tuned")
         both = {module.name: one for module, one in zip(modules, found, strict=True) if one is not None}
         links = _links(both, places, folder, toolchain)
-    return _summary(both, failures, links, plugin=plugin, decided=decided)
+    return _summary(both, failures, links, plugin=plugin, decided=decided, allocations=len(allocations))
 
 
 def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:
@@ -189,7 +219,7 @@ def try_start(search: Search, table: Path, *, workers: int, report: Report) -> N
     try_on_all(search, compile_one, workers=workers, report=report, label="try the earlier decisions")
 
 
-def _both(plain: CompileResult, tuned: CompileResult) -> _Both | None:
+def _both(plain: CompileResult, tuned: CompileResult, *, functions: frozenset[int]) -> _Both | None:
     if plain.sizes is None or tuned.sizes is None:
         return None
     log = tuned.logs.get(INLINE_SIZE.name)
@@ -198,7 +228,7 @@ def _both(plain: CompileResult, tuned: CompileResult) -> _Both | None:
     else:
         sites = log.columns["site"][:, 0].astype(np.int64).view(np.uint64)
         by_table = log.columns["decided_by_table"][:, 0] != 0
-    return _Both(plain=plain.sizes, tuned=tuned.sizes, sites=sites, by_table=by_table)
+    return _Both(plain=plain.sizes, tuned=tuned.sizes, sites=sites, by_table=by_table, functions=functions)
 
 
 def _summary(
@@ -208,6 +238,7 @@ def _summary(
     *,
     plugin: Path,
     decided: Decided,
+    allocations: int,
 ) -> Kept:
     promise = decided.promise
     objective = Objective.LINK_AWARE if promise is None else Objective(promise.objective)
@@ -227,6 +258,7 @@ def _summary(
                 state=state,
                 asked=len(one.sites),
                 kept=int(one.by_table.sum()),
+                allocated=len(one.functions),
                 plain_bytes=tuned.module_bytes(name, one.plain),
                 tuned_bytes=tuned.module_bytes(name, one.tuned),
             )
@@ -244,6 +276,8 @@ def _summary(
         decisions=sum(len(entry.keys) for entry in decided.entries if not entry.plain),
         asked=sum(row.asked for row in rows),
         kept=sum(row.kept for row in rows),
+        allocations=allocations,
+        allocations_kept=len(frozenset[int]().union(*(one.functions for one in both.values()))),
         promised_change=promise.tuned_bytes / promise.plain_bytes - 1 if promise and promise.plain_bytes else None,
         plain_bytes=plain.image,
         tuned_bytes=tuned.image,

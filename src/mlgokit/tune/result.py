@@ -72,7 +72,7 @@ class Tuned:
     """What a tuning gave.
 
     Attributes:
-        plugin: the shared library; empty if only the table was wanted.
+        plugin: the shared library.
         table: the decision table.
         flag: what to add to clang's command line.
         plain_bytes: the project's account under the plain build: every COMDAT signature once.
@@ -129,6 +129,7 @@ def finish(
         ToolError: the plugin cannot be linked.
     """
     table = search.folder / "decisions"
+    inside = {"decisions": table} | ({"inline-size": policy} if policy is not None else {})
     notes: dict[str, str] = {}
     plain = {name for name, one in search.modules.items() if _stays_plain(search, one, judge)}
     with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
@@ -138,9 +139,7 @@ def finish(
         plain_link = link_proof(before, roots, folder / "plain.image", search)
         while True:
             _write(search, table, plain)
-            if output.suffix != ".decisions":
-                inside = {"decisions": table} | ({"inline-size": policy} if policy is not None else {})
-                link_policies(search.bench.toolchain, inside, output)
+            link_policies(search.bench.toolchain, inside, output)
             after = compile_all(search, folder / "tuned", output, workers=workers, report=report)
             wrong = _differences(search, before, after, plain)
             if not after.sizes:

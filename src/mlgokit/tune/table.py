@@ -60,14 +60,14 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
 
 def print_kept(kept: Kept, out: Console) -> None:
     """Print the modules of today's code, largest first among those that the plugin changes, and what to do."""
-    titles = numbers("asked", "kept", "plain", "tuned", "change")
+    titles = numbers("asked", "kept", "allocated", "plain", "tuned", "change")
     table = plain_table("Modules", [*words("module", "in the plugin"), *titles])
     order = sorted(kept.modules, key=lambda one: (one.plain_bytes - one.tuned_bytes, one.name))
     decided = [one for one in order if one.state != "left plain" or one.asked]
     for one in decided[:MOST_ROWS]:
         change = one.tuned_bytes - one.plain_bytes
         table.add_row(
-            Text(one.name), one.state, str(one.asked), str(one.kept),
+            Text(one.name), one.state, str(one.asked), str(one.kept), str(one.allocated),
             f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}" + (" larger" if change > 0 else ""),
         )  # fmt: skip
     out.print(table)
@@ -101,9 +101,12 @@ def verdict(kept: Kept) -> str:
         advice = f"tuning again is worth it: `{start}`"
     else:
         advice = "tuning again can wait"
+    allocations = (
+        f" and {kept.allocations_kept:,} of {kept.allocations:,} allocated functions" if kept.allocations else ""
+    )
     return (
-        f"{kept.kept:,} of {kept.decisions:,} decisions ({100 * kept.share:.0f} %) still apply, the build changes by "
-        f"{100 * kept.change:+.1f} %{promised}: {advice}"
+        f"{kept.kept:,} of {kept.decisions:,} decisions ({100 * kept.share:.0f} %){allocations} still apply, "
+        f"the build changes by {100 * kept.change:+.1f} %{promised}: {advice}"
     )
 
 
