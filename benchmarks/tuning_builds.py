@@ -141,7 +141,7 @@ def build_project(
     jobs = [f"-j{workers}"]
     begun = _run(project, [*compile_words, *jobs, *project.targets], build)
     seconds += begun.user_seconds
-    image = _image(project, build)
+    image = weigh(image_of(project, build))
     (place,) = _filled([project.tests_folder], marks, [])
     output = ""
     for words in project.tests:
@@ -254,13 +254,18 @@ def _run(project: TunedProject, argv: Sequence[str], folder: Path) -> process.Co
     return done
 
 
-def _image(project: TunedProject, build: Path) -> Bytes:
+def image_of(project: TunedProject, build: Path) -> Path:
+    """The program or shared library that the project ships.
+
+    Raises:
+        ToolError: the build has none.
+    """
     found = sorted(path for path in build.glob(project.image) if path.is_file() and not path.is_symlink())
     if not found:
         raise ToolError(
             f"{project.name}: expected {project.image} in {build}, found none; correct the list of projects"
         )
-    return weigh(found[0])
+    return found[0]
 
 
 def weigh(path: Path) -> Bytes:

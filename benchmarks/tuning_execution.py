@@ -1,0 +1,280 @@
+"""What tuning for size costs when the program runs: instructions and memory accesses of real projects' own work."""
+
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results import Cell, Result, Table, percent, run_benchmark, tool_versions
+from treatments import clean_environment
+from tuning_builds import build_project, image_of, source_folder
+from tuning_projects import PROJECTS
+
+from mlgokit.collect import Report
+from mlgokit.compiler import process
+from mlgokit.compiler.plugin_build import link_policies
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.errors import InputError, ToolError, UsageError
+from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.manifest import digest_file
+
+BUILDS = ("plain", "inlining", "both")
+SECONDS = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a project's build is given to do.
+
+    In ``argv`` and ``folder`` the marks ``{source}`` and ``{build}`` stand for those folders.
+
+    Attributes:
+        argv: the program, in the build folder, and its arguments.
+        folder: where it runs.
+        steps: how many of the project's test commands must run before, as they build the program.
+        shown: what it does, for readers.
+    """
+
+    argv: tuple[str, ...]
+    folder: str = "{build}"
+    steps: int = 0
+    shown: str
+
+
+WORK = {
+    "double-conversion": Work(argv=("test/cctest/cctest", "test-conversions"), shown="cctest test-conversions"),
+    "jsoncpp": Work(argv=("jsoncpp_test",), shown="jsoncpp_test"),
+    "tinyxml2": Work(argv=("xmltest",), folder="{source}", shown="xmltest"),
+    "pugixml": Work(argv=("pugixml-check",), folder="{source}", shown="pugixml-check"),
+    "muparser": Work(argv=("t_ParserTest",), shown="t_ParserTest"),
+    "ninja": Work(argv=("ninja", "-n"), shown="a dry run on its own build"),
+    "gperf": Work(argv=("src/gperf", "{source}/tests/chill.gperf"), shown="the keywords of chill.gperf"),
+    "lzip": Work(argv=("lzip", "-9", "-c", "{source}/testsuite/test.txt"), shown="compression of its test.txt"),
+    "cppunit": Work(argv=("examples/cppunittest/.libs/cppunittestmain",), shown="cppunittestmain"),
+    "sqlite": Work(argv=("speedtest1", "--size", "2"), steps=1, shown="speedtest1 --size 2"),
+    "expat": Work(argv=("xmlwf/xmlwf", "{source}/doc/reference.html"), shown="xmlwf on its reference"),
+    "cmark": Work(argv=("src/cmark", "--to", "html", "{source}/test/spec.txt"), shown="the specification to HTML"),
+    "jansson": Work(argv=("bin/json_process", "{source}/test/suites/valid/complex-array"), shown="json_process"),
+    "pcre2": Work(argv=(".libs/pcre2test", "-q", "{source}/testdata/testinput1", "/dev/null"), shown="testinput1"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningExecution:
+    """Build projects plainly, with the tuned inlining, and with the tuned registers too; count what their work takes.
+
+    Needs valgrind, and the folder in which benchmarks/tuning.py has tuned the projects.
+    """
+
+    folder: Path = Path("build/tuning")
+    """Where benchmarks/tuning.py keeps projects and searches."""
+    builds: Path = Path("build/tuning-execution")
+    """Where the projects are built."""
+    arm: str = "tune from policy"
+    """Whose results."""
+    projects: tuple[str, ...] = tuple(WORK)
+    """Which projects."""
+    workers: int = 2
+    """Compilers that run at once."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    json: Path = Path("docs/results/tuning_execution.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What one program executed.
+
+    Attributes:
+        instructions: in the project's own program or library.
+        accesses: loads and stores of these.
+        everywhere: instructions of the whole process.
+        image: bytes of code, read-only data and unwind tables.
+    """
+
+    instructions: int
+    accesses: int
+    everywhere: int
+    image: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    config: TuningExecution
+    toolchain: Toolchain
+    valgrind: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(TuningExecution, measure, arguments)
+
+
+def measure(config: TuningExecution, report: Report) -> Result:
+    """Build and run what is asked for.
+
+    Raises:
+        UsageError: a project is not known, or was not tuned, or valgrind is missing.
+        ToolError: a build or a run fails.
+    """
+    if unknown := sorted(set(config.projects) - set(WORK)):
+        raise UsageError(f"projects: expected names among {', '.join(WORK)}, found {', '.join(unknown)}")
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise UsageError("valgrind: expected it in PATH, found none; `apt install valgrind`")
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    count = _Count(config=config, toolchain=toolchain, valgrind=valgrind)
+    found: dict[str, dict[str, Executed]] = {}
+    inputs: dict[str, str] = {}
+    for number, name in enumerate(config.projects):
+        search = config.folder / config.arm.replace(" ", "-") / name
+        if not (search / "tuned.so").exists():
+            raise UsageError(f"{search}: expected a finished search, found none; run benchmarks/tuning.py first")
+        inputs[f"{name}, decisions"] = digest_file(search / "search" / "decisions")
+        inputs[f"{name}, allocations"] = digest_file(search / "search" / "allocation" / "allocations")
+        found[name] = {}
+        for build in BUILDS:
+            report(number, len(config.projects), f"{name}, {build}")
+            found[name][build] = _executed(count, name, build, search / "search")
+    said = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
+    return summarise(found, versions=tool_versions(toolchain) | {"valgrind": said}, inputs=inputs)
+
+
+def _executed(count: _Count, name: str, build: str, search: Path) -> Executed:
+    project, work = PROJECTS[name], WORK[name]
+    place = (count.config.builds / name / build).resolve()
+    source = source_folder(project, count.config.folder / "projects")
+    flag = ""
+    if build != "plain":
+        plugin = place.with_suffix(".so")
+        plugin.parent.mkdir(parents=True, exist_ok=True)
+        inside = {"decisions": search / "decisions"}
+        inside |= {"allocations": search / "allocation" / "allocations"} if build == "both" else {}
+        link_policies(count.toolchain, inside, plugin)
+        flag = f"-fpass-plugin={plugin}"
+    built = build_project(
+        dataclasses.replace(project, tests=project.tests[: work.steps]),
+        place,
+        source=source,
+        toolchain=count.toolchain,
+        plugin_flag=flag,
+        workers=count.config.workers,
+    )
+    image = image_of(project, place)
+    words = [word.replace("{source}", str(source)) for word in work.argv[1:]]
+    profile = place.with_suffix(".callgrind")
+    argv = [
+        count.valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}",
+        str(place / work.argv[0]), *words,
+    ]  # fmt: skip
+    folder = Path(work.folder.replace("{source}", str(source)).replace("{build}", str(place)))
+    libraries = os.pathsep.join([str(image.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    done = process.run(
+        argv, timeout_seconds=SECONDS, cwd=folder, env={**clean_environment(), "LD_LIBRARY_PATH": libraries}
+    )
+    if done.returncode != 0 or not profile.exists():
+        raise ToolError(
+            f"{name}: expected `{shlex.join(argv)}` to succeed, found {done.returncode}:\n{done.stderr[-1500:]}"
+        )
+    mine, everywhere = read_profile(profile, image)
+    return Executed(instructions=mine[0], accesses=mine[1], everywhere=everywhere, image=built.image.image)
+
+
+def read_profile(path: Path, image: Path) -> tuple[tuple[int, int], int]:
+    """Instructions and memory accesses of a program or library, and instructions of the whole process.
+
+    The format is callgrind's: a line with costs follows its position, and one after ``calls=`` is of the called
+    function, which has lines of its own (https://valgrind.org/docs/manual/cl-format.html).
+
+    Raises:
+        InputError: the profile has no costs of it.
+    """
+    names: dict[str, str] = {}
+    inside, skipped, instructions, accesses, everywhere = False, False, 0, 0, 0
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if found := re.match(r"ob=\((\d+)\)(?: (.*))?$", line):
+                names.setdefault(found[1], found[2] or "")
+                inside = bool(names[found[1]]) and Path(names[found[1]]).resolve() == image.resolve()
+            elif found := re.match(r"cob=\((\d+)\) (.*)$", line):
+                names.setdefault(found[1], found[2])
+            elif line.startswith("calls="):
+                skipped = True
+            elif re.match(r"[+\-*\d]", line):
+                costs = [int(word) for word in line.split()[1:4]]
+                if not skipped:
+                    everywhere += costs[0]
+                    instructions += costs[0] if inside else 0
+                    accesses += sum(costs[1:]) if inside else 0
+                skipped = False
+    if not instructions:
+        raise InputError(f"{path}: expected costs of {image}, found none; its program must run it")
+    return (instructions, accesses), everywhere
+
+
+def summarise(found: dict[str, dict[str, Executed]], *, versions: dict[str, str], inputs: dict[str, str]) -> Result:
+    """The table, and means over projects of each language."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, by_build in found.items():
+        plain, inlining, both = (by_build[build] for build in BUILDS)
+        rows.append(
+            (
+                name, PROJECTS[name].language, WORK[name].shown, plain.instructions,
+                f"{plain.instructions / plain.everywhere:.0%}",
+                percent(inlining.image / plain.image - 1), percent(both.image / plain.image - 1),
+                percent(inlining.instructions / plain.instructions - 1),
+                percent(both.instructions / plain.instructions - 1),
+                percent(inlining.accesses / plain.accesses - 1), percent(both.accesses / plain.accesses - 1),
+            )
+        )  # fmt: skip
+    answer: list[str] = []
+    for language in ("c++", "c"):
+        chosen = [by_build for name, by_build in found.items() if PROJECTS[name].language == language]
+        if not chosen:
+            continue
+        means: list[str] = []
+        for build in BUILDS[1:]:
+            image, instructions, accesses = (
+                geometric_mean_change(
+                    [getattr(one["plain"], field) for one in chosen], [getattr(one[build], field) for one in chosen]
+                )
+                for field in ("image", "instructions", "accesses")
+            )
+            how = "with the tuned inlining" if build == "inlining" else "with the tuned registers too"
+            means.append(
+                f"{percent(image)} bytes, {percent(instructions)} instructions, {percent(accesses)} loads and stores "
+                + how
+            )
+        answer.append(f"{len(chosen)} {language.upper()} projects, geometric means: {'; '.join(means)}.")
+    return Result(
+        benchmark="tuning_execution",
+        question="What does tuning for size cost when the program runs?",
+        answer=" ".join(answer),
+        seed=0,
+        versions=versions,
+        inputs=inputs,
+        tables=(
+            Table(
+                title="Executed, against plain -Oz",
+                columns=(
+                    "project", "language", "work", "instructions, plain", "of the process", "bytes, inlining",
+                    "bytes, both", "instructions, inlining", "instructions, both", "loads and stores, inlining",
+                    "loads and stores, both",
+                ),
+                rows=tuple(rows),
+                note="Counted by callgrind in the project's own program or library, not in its tests' or the system's "
+                "code; of the process: the part that this is of all instructions, plain. Bytes: .text, .rodata, "
+                "exception and unwind tables of that file. Instructions are not time: what fits into a cache better "
+                "is not seen.",
+            ),
+        ),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
