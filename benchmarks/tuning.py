@@ -25,7 +25,8 @@ from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages.tuning import ALLOCATION_SHARE, modules_to_tune
+from mlgokit.stages.chosen import modules_for_size
+from mlgokit.stages.tuning import ALLOCATION_SHARE
 from mlgokit.tune.loop import POLICY_NAME
 from mlgokit.tune.project import Search, open_search, try_policy
 from mlgokit.tune.result import finish
@@ -199,7 +200,7 @@ def _opened(
         write_manifest(place, **claim)
     fresh = not (place / "curve.json").exists()
     search = open_search(
-        modules_to_tune(corpus, None),
+        modules_for_size(corpus, None).modules,
         bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=120),
         config=dataclasses.replace(arm.config, seed=config.seed),
         folder=place,

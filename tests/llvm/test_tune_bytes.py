@@ -178,6 +178,31 @@ def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_
     assert found.tuned_bytes <= project.tuned.tuned_bytes
 
 
+def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project, tmp_path: Path):
+    database = put_database(tmp_path / "source")
+    entries = json.loads(database.read_text())
+    (database.parent / "broken.c").write_text("#error not here\n")
+    for name, level in (("broken.c", "-Oz"), ("fast.c", "-O2")):
+        arguments = ["cc", level, "-c", name, "-o", f"{name}.o"]
+        entries.append({"directory": str(database.parent), "file": name, "arguments": arguments})
+    (database.parent / "fast.c").write_text("int fast(int x) { return x + 1; }\n")
+    database.write_text(json.dumps(entries))
+    said: list[str] = []
+    tuned = tune(
+        dataclasses.replace(
+            project.config, compile_commands=database, budget="0s", folder=tmp_path / "f", output=tmp_path / "t.so"
+        ),
+        report=lambda _done, _total, label: said.append(label),
+    )
+    reasons = {Path(name).name: reason for name, reason in tuned.left_out.items()}
+    assert reasons.keys() == {"broken.c.o", "fast.c.o"}
+    assert "not here" in reasons["broken.c.o"]
+    assert "-Oz" in reasons["fast.c.o"]
+    assert len(tuned.modules) == 2
+    told = next(index for index, label in enumerate(said) if "left out" in label)
+    assert told < said.index("compile every module plainly")
+
+
 def opened(project: Project, folder: Path, plugin: Path) -> tuple[Search, Tuned, AllocationSearch]:
     search = open_search(
         project.modules,

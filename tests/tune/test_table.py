@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 from rich.console import Console
@@ -43,6 +44,8 @@ def test_the_verdict_says_what_is_kept_and_what_to_do():
 
 def test_what_is_gone_larger_or_broken_is_named():
     text = io.StringIO()
-    print_kept(kept(module=501.0), Console(file=text, width=200))
+    out = {f"a/{number}.o": "why not" for number in range(7)}
+    print_kept(dataclasses.replace(kept(module=501.0), left_out=out), Console(file=text, width=200))
+    assert "left out: a/4.o: why not\nleft out: 2 more" in text.getvalue()
     for words in ("gone: a/old.o", "larger than plain: a/one.o", "does not compile: a/bad.o", "1 tuned", "1 new"):
         assert words in text.getvalue()

@@ -1,5 +1,6 @@
 """The stage that asks what a tuned plugin still does for code that changed since."""
 
+import dataclasses
 import os
 import tempfile
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from mlgokit.corpus.commands_import import Level
 from mlgokit.deploy.decisions import read_table
 from mlgokit.errors import UsageError
 from mlgokit.stages.builds import check_given, given_corpus
-from mlgokit.stages.tuning import modules_to_tune
+from mlgokit.stages.chosen import modules_for_size
 from mlgokit.tune.kept import Kept, measure_kept
 
 
@@ -67,8 +68,9 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
             workers=config.workers,
             report=report,
         )
-        return measure_kept(
-            modules_to_tune(corpus, config.project),
+        chosen = modules_for_size(corpus, config.project)
+        kept = measure_kept(
+            chosen.modules,
             toolchain=toolchain,
             plugin=config.plugin,
             decided=decided,
@@ -76,3 +78,4 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
             timeout_seconds=config.timeout_seconds,
             report=report,
         )
+        return dataclasses.replace(kept, left_out=dict(chosen.left_out))

@@ -20,14 +20,15 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.trials import Departures
 from mlgokit.corpus.commands_import import Level, module_outputs
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.module import Module
 from mlgokit.deploy.allocations import allocations_inside
 from mlgokit.deploy.decisions import Decided, read_table, write_table
-from mlgokit.errors import CorpusError, ReuseError, UsageError
+from mlgokit.errors import ReuseError, UsageError
 from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.stages.builds import check_given, given_corpus
+from mlgokit.stages.chosen import modules_for_size
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
@@ -41,7 +42,6 @@ from mlgokit.tune.search import Bench
 
 ALLOCATION_SHARE = 0.4
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
-_SIZE_LEVELS = ("-Oz", "-Os")
 _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -140,7 +140,9 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     earlier = _earlier(config.start, toolchain)
     corpus = corpus_to_tune(config, toolchain, report=report)
-    modules = modules_to_tune(corpus, config.project)
+    chosen = modules_for_size(corpus, config.project)
+    chosen.tell(report)
+    modules = list(chosen.modules)
     means = _means(config, modules, toolchain)
     if means is not None:
         by_name = {module.name: module for module in modules}
@@ -151,6 +153,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
     finally:
         bench.rest()
+    tuned = dataclasses.replace(tuned, left_out=dict(chosen.left_out))
     atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
 
@@ -315,38 +318,6 @@ def _means(config: Tune, modules: Sequence[Module], toolchain: Toolchain) -> Mea
         timeout_seconds=config.judge.timeout_seconds,
         error=config.judge.error,
     )
-
-
-def modules_of_project(folder: Path, project: str | None) -> list[Module]:
-    """The modules of one project.
-
-    Raises:
-        UsageError: the corpus has several projects and none was named, or has no such one.
-    """
-    corpus = load_corpus(folder)
-    projects = sorted({module.project for module in corpus.modules})
-    if project is None and len(projects) > 1:
-        raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")
-    if project is not None and project not in projects:
-        raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
-    return [module for module in corpus.modules if project in (None, module.project)]
-
-
-def modules_to_tune(folder: Path, project: str | None) -> list[Module]:
-    """The modules of one project that are compiled for size.
-
-    Raises:
-        UsageError: as :func:`modules_of_project`.
-        CorpusError: none of the project's modules is compiled for size.
-    """
-    chosen = modules_of_project(folder, project)
-    found = [module for module in chosen if set(_SIZE_LEVELS) & set(module.command_line)]
-    if not found:
-        raise CorpusError(
-            f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(chosen)}; "
-            "build for size, or give --level Oz and then build with -Oz as well"
-        )
-    return found
 
 
 def check_claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:

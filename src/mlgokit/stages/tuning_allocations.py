@@ -1,5 +1,6 @@
 """The stage that tunes the register allocation of one project."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from mlgokit.manifest import atomic_write
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.stages.builds import check_given
-from mlgokit.stages.tuning import Tune, check_claim, corpus_to_tune, modules_of_project, seconds_of
+from mlgokit.stages.chosen import modules_of_project
+from mlgokit.stages.tuning import Tune, check_claim, corpus_to_tune, seconds_of
 from mlgokit.tune.allocation.loop import open_allocation_search, run_allocation_search
 from mlgokit.tune.allocation.proof import Allocated, finish_allocations
 from mlgokit.tune.allocation.search import AllocationBench
@@ -40,7 +42,8 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     start = _earlier(config.start, toolchain)
     corpus = corpus_to_tune(config, toolchain, report=report)
-    modules = modules_of_project(corpus, config.project)
+    chosen = modules_of_project(corpus, config.project)
+    chosen.tell(report)
     place = config.folder / "search"
     claim = check_claim(config, place, corpus, toolchain.describe())
     bench = AllocationBench(
@@ -52,7 +55,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         timeout_seconds=config.timeout_seconds,
     )
     search = open_allocation_search(
-        modules,
+        chosen.modules,
         bench=bench,
         folder=place,
         start=start,
@@ -70,6 +73,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         workers=config.workers,
         report=report,
     )
+    allocated = dataclasses.replace(allocated, left_out=dict(chosen.left_out))
     atomic_write(config.folder / "tuned.json", json.dumps(allocated.to_json(), indent=1))
     return allocated
 

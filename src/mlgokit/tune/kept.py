@@ -71,6 +71,7 @@ class Kept:
         tuned_bytes: the same with the plugin.
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the plugin.
+        left_out: sources of the project that were not compiled, with the reason.
     """
 
     plugin: str
@@ -87,6 +88,7 @@ class Kept:
     tuned_bytes: float
     plain_link: LinkedImage | None
     tuned_link: LinkedImage | None
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     @property
     def share(self) -> float:

@@ -81,6 +81,7 @@ class Tuned:
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         allocated: what register allocation saves beside inlining, if it was searched.
+        left_out: sources of the project that were not tuned, with the reason.
         taken_back: how often it showed that a module's gain was none.
         ended: why the search stopped.
         modules: one each.
@@ -106,6 +107,7 @@ class Tuned:
     user_seconds: float
     compilations: int
     allocated: AllocatedBytes | None = None
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""

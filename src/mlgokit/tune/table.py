@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mlgokit.compiler.link import LinkStatus
-from mlgokit.terminal import numbers, plain_table, say, words
+from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.kept import Kept
 from mlgokit.tune.result import Tuned
 
@@ -32,6 +32,8 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
     for one in tuned.modules:
         if one.note:
             say(out, f"left as it is: {one.name}: {one.note}")
+    say_reasons(out, "does not compile", tuned.failures)
+    say_reasons(out, "left out, and as LLVM has it", tuned.left_out)
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
     if (allocated := tuned.allocated) is not None:
         say(
@@ -82,8 +84,8 @@ def print_kept(kept: Kept, out: Console) -> None:
     for title, names in (("gone", kept.gone), ("larger than plain", kept.larger)):
         if names:
             say(out, f"{title}: {', '.join(names)}")
-    for name, reason in kept.failures.items():
-        say(out, f"does not compile: {name}: {reason}")
+    say_reasons(out, "does not compile", kept.failures)
+    say_reasons(out, "left out", kept.left_out)
     say(out, f"objects, each COMDAT once: {_change(kept.plain_bytes, kept.tuned_bytes)}")
     if kept.plain_link is not None and kept.tuned_link is not None:
         say(out, f"linked, unused sections dropped: {_change(kept.plain_link.image, kept.tuned_link.image)}")

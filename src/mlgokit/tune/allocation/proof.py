@@ -67,6 +67,7 @@ class Allocated:
         user_seconds: processor time of all compilations.
         compilations: how many there were.
         trials: how often a function was allocated.
+        left_out: sources of the project that were not tuned, with the reason.
     """
 
     plugin: str
@@ -85,6 +86,7 @@ class Allocated:
     user_seconds: float
     compilations: int
     trials: int
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""

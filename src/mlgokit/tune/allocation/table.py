@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from mlgokit.terminal import numbers, plain_table, say, words
+from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.allocation.proof import Allocated, AllocatedModule
 from mlgokit.tune.table import MOST_ROWS
 
@@ -30,6 +30,8 @@ def print_allocated(found: Allocated, out: Console) -> None:
     for one in found.modules:
         if one.note:
             say(out, f"{one.name}: {one.note}")
+    say_reasons(out, "does not compile", found.failures)
+    say_reasons(out, "left out, and as LLVM has it", found.left_out)
     say(
         out,
         f"{found.functions:,} functions with costs, {found.changed:,} allocated otherwise, none costs more than before",

@@ -1,0 +1,69 @@
+"""Which modules of a corpus are tuned or checked, and why the others are not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.collect import Report
+from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.errors import CorpusError, UsageError
+
+_SIZE_LEVELS = ("-Oz", "-Os")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Modules of one project.
+
+    Attributes:
+        modules: those to work on.
+        left_out: the project's other sources and modules, with the reason.
+    """
+
+    modules: tuple[Module, ...]
+    left_out: Mapping[str, str]
+
+    def tell(self, report: Report) -> None:
+        """Say before long work that it is not for all of the project."""
+        if self.left_out:
+            name, reason = next(iter(self.left_out.items()))
+            count = len(self.modules)
+            report(count, count + len(self.left_out), f"sources to work on; left out {name}: {reason}")
+
+
+def modules_of_project(folder: Path, project: str | None) -> Chosen:
+    """The modules of one project.
+
+    Raises:
+        UsageError: the corpus has several projects and none was named, or has no such one.
+    """
+    corpus = load_corpus(folder)
+    projects = sorted({module.project for module in corpus.modules})
+    if project is None and len(projects) > 1:
+        raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")
+    if project is not None and project not in projects:
+        raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
+    failed = (*corpus.failures, *corpus.missing)
+    return Chosen(
+        modules=tuple(module for module in corpus.modules if project in (None, module.project)),
+        left_out={one.name: one.reason for one in failed if project in (None, one.project)},
+    )
+
+
+def modules_for_size(folder: Path, project: str | None) -> Chosen:
+    """The modules of one project that are compiled for size.
+
+    Raises:
+        UsageError: as :func:`modules_of_project`.
+        CorpusError: none of the project's modules is compiled for size.
+    """
+    whole = modules_of_project(folder, project)
+    found = tuple(module for module in whole.modules if set(_SIZE_LEVELS) & set(module.command_line))
+    if not found:
+        raise CorpusError(
+            f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "
+            "build for size, or give --level Oz and then build with -Oz as well"
+        )
+    others = {module.name for module in whole.modules} - {module.name for module in found}
+    why = "it is not compiled with -Oz or -Os"
+    return Chosen(modules=found, left_out={**whole.left_out, **dict.fromkeys(sorted(others), why)})
