@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Result, run_benchmark, tool_versions
-from tuning_arms import ARMS, Arm, allocate
+from tuning_arms import ARMS, Arm, proved
 from tuning_builds import prepare, rebuild
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
@@ -29,7 +29,6 @@ from mlgokit.stages.chosen import modules_for_size
 from mlgokit.stages.tuning import ALLOCATION_SHARE
 from mlgokit.tune.loop import POLICY_NAME
 from mlgokit.tune.project import Search, open_search, try_policy
-from mlgokit.tune.result import finish
 from mlgokit.tune.search import Bench
 
 ENOUGH = 0.98
@@ -154,10 +153,8 @@ def _tuned(
         left = 60 * minutes * (1 - share) - search.user_seconds
         if left > 0:
             arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
-        tuned = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
-        if arm.allocation:
-            room = 60 * minutes - search.user_seconds
-            tuned = allocate(search, tuned, seconds=room, workers=config.workers, report=report)
+        room = 60 * minutes - search.user_seconds if arm.allocation else 0.0
+        tuned = proved(search, folder / "tuned.so", seconds=room, workers=config.workers, report=report)
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
         if arm.rebuilt:

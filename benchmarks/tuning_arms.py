@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,8 @@ from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, adopt_if_better, save, save_totals
-from mlgokit.tune.result import Tuned
+from mlgokit.tune.proof import open_proving
+from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Searched
 from mlgokit.tune.state import build_of
 
@@ -114,14 +116,26 @@ ARMS = {
 }
 
 
-def allocate(search: Search, tuned: Tuned, *, seconds: float, workers: int, report: Report) -> Tuned:
-    """Search register allocation until all searches of it have taken so many seconds of processor time."""
-    found = open_allocation(search, tuned, start={}, workers=workers, report=report)
-    run_allocation_search(
-        found,
-        seconds=seconds - found.spent.user_seconds,
-        workers=workers,
-        report=report,
-        clock=lambda: found.spent.user_seconds,
-    )
-    return finish_bytes(found, search, tuned, policy=None, workers=workers, report=report)
+def proved(search: Search, output: Path, *, seconds: float, workers: int, report: Report) -> Tuned:
+    """Prove a search; before that, if there are seconds, search register allocation until it has taken so many.
+
+    Args:
+        search: the search.
+        output: the plugin.
+        seconds: of processor time, that of earlier searches included.
+        workers: compilers that run at once.
+        report: told after every compilation.
+    """
+    with open_proving(search, policy=None, workers=workers, report=report) as proving:
+        tuned = finish(proving, output)
+        if seconds <= 0:
+            return tuned
+        found = open_allocation(search, tuned, start={}, workers=workers, report=report)
+        run_allocation_search(
+            found,
+            seconds=seconds - found.spent.user_seconds,
+            workers=workers,
+            report=report,
+            clock=lambda: found.spent.user_seconds,
+        )
+        return finish_bytes(proving, tuned, found)

@@ -20,6 +20,7 @@ from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.state import mean_ratio
 from mlgokit.tune.project import SearchConfig, open_search
+from mlgokit.tune.proof import open_proving
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -108,19 +109,20 @@ def tune_one(
             report=report,
         )
         bench.rest()
-        decided = finish(search, folder / "tuned.so", policy=None, workers=config.workers, report=report)
         proved: Tuned | None = None
-        for share in config.shares:
-            found = open_allocation(search, decided, start={}, workers=config.workers, report=report)
-            found.folder = folder / str(share)
-            _run(found, share, config, report)
-            reached = [
-                [one.change for one in found.curve if one.user_seconds <= part * config.seconds] for part in PARTS
-            ]
-            searches[share] = tuple(changes[-1] if changes else 0.0 for changes in reached)
-            if proved is None:
-                proved = finish_bytes(found, search, decided, policy=None, workers=config.workers, report=report)
-                costs = _costs(toolchain, modules, folder / "tuned.so")
+        with open_proving(search, policy=None, workers=config.workers, report=report) as proving:
+            decided = finish(proving, folder / "tuned.so")
+            for share in config.shares:
+                found = open_allocation(search, decided, start={}, workers=config.workers, report=report)
+                found.folder = folder / str(share)
+                _run(found, share, config, report)
+                reached = [
+                    [one.change for one in found.curve if one.user_seconds <= part * config.seconds] for part in PARTS
+                ]
+                searches[share] = tuple(changes[-1] if changes else 0.0 for changes in reached)
+                if proved is None:
+                    proved = finish_bytes(proving, decided, found)
+                    costs = _costs(toolchain, modules, folder / "tuned.so")
     if proved is None:
         raise UsageError("shares: expected at least one, found none; name one")
     before, after = (sum(column) for column in zip(*costs, strict=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
-from tuning_arms import allocate
+from tuning_arms import proved
 
 from mlgokit.collect import Report
 from mlgokit.compiler.compile import NEVER
@@ -22,7 +22,6 @@ from mlgokit.stages import Extract, Sources, extract, fetch
 from mlgokit.tune.kept import measure_kept, try_start
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
-from mlgokit.tune.result import finish
 from mlgokit.tune.search import Bench
 
 MANIFEST = Path(__file__).with_suffix(".toml")
@@ -104,8 +103,7 @@ def _measured(
     search = _search(config, toolchain, chosen[first], folder / first, start=None, report=report)
     _spend(search, config.seconds, config.workers, report)
     plugin = folder / "tuned.so"
-    tuned = finish(search, plugin, policy=None, workers=config.workers, report=report)
-    tuned = allocate(search, tuned, seconds=config.allocation_seconds, workers=config.workers, report=report)
+    tuned = proved(search, plugin, seconds=config.allocation_seconds, workers=config.workers, report=report)
     decided = read_table(plugin)
     kept = {
         version: measure_kept(

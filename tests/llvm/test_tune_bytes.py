@@ -1,8 +1,11 @@
 """Register allocation for size, beside the inlining of a tuning: a small program, as a user tunes it."""
 
 import dataclasses
+import itertools
 import json
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,8 @@ from mlgokit.stages import Check, Tune, check, tune
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.search import AllocationBench
-from mlgokit.tune.project import Search, SearchConfig, open_search
+from mlgokit.tune.project import SearchConfig, open_search
+from mlgokit.tune.proof import Proving, open_proving
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -199,11 +203,14 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
     assert "not here" in reasons["broken.c.o"]
     assert "-Oz" in reasons["fast.c.o"]
     assert len(tuned.modules) == 2
+    work = [label for label, _ in itertools.groupby(said)]
+    assert work.count("compile everything plainly") == work.count("compile everything with the result") == 1
     told = next(index for index, label in enumerate(said) if "left out" in label)
     assert told < said.index("compile every module plainly")
 
 
-def opened(project: Project, folder: Path, plugin: Path) -> tuple[Search, Tuned, AllocationSearch]:
+@contextmanager
+def opened(project: Project, folder: Path, plugin: Path) -> Generator[tuple[Proving, Tuned, AllocationSearch]]:
     search = open_search(
         project.modules,
         bench=Bench(toolchain=project.toolchain, plugin=plugin, timeout_seconds=60),
@@ -212,8 +219,11 @@ def opened(project: Project, folder: Path, plugin: Path) -> tuple[Search, Tuned,
         workers=1,
         report=quiet,
     )
-    tuned = finish(search, folder / "tuned.so", policy=None, workers=1, report=quiet)
-    return search, tuned, open_allocation(search, tuned, start={}, workers=1, report=quiet)
+    with open_proving(search, policy=None, workers=1, report=quiet) as proving:
+        tuned = finish(proving, folder / "tuned.so")
+        yield proving, tuned, open_allocation(search, tuned, start={}, workers=1, report=quiet)
+    assert not proving.folder.exists()
+    search.bench.rest()
 
 
 def quiet(_done: int, _total: int, _label: str) -> None:
@@ -221,45 +231,45 @@ def quiet(_done: int, _total: int, _label: str) -> None:
 
 
 def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin: Path, tmp_path: Path):
-    search, tuned, found = opened(project, tmp_path, plugin)
-    work = next(one for one in found.modules if "work" in one.module.name)
-    trials = np.zeros(60, TRIAL)
-    trials["seed"], trials["eviction_flips"], trials["priority_flips"] = np.arange(60), 0.9, 0.9
-    function = next(one for one in work.functions if one.name == "mix")
-    # Each departs from the worst before it.
-    series = [Series(key=function.key, base=Departures(), score=-1.0, trials=trials)]
-    outcomes = next(one.outcomes for one in found.bench.compile(work.module, series, seconds=5)[1] if one.outcomes)
-    worst = max((one for one in outcomes if np.isfinite(one.score)), key=lambda one: one.score)
-    function.plain, function.score, function.trials = 1e6, 1.0, 1
-    function.departures = worst.departures
-    assert len(worst.departures)
-    result = finish_bytes(found, search, tuned, policy=None, workers=1, report=quiet)
-    assert result.allocated is not None
-    assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
-    assert result.tuned_bytes == tuned.tuned_bytes
-    assert allocations_inside(tmp_path / "tuned.so") == {}
-    search.bench.rest()
+    with opened(project, tmp_path, plugin) as (proving, tuned, found):
+        work = next(one for one in found.modules if "work" in one.module.name)
+        trials = np.zeros(60, TRIAL)
+        trials["seed"], trials["eviction_flips"], trials["priority_flips"] = np.arange(60), 0.9, 0.9
+        function = next(one for one in work.functions if one.name == "mix")
+        # Each departs from the worst before it.
+        series = [Series(key=function.key, base=Departures(), score=-1.0, trials=trials)]
+        outcomes = next(one.outcomes for one in found.bench.compile(work.module, series, seconds=5)[1] if one.outcomes)
+        worst = max((one for one in outcomes if np.isfinite(one.score)), key=lambda one: one.score)
+        function.plain, function.score, function.trials = 1e6, 1.0, 1
+        function.departures = worst.departures
+        assert len(worst.departures)
+        result = finish_bytes(proving, tuned, found)
+        assert result.allocated is not None
+        assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
+        assert result.tuned_bytes == tuned.tuned_bytes
+        assert allocations_inside(tmp_path / "tuned.so") == {}
 
 
 def test_a_function_whose_code_cannot_be_seen_is_left_alone(project: Project, plugin: Path, tmp_path: Path):
-    search, tuned, found = opened(project, tmp_path, plugin)
-    # Before the first function is emitted, all are allocated.
-    outlined = [
-        dataclasses.replace(
-            one, module=dataclasses.replace(one.module, command_line=(*one.module.command_line, "-mllvm", OUTLINE))
-        )
-        for one in found.modules
-    ]
-    found.modules = outlined
-    run_allocation_search(found, seconds=5, workers=1, report=quiet)
-    seen = {one.name: math.isfinite(one.plain) for module in found.modules for one in module.functions if one.trials}
-    # A function alone in its module is seen.
-    assert seen == {"mix": False, "last": False, "main": True}
-    assert all(one.exhausted for module in found.modules for one in module.functions if one.name != "main")
-    result = finish_bytes(found, search, tuned, policy=None, workers=1, report=quiet)
-    assert result.allocated is not None
-    assert result.allocated.changed <= 1
-    search.bench.rest()
+    with opened(project, tmp_path, plugin) as (proving, tuned, found):
+        # Before the first function is emitted, all are allocated.
+        outlined = [
+            dataclasses.replace(
+                one, module=dataclasses.replace(one.module, command_line=(*one.module.command_line, "-mllvm", OUTLINE))
+            )
+            for one in found.modules
+        ]
+        found.modules = outlined
+        run_allocation_search(found, seconds=5, workers=1, report=quiet)
+        seen = {
+            one.name: math.isfinite(one.plain) for module in found.modules for one in module.functions if one.trials
+        }
+        # A function alone in its module is seen.
+        assert seen == {"mix": False, "last": False, "main": True}
+        assert all(one.exhausted for module in found.modules for one in module.functions if one.name != "main")
+        result = finish_bytes(proving, tuned, found)
+        assert result.allocated is not None
+        assert result.allocated.changed <= 1
 
 
 OUTLINE = "-enable-machine-outliner=always"

@@ -37,6 +37,7 @@ from mlgokit.tune.linked import OUTPUT, link_words, plan_link
 from mlgokit.tune.loop import POLICY_NAME, run_search
 from mlgokit.tune.meter import Means, measuring_words
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
+from mlgokit.tune.proof import open_proving
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -220,12 +221,13 @@ def _searched(
         conclude(judge, seconds=seconds)
     left = max(share * whole, whole - (time.monotonic() - begin))
     fallback = known if config.fallback == "policy" and known.exists() else None
-    tuned = finish(search, config.output, policy=fallback, workers=config.workers, report=report, judge=judge)
-    if share:
-        known_before = dict[int, Departures]() if config.start is None else allocations_inside(config.start)
-        found = open_allocation(search, tuned, start=known_before, workers=config.workers, report=report)
-        run_allocation_search(found, seconds=left, workers=config.workers, report=report)
-        tuned = finish_bytes(found, search, tuned, policy=fallback, workers=config.workers, report=report, judge=judge)
+    with open_proving(search, policy=fallback, workers=config.workers, report=report, judge=judge) as proving:
+        tuned = finish(proving, config.output)
+        if share:
+            known_before = dict[int, Departures]() if config.start is None else allocations_inside(config.start)
+            found = open_allocation(search, tuned, start=known_before, workers=config.workers, report=report)
+            run_allocation_search(found, seconds=left, workers=config.workers, report=report)
+            tuned = finish_bytes(proving, tuned, found)
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
 

@@ -1,17 +1,22 @@
 """Everything of a project compiled with an artifact, for what that is worth."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image
+from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
 from mlgokit.tune.judge import Judge, prove
 from mlgokit.tune.meter import Comparison
 from mlgokit.tune.project import Search
 from mlgokit.tune.search import Searched
+
+PLAIN, DECIDED, ALLOCATED = "plain", "decided", "allocated"
+"""What everything is compiled with: nothing, the decisions alone, and these with the allocations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,10 +32,47 @@ class Proof:
     sizes: Mapping[str, ObjectSizes]
 
 
-def compile_all(search: Search, folder: Path, plugin: Path | None, *, workers: int, report: Report) -> Proof:
-    """Compile every module with a plugin, or plainly; the objects are put into the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{index}.o" for index, name in enumerate(search.modules)}
+@dataclass(slots=True, kw_only=True, eq=False)
+class Proving:
+    """How the results of one search are proved, and what was compiled for it so far.
+
+    Attributes:
+        search: the search.
+        folder: for objects and images.
+        policy: who decides where the tables of the artifact do not; LLVM without one.
+        workers: compilers that run at once.
+        report: told after every module.
+        judge: who says of the whole; the account and a link without one.
+        proofs: all modules, by what they were compiled with last: :data:`PLAIN`, :data:`DECIDED`, :data:`ALLOCATED`.
+    """
+
+    search: Search
+    folder: Path
+    policy: Path | None
+    workers: int
+    report: Report
+    judge: Judge | None = None
+    proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
+
+
+@contextmanager
+def open_proving(
+    search: Search, *, policy: Path | None, workers: int, report: Report, judge: Judge | None = None
+) -> Generator[Proving]:
+    """Prove in a folder beside the search's files, which goes at the end."""
+    folder = search.folder.resolve() / "proof"
+    try:
+        yield Proving(search=search, folder=folder, policy=policy, workers=workers, report=report, judge=judge)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compile_all(proving: Proving, name: str, plugin: Path | None) -> Proof:
+    """Compile every module with a plugin, or plainly, and keep that under the name."""
+    search, folder = proving.search, proving.folder / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    paths = {module: folder / f"{index}.o" for index, module in enumerate(search.modules)}
 
     def compile_one(one: Searched) -> CompileResult:
         return compile_module(
@@ -44,13 +86,15 @@ def compile_all(search: Search, folder: Path, plugin: Path | None, *, workers: i
         )
 
     label = "compile everything plainly" if plugin is None else "compile everything with the result"
-    results = parallel(compile_one, list(search.modules.values()), workers=workers, report=report, label=label)
+    modules = list(search.modules.values())
+    results = parallel(compile_one, modules, workers=proving.workers, report=proving.report, label=label)
     sizes = {
-        name: result.sizes
-        for name, result in zip(search.modules, results, strict=True)
+        module: result.sizes
+        for module, result in zip(search.modules, results, strict=True)
         if result.status is CompileStatus.OK and result.sizes is not None
     }
-    return Proof(objects=paths, sizes=sizes)
+    proving.proofs[name] = Proof(objects=paths, sizes=sizes)
+    return proving.proofs[name]
 
 
 def total_bytes(search: Search, proof: Proof) -> float:
@@ -59,23 +103,26 @@ def total_bytes(search: Search, proof: Proof) -> float:
     return project_image_estimate(objects, objective=search.config.objective)
 
 
-def link_proof(proof: Proof, roots: Sequence[str], output: Path, search: Search) -> LinkedImage | None:
+def link_proof(proving: Proving, name: str) -> LinkedImage | None:
     """Link the objects with --gc-sections; ``None`` without a linker."""
-    lld = search.bench.toolchain.lld
-    objects = [proof.objects[name] for name in search.modules if name in proof.sizes]
-    return None if lld is None else link_image(objects, output, roots=roots, lld=lld, timeout_seconds=120)
+    lld, plain, proof = proving.search.bench.toolchain.lld, proving.proofs[PLAIN], proving.proofs[name]
+    if lld is None:
+        return None
+    roots = link_roots(plain.objects[module] for module in plain.sizes)
+    objects = [proof.objects[module] for module in proving.search.modules if module in proof.sizes]
+    return link_image(objects, proving.folder / f"{name}.image", roots=roots, lld=lld, timeout_seconds=120)
 
 
-def judge_proof(
-    judge: Judge | None, before: Proof, after: Proof, scratch: Path, *, any_changed: bool
-) -> Comparison | None:
-    """The plain build and the tuned one by the user's measure; ``None`` without a judge."""
+def judge_proof(proving: Proving, name: str, *, any_changed: bool) -> Comparison | None:
+    """The plain build and that one by the user's measure; ``None`` without a judge."""
+    judge = proving.judge
     if judge is None:
         return None
     if not any_changed:
         return Comparison(before=judge.plain_value, after=judge.plain_value)
-    first, second = ({name: proof.objects[name] for name in proof.sizes} for proof in (before, after))
-    return prove(judge, first, second, scratch)
+    pair = (proving.proofs[PLAIN], proving.proofs[name])
+    first, second = ({module: proof.objects[module] for module in proof.sizes} for proof in pair)
+    return prove(judge, first, second, proving.folder)
 
 
 def grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:

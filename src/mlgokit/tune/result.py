@@ -1,13 +1,11 @@
 """The end of a tuning: the artifact, every module compiled once more with it, and what that says."""
 
 import dataclasses
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.collect import Report
-from mlgokit.compiler.link import LinkedImage, link_roots
+from mlgokit.compiler.link import LinkedImage
 from mlgokit.compiler.measure import project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.deploy.decisions import Promise, entry_of, write_table
@@ -15,7 +13,7 @@ from mlgokit.errors import ToolError
 from mlgokit.tune.judge import Judge
 from mlgokit.tune.meter import Comparison
 from mlgokit.tune.project import Point, Search
-from mlgokit.tune.proof import Proof, compile_all, grew, judge_proof, link_proof, total_bytes
+from mlgokit.tune.proof import DECIDED, PLAIN, Proof, Proving, compile_all, grew, judge_proof, link_proof, total_bytes
 from mlgokit.tune.search import Searched
 
 
@@ -118,9 +116,7 @@ class Tuned:
         return value
 
 
-def finish(
-    search: Search, output: Path, *, policy: Path | None, workers: int, report: Report, judge: Judge | None = None
-) -> Tuned:
+def finish(proving: Proving, output: Path) -> Tuned:
     """Write the artifact and compile everything with it and without.
 
     A module whose object is not what the search found, or that is no smaller than the plain one, is put back to plain.
@@ -130,42 +126,40 @@ def finish(
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
+    search, judge = proving.search, proving.judge
     table = search.folder / "decisions"
-    inside = {"decisions": table} | ({"inline-size": policy} if policy is not None else {})
+    inside = {"decisions": table} | ({"inline-size": proving.policy} if proving.policy is not None else {})
     notes: dict[str, str] = {}
     plain = {name for name, one in search.modules.items() if _stays_plain(search, one, judge)}
-    with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
-        folder = Path(scratch)
-        before = compile_all(search, folder / "plain", None, workers=workers, report=report)
-        roots = link_roots(before.objects[name] for name in before.sizes)
-        plain_link = link_proof(before, roots, folder / "plain.image", search)
-        while True:
-            _write(search, table, plain)
-            link_policies(search.bench.toolchain, inside, output)
-            after = compile_all(search, folder / "tuned", output, workers=workers, report=report)
-            wrong = _differences(search, before, after, plain)
-            if not after.sizes:
-                raise ToolError(
-                    f"{output}: expected {search.bench.toolchain.clang} to compile with it, found no module that does; "
-                    "try `mlgokit doctor`"
-                )
-            if not wrong.keys() - plain:
-                notes |= wrong
-                whole = total_bytes(search, after)
-                tuned_link = link_proof(after, roots, folder / "tuned.image", search)
-                judged = judge_proof(judge, before, after, folder, any_changed=len(plain) < len(search.modules))
-                if judged is not None:
-                    larger = not judged.is_no_worse
-                else:
-                    larger = grew(plain_link, tuned_link) or whole > search.plain_bytes
-                if not larger or len(plain) == len(search.modules):
-                    break
-                why = "the whole was not smaller with it"
-                if judged is not None and judged.reason:
-                    why = f"the whole could not be measured with it: {judged.reason}"
-                wrong = {name: why for name in search.modules if name not in plain}
+    before = compile_all(proving, PLAIN, None)
+    plain_link = link_proof(proving, PLAIN)
+    while True:
+        _write(search, table, plain)
+        link_policies(search.bench.toolchain, inside, output)
+        after = compile_all(proving, DECIDED, output)
+        wrong = _differences(search, before, after, plain)
+        if not after.sizes:
+            raise ToolError(
+                f"{output}: expected {search.bench.toolchain.clang} to compile with it, found no module that does; "
+                "try `mlgokit doctor`"
+            )
+        if not wrong.keys() - plain:
             notes |= wrong
-            plain |= set(wrong)
+            whole = total_bytes(search, after)
+            tuned_link = link_proof(proving, DECIDED)
+            judged = judge_proof(proving, DECIDED, any_changed=len(plain) < len(search.modules))
+            if judged is not None:
+                larger = not judged.is_no_worse
+            else:
+                larger = grew(plain_link, tuned_link) or whole > search.plain_bytes
+            if not larger or len(plain) == len(search.modules):
+                break
+            why = "the whole was not smaller with it"
+            if judged is not None and judged.reason:
+                why = f"the whole could not be measured with it: {judged.reason}"
+            wrong = {name: why for name in search.modules if name not in plain}
+        notes |= wrong
+        plain |= set(wrong)
     return Tuned(
         plugin=str(output),
         table=str(table),

@@ -5,12 +5,10 @@ Each trial emits its function and counts bytes (``plugin/Trials.cpp``); the proo
 """
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from mlgokit.collect import Report
-from mlgokit.compiler.link import link_roots
 from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.trials import CODE_BYTES, IMAGE_BYTES, Departures
@@ -20,10 +18,20 @@ from mlgokit.tune.allocation.loop import AllocationSearch, open_allocation_searc
 from mlgokit.tune.allocation.proof import promise_of
 from mlgokit.tune.allocation.search import AllocationBench
 from mlgokit.tune.allocation.state import ModuleSearch
-from mlgokit.tune.judge import Judge
 from mlgokit.tune.meter import Comparison
 from mlgokit.tune.project import Search
-from mlgokit.tune.proof import Proof, compile_all, grew, judge_proof, link_proof, total_bytes
+from mlgokit.tune.proof import (
+    ALLOCATED,
+    DECIDED,
+    PLAIN,
+    Proof,
+    Proving,
+    compile_all,
+    grew,
+    judge_proof,
+    link_proof,
+    total_bytes,
+)
 from mlgokit.tune.result import AllocatedBytes, Tuned
 
 FOLDER = "allocation"
@@ -63,25 +71,22 @@ def open_allocation(
     )
 
 
-def finish_bytes(
-    found: AllocationSearch,
-    search: Search,
-    tuned: Tuned,
-    *,
-    policy: Path | None,
-    workers: int,
-    report: Report,
-    judge: Judge | None = None,
-) -> Tuned:
+def finish_bytes(proving: Proving, tuned: Tuned, found: AllocationSearch) -> Tuned:
     """Put the allocations into the plugin of ``tuned`` as well, and compile everything with it once more.
 
     A function that is then larger than by the decisions alone is put back, and all functions of a module that is; so
     the result is no larger than ``tuned`` in any module.
 
+    Args:
+        proving: what :func:`mlgokit.tune.result.finish` has compiled.
+        tuned: what it said.
+        found: the search for allocations.
+
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
+    search, policy = proving.search, proving.policy
     functions = [one for module in found.modules for one in module.functions]
     chosen = {one.key: one.departures for one in functions if one.score < one.plain - _LEAST and len(one.departures)}
     # What an earlier plugin does, and there was no time to try, is for the proof to judge.
@@ -90,44 +95,40 @@ def finish_bytes(
     kinds = {"decisions": Path(tuned.table)} | ({"inline-size": policy} if policy is not None else {})
     table = found.folder / "allocations"
     both = kinds | {"allocations": table}
-    with tempfile.TemporaryDirectory(prefix="mlgokit-proof-") as scratch:
-        folder = Path(scratch)
-        plain = compile_all(search, folder / "plain", None, workers=workers, report=report)
-        before = compile_all(search, folder / "decided", output, workers=workers, report=report)
-        roots = link_roots(plain.objects[name] for name in plain.sizes)
+    plain, before = proving.proofs[PLAIN], proving.proofs[DECIDED]
+    after, link, judged = before, tuned.tuned_link, tuned.judged
+    while chosen:
+        write_allocations(table, chosen, promise_of(found, chosen))
+        link_policies(search.bench.toolchain, both, output)
+        after = compile_all(proving, ALLOCATED, output)
+        wrong = {key for module in found.modules for key in _wrong(module, before, after, chosen, search)}
+        if not wrong:
+            link = link_proof(proving, ALLOCATED)
+            judged = judge_proof(proving, ALLOCATED, any_changed=True)
+            larger = grew(tuned.tuned_link, link) or total_bytes(search, after) > tuned.tuned_bytes
+            if not larger and not _is_worse(judged, tuned.judged):
+                break
+            wrong = set(chosen)
+        chosen = {key: departures for key, departures in chosen.items() if key not in wrong}
+    else:
         after, link, judged = before, tuned.tuned_link, tuned.judged
-        while chosen:
-            write_allocations(table, chosen, promise_of(found, chosen))
-            link_policies(search.bench.toolchain, both, output)
-            after = compile_all(search, folder / "tuned", output, workers=workers, report=report)
-            wrong = {key for module in found.modules for key in _wrong(module, before, after, chosen, search)}
-            if not wrong:
-                link = link_proof(after, roots, folder / "tuned.image", search)
-                judged = judge_proof(judge, plain, after, folder, any_changed=True)
-                larger = grew(tuned.tuned_link, link) or total_bytes(search, after) > tuned.tuned_bytes
-                if not larger and not _is_worse(judged, tuned.judged):
-                    break
-                wrong = set(chosen)
-            chosen = {key: departures for key, departures in chosen.items() if key not in wrong}
-        else:
-            after, link, judged = before, tuned.tuned_link, tuned.judged
-            link_policies(search.bench.toolchain, kinds, output)
-        by_module = {one.module.name: sum(key in chosen for key in one.keys.values()) for one in found.modules}
-        rows = tuple(
-            dataclasses.replace(
-                row,
-                tuned_bytes=search.account.module_bytes(row.name, after.sizes[row.name]),
-                plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
-                allocated=by_module.get(row.name, 0),
-            )
-            if row.name in after.sizes
-            else row
-            for row in tuned.modules
+        link_policies(search.bench.toolchain, kinds, output)
+    by_module = {one.module.name: sum(key in chosen for key in one.keys.values()) for one in found.modules}
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            tuned_bytes=search.account.module_bytes(row.name, after.sizes[row.name]),
+            plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
+            allocated=by_module.get(row.name, 0),
         )
-        whole = total_bytes(search, after)
-        if chosen:
-            _promise(Path(tuned.table), whole)
-            link_policies(search.bench.toolchain, both, output)
+        if row.name in after.sizes
+        else row
+        for row in tuned.modules
+    )
+    whole = total_bytes(search, after)
+    if chosen:
+        _promise(Path(tuned.table), whole)
+        link_policies(search.bench.toolchain, both, output)
     allocated = AllocatedBytes(
         functions=sum(bool(one.trials) for one in functions),
         changed=len(chosen),
