@@ -6,6 +6,7 @@ reached. So a call with larger ``--points`` continues from the smaller ones, and
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from results import Result, run_benchmark, tool_versions
 from tuning_arms import ARMS, Arm, proved
+from tuning_asked import spent
 from tuning_builds import prepare, rebuild
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
@@ -147,6 +149,7 @@ def _tuned(
     """Go on with one search through the budgets that it has not reached; each leaves its file."""
     arm, folder = ARMS[name], _folder(config, name, project)
     builds = config.folder / "projects"
+    begin = sum(spent()) - _spent_before(config, name, project, min(points))
     search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
     for minutes in points:
         share = ALLOCATION_SHARE if arm.allocation else 0.0
@@ -155,6 +158,7 @@ def _tuned(
             arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
         room = 60 * minutes - search.user_seconds if arm.allocation else 0.0
         tuned = proved(search, folder / "tuned.so", seconds=room, workers=config.workers, report=report)
+        all_seconds = sum(spent()) - begin
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
         if arm.rebuilt:
@@ -170,8 +174,19 @@ def _tuned(
                 )
             except MlgokitError as error:
                 after = {"failure": str(error)}
-        value = {"tuned": tuned.to_json(), "before": before, "after": after}
+        value = {"tuned": tuned.to_json(), "all_seconds": all_seconds, "before": before, "after": after}
         atomic_write(_path(config, name, project, minutes), json.dumps(value))
+        begin = sum(spent()) - all_seconds
+
+
+def _spent_before(config: Tuning, arm: str, project: TunedProject, minutes: float) -> float:
+    """Processor seconds of a search and its proofs up to the largest budget below this; NaN if that is not known."""
+    reached = [
+        (float(path.stem.removeprefix("finished-")), path)
+        for path in _folder(config, arm, project).glob("finished-*.json")
+    ]
+    earlier = max((one for one in reached if one[0] < minutes), default=None)
+    return 0.0 if earlier is None else json.loads(earlier[1].read_bytes()).get("all_seconds", math.nan)
 
 
 def _opened(

@@ -1,5 +1,6 @@
 """What tuning made of real projects, as tables: means by arm, language and budget, and one row for each search."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ class Finished:
         project: what was tuned.
         arm: the search.
         minutes: the budget, in core-minutes.
-        value: ``tuned``, what the proof says; ``before`` and ``after``, the project's own builds, ``after`` without and
-            with the result; ``None`` if it was not built, its key ``failure`` if that failed.
+        value: ``tuned``, what the proof says; ``all_seconds``, processor time of everything, if it is known;
+            ``before`` and ``after``, the project's own builds, without and with the result; ``after`` is ``None`` if
+            it was not built, its key ``failure`` if that failed.
     """
 
     project: TunedProject
@@ -121,7 +123,7 @@ def summarise(
                 title="Projects",
                 columns=(
                     "search", "project", "language", "build system", "modules", "left plain", "core-minutes spent",
-                    "compilations", *(f"objects, {minutes:g} min" for minutes in points), "by registers",
+                    "in all", "compilations", *(f"objects, {minutes:g} min" for minutes in points), "by registers",
                     "objects linked", "of that .text", "own image, plain", "own image", "of that .text",
                     "best module", "worst module",
                 ),
@@ -131,7 +133,9 @@ def summarise(
                     for name in dict.fromkeys(project.name for _, project, _ in wanted)
                     if any((arm, name, minutes) in have for minutes in points)
                 ),
-                note="The columns after the budgets are at the largest one that the search has reached. Best and worst "
+                note="Core-minutes are those of the compilers in user mode; in all: with those of the system, which "
+                "copies the compiler for each trial of registers, of Python, and of all proofs on the way. The columns "
+                "after the budgets are at the largest one that the search has reached. Best and worst "
                 "module: the change of what a module answers for in the account. By registers: what register "
                 "allocation saves of the objects as the inlining decisions leave them, where it was searched.",
             ),
@@ -204,10 +208,11 @@ def _project_row(row: Sequence[Finished | None], enough: float) -> tuple[Cell, .
     changes = [module["tuned_bytes"] / module["plain_bytes"] - 1 for module in modules]
     minutes = tuned["user_seconds"] / 60
     spent = f"{minutes:.1f}" if minutes >= enough * last.minutes else f"{minutes:.1f}, nothing left to try"
-    own = last.image("image")
+    own, everything = last.image("image"), last.value.get("all_seconds") or math.nan
     return (
         last.arm, project.name, project.language, project.system, len(tuned["modules"]),
-        sum(module["plain"] for module in tuned["modules"]), spent, tuned["compilations"],
+        sum(module["plain"] for module in tuned["modules"]), spent,
+        None if math.isnan(everything) else f"{everything / 60:.1f}", tuned["compilations"],
         *(None if one is None else _mean([one.objects]) for one in row), _mean([last.registers]),
         _mean([last.linked("image")]), _mean([last.linked("text")]),
         None if own is None else f"{own[0]:,}", _mean([own]), _mean([last.image("text")]),
