@@ -1,19 +1,14 @@
 #include "Trials.h"
 
+#include "CodeSize.h"
+
 #include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/MCContext.h"
-#include "llvm/MC/MCExpr.h"
-#if LLVM_VERSION_MAJOR >= 22
-#include "llvm/MC/MCSection.h"
-#else
-#include "llvm/MC/MCFragment.h"
-#endif
-#include "llvm/MC/MCSymbol.h"
+#include "llvm/MC/MCDwarf.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -110,89 +105,6 @@ std::optional<Copy> Mine;
   _exit(0);
 }
 
-/// A part of a function's code, and where it branches to if the distance decides how long it is.
-struct Part {
-  const MCFragment *Fragment;
-  size_t Bytes = 0;
-  const MCExpr *Target = nullptr;
-  size_t Growth = 0; // of a branch that does not reach as far by one byte
-  size_t At = 0;
-};
-
-Part partOf(const MCFragment &F) {
-  Part P{&F};
-  StringRef Branch;
-#if LLVM_VERSION_MAJOR >= 22
-  if (F.getKind() != MCFragment::FT_Data && F.getKind() != MCFragment::FT_Relaxable)
-    return P;
-  P.Bytes = F.getSize();
-  if (F.getKind() == MCFragment::FT_Relaxable && F.getVarFixups().size() == 1) {
-    P.Target = F.getVarFixups()[0].getValue();
-    Branch = {F.getVarContents().data(), F.getVarContents().size()};
-  }
-#else
-  if (const auto *Data = dyn_cast<MCDataFragment>(&F))
-    P.Bytes = Data->getContents().size();
-  if (const auto *Relaxable = dyn_cast<MCRelaxableFragment>(&F)) {
-    P.Bytes = Relaxable->getContents().size();
-    if (Relaxable->getFixups().size() == 1)
-      P.Target = Relaxable->getFixups()[0].getValue();
-    Branch = {Relaxable->getContents().data(), Relaxable->getContents().size()};
-  }
-#endif
-  const bool IsShort = Branch.size() == 2;
-  if (IsShort && uint8_t(Branch[0]) == 0xeb)
-    P.Growth = 3; // jmp
-  else if (IsShort && (uint8_t(Branch[0]) & 0xf0) == 0x70)
-    P.Growth = 4; // jcc
-  return P;
-}
-
-const MCSymbol *symbolOf(const MCExpr *E) {
-  if (const auto *Sum = dyn_cast_or_null<MCBinaryExpr>(E))
-    E = Sum->getLHS();
-  const auto *Reference = dyn_cast_or_null<MCSymbolRefExpr>(E);
-  return Reference ? &Reference->getSymbol() : nullptr;
-}
-
-/// The code that was emitted for a function, the last one in its section, with branches as long as on x86 they will be.
-double codeOf(const MachineFunction &MF) {
-  const MCSymbol *Start = MF.getContext().lookupSymbol(MF.getName());
-  if (!Start || !Start->isInSection())
-    _exit(1);
-  std::vector<Part> Parts;
-  DenseMap<const MCFragment *, size_t> Places;
-  for (const MCFragment *F = Start->getFragment(); F; F = F->getNext()) {
-    Places[F] = Parts.size();
-    Parts.push_back(partOf(*F));
-  }
-  const auto IsNear = [&](const Part &P) {
-    const MCSymbol *To = symbolOf(P.Target);
-    if (!To || !To->isTemporary() || !To->isInSection())
-      return false;
-    const auto Found = Places.find(To->getFragment());
-    if (Found == Places.end())
-      return false;
-    const int64_t Distance = int64_t(Parts[Found->second].At + To->getOffset()) - int64_t(P.At + P.Bytes);
-    return Distance >= -128 && Distance <= 127;
-  };
-  for (bool Grew = true; Grew;) {
-    Grew = false;
-    size_t At = 0;
-    for (Part &P : Parts) {
-      P.At = At;
-      At += P.Bytes;
-    }
-    for (Part &P : Parts)
-      if (P.Growth && !IsNear(P)) {
-        P.Bytes += P.Growth;
-        P.Growth = 0;
-        Grew = true;
-      }
-  }
-  return double(Parts.back().At + Parts.back().Bytes) - double(Start->getOffset());
-}
-
 /// Reads what the allocator says of a function in a copy, and sees when its code is there.
 class Listener final : public DiagnosticHandler {
   bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Pass == "regalloc"; }
@@ -217,7 +129,10 @@ class Listener final : public DiagnosticHandler {
       const MachineFunction &MF = *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent();
       if (&MF.getFunction() != Mine->Of)
         _exit(1);
-      Mine->Found[CodeAt] = codeOf(MF);
+      const std::optional<size_t> Code = emittedBytes(MF);
+      if (!Code)
+        _exit(1);
+      Mine->Found[CodeAt] = double(*Code);
       Mine->Found[UnwindAt] = double(MF.getFrameInstructions().size());
       finish();
     }
