@@ -1,6 +1,7 @@
 """What tuning for size costs when the program runs: instructions and memory accesses of real projects' own work."""
 
 import dataclasses
+import json
 import os
 import re
 import shlex
@@ -18,9 +19,10 @@ from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.deploy.decisions import read_table, write_table
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.manifest import digest_file
+from mlgokit.manifest import atomic_write, digest_file
 
 BUILDS = ("plain", "inlining", "both")
 SECONDS = 1200.0
@@ -73,7 +75,7 @@ class TuningExecution:
     folder: Path = Path("build/tuning")
     """Where benchmarks/tuning.py keeps projects and searches."""
     builds: Path = Path("build/tuning-execution")
-    """Where the projects are built."""
+    """Where the projects are built, and what was counted is kept."""
     arm: str = "tune from policy"
     """Whose results."""
     projects: tuple[str, ...] = tuple(WORK)
@@ -132,37 +134,38 @@ def measure(config: TuningExecution, report: Report) -> Result:
     found: dict[str, dict[str, Executed]] = {}
     inputs: dict[str, str] = {}
     for number, name in enumerate(config.projects):
-        search = config.folder / config.arm.replace(" ", "-") / name
-        if not (search / "tuned.so").exists():
-            raise UsageError(f"{search}: expected a finished search, found none; run benchmarks/tuning.py first")
-        inputs[f"{name}, decisions"] = digest_file(search / "search" / "decisions")
-        inputs[f"{name}, allocations"] = digest_file(search / "search" / "allocation" / "allocations")
+        tuned = config.folder / config.arm.replace(" ", "-") / name / "tuned.so"
+        if not tuned.exists():
+            raise UsageError(f"{tuned}: expected the plugin of a search, found none; run benchmarks/tuning.py first")
+        inputs[f"{name}, plugin"] = digest_file(tuned)
         found[name] = {}
         for build in BUILDS:
             report(number, len(config.projects), f"{name}, {build}")
-            found[name][build] = _executed(count, name, build, search / "search")
+            known = config.builds / name / f"{build} {inputs[f'{name}, plugin'][:16]}.json"
+            if not known.exists():
+                executed = _executed(count, name, build, tuned)
+                atomic_write(known, json.dumps(dataclasses.asdict(executed)))
+            found[name][build] = Executed(**json.loads(known.read_bytes()))
     said = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
     return summarise(found, versions=tool_versions(toolchain) | {"valgrind": said}, inputs=inputs)
 
 
-def _executed(count: _Count, name: str, build: str, search: Path) -> Executed:
+def _executed(count: _Count, name: str, build: str, tuned: Path) -> Executed:
     project, work = PROJECTS[name], WORK[name]
     place = (count.config.builds / name / build).resolve()
     source = source_folder(project, count.config.folder / "projects")
-    flag = ""
-    if build != "plain":
-        plugin = place.with_suffix(".so")
-        plugin.parent.mkdir(parents=True, exist_ok=True)
-        inside = {"decisions": search / "decisions"}
-        inside |= {"allocations": search / "allocation" / "allocations"} if build == "both" else {}
-        link_policies(count.toolchain, inside, plugin)
-        flag = f"-fpass-plugin={plugin}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    plugin = tuned.resolve()
+    if build == "inlining":
+        plugin, table = place.with_suffix(".so"), read_table(tuned)
+        write_table(place.with_suffix(".decisions"), table.entries, table.promise)
+        link_policies(count.toolchain, {"decisions": place.with_suffix(".decisions")}, plugin)
     built = build_project(
         dataclasses.replace(project, tests=project.tests[: work.steps]),
         place,
         source=source,
         toolchain=count.toolchain,
-        plugin_flag=flag,
+        plugin_flag="" if build == "plain" else f"-fpass-plugin={plugin}",
         workers=count.config.workers,
     )
     image = image_of(project, place)
