@@ -98,10 +98,10 @@ class Subject:
         return strong_names(self.build.sizes)
 
 
-def put_bitcode(toolchain: Toolchain, folder: Path, *options: str) -> Path:
+def put_bitcode(toolchain: Toolchain, folder: Path, *options: str, text: str = SOURCE) -> Path:
     folder.mkdir(exist_ok=True)
     source, bitcode = folder / "module.cc", folder / "module.bc"
-    source.write_text(SOURCE)
+    source.write_text(text)
     words = [toolchain.clangxx, "-c", *OPTIONS, *options, "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
     done = process.run([*words, "-o", bitcode], timeout_seconds=60)
     assert done.returncode == 0, done.stderr
@@ -202,6 +202,38 @@ def test_sizes_with_known_functions_are_those_of_the_whole_object(
     if subject.plain.toolchain.target.startswith("x86_64"):
         # The last one had been compiled before. What refers to constants that all share, or catches types, remains.
         assert 0 < known.misses - generated < len(subject.build.sizes.function_names) / 2
+
+
+# LLVM replaces the second argument of `show` by what `numbered` has returned, as long as it sees the body of that.
+RETURNING = """
+int snprintf(char*, unsigned long, const char*, ...) asm("snprintf");
+void show(int, const char*);
+static int weigh(int x) { return (x * 37 + 11) % 1013; }
+__attribute__((noinline)) char* numbered(int n) {
+  static char text[80];
+  snprintf(text, 80, "%d", n);
+  return text;
+}
+void first(int n) { show(weigh(n), numbered(n)); }
+void second(int n) { numbered(n); show(weigh(n + 1), numbered(n)); }
+"""
+
+
+def test_a_caller_that_sees_what_its_callee_returns_is_generated_with_it(
+    toolchain: Toolchain, subject: Subject, tmp_path: Path
+):
+    module = dataclasses.replace(subject.module, bitcode=put_bitcode(toolchain, tmp_path, text=RETURNING))
+    build = build_of(subject.plain.compile(module))
+    assert build is not None
+    known = KnownFunctions()
+    bench = dataclasses.replace(subject.plain, known={"module": known})
+    assert account(bench.compile(module).sizes) == account(build.sizes)
+    for site, inlined in build.decisions.items():
+        table = build.decisions | {site: not inlined}
+        names = strong_names(build.sizes)
+        whole, found = (one.compile(module, decisions=table, names=names) for one in (subject.plain, bench))
+        assert account(found.sizes) == account(whole.sizes) != account(build.sizes)
+    assert known.hits > 0
 
 
 def test_modules_in_which_functions_may_depend_on_each_other_are_generated_whole(

@@ -205,6 +205,20 @@ private:
 
 } // namespace
 
+const GlobalVariable *returnedVariable(const Function &F) {
+  const GlobalVariable *Found = nullptr;
+  if (!F.getReturnType()->isPointerTy())
+    return nullptr;
+  for (const BasicBlock &B : F)
+    if (auto *Return = dyn_cast<ReturnInst>(B.getTerminator())) {
+      auto *Value = dyn_cast<GlobalVariable>(Return->getReturnValue());
+      if (!Value || (Found && Found != Value))
+        return nullptr;
+      Found = Value;
+    }
+  return Found;
+}
+
 Digest FinalCode::of(const Function &F) {
   Writer Out(*this, SiteKeys::mark(M.getContext()), /*Deep=*/true);
   Out.addFunction(F);
@@ -270,6 +284,7 @@ Digest FinalCode::global(const GlobalValue &G) {
     Out.add(uint64_t(F->getAlign() ? F->getAlign()->value() : 0));
     Out.add(attributes(F->getAttributes()));
     Out.add(StringRef(F->hasGC() ? F->getGC() : ""));
+    Out.addValue(returnedVariable(*F));
   } else if (auto *Variable = dyn_cast<GlobalVariable>(&G)) {
     Out.add(uint64_t(Variable->getAlign() ? Variable->getAlign()->value() : 0));
     Out.add(uint64_t(Variable->isConstant() + 2 * Variable->isExternallyInitialized()));

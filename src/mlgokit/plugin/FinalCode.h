@@ -11,6 +11,10 @@
 
 namespace mlgokit {
 
+/// The variable whose address a function always returns. LLVM from 20 on looks into callees for it when it generates
+/// code: https://github.com/llvm/llvm-project/pull/102926
+const llvm::GlobalVariable *returnedVariable(const llvm::Function &F);
+
 /// Digests of the functions of one module at one moment. Two functions of one digest, out of two compilations of one
 /// module with one command line, become the same machine code. Beside what Identity.h covers, a digest covers names,
 /// linkage, metadata other than debug information, the contents of constants referred to, and the order of use lists,

@@ -71,6 +71,9 @@ public:
     if (const Comdat *C = F.getComdat())
       if (C->getSelectionKind() != Comdat::Any || C->getUsers().size() != 1 || C->getName() != F.getName())
         return false;
+    // What its callers' code may take from its body.
+    if (returnedVariable(F))
+      return false;
     LibFunc Known;
     if (F.hasLocalLinkage() && Libraries.getLibFunc(F.getName(), Known))
       return false;
