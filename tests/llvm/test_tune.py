@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import main
+from mlgokit.collect import say_nothing
 from mlgokit.compiler import process
 from mlgokit.compiler.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.module import load_corpus
 from mlgokit.deploy.decisions import read_table
 from mlgokit.errors import ReuseError
 from mlgokit.stages import Tune, tune
+from mlgokit.tune.project import SearchConfig, open_search
+from mlgokit.tune.proof import open_proving
+from mlgokit.tune.result import finish
+from mlgokit.tune.search import Bench
 
 pytestmark = pytest.mark.llvm
 
@@ -194,6 +200,36 @@ def test_the_next_version_keeps_what_did_not_change_and_falls_back_where_it_did(
     tuned = build(toolchain, changed, tmp_path / "tuned", flag)
     assert text_bytes(tuned) < text_bytes(plain)
     assert output_of(toolchain, plain, tmp_path / "a") == output_of(toolchain, tuned, tmp_path / "b")
+
+
+def test_an_object_that_is_smaller_counts_as_it_is_and_not_as_the_search_found_it(
+    toolchain: Toolchain, project: Project, tmp_path: Path
+):
+    shutil.copytree(project.config.folder / "search", tmp_path / "search")
+    search = open_search(
+        load_corpus(project.config.folder / "corpus").modules,
+        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60),
+        config=SearchConfig(),
+        folder=tmp_path / "search",
+        workers=1,
+        report=say_nothing,
+    )
+    search.bench.rest()
+    with open_proving(search, policy=None, workers=1, report=say_nothing) as proving:
+        usual = finish(proving, tmp_path / "usual.so")
+        row = max(usual.modules, key=lambda one: one.plain_bytes - one.tuned_bytes)
+        assert row.tuned_bytes < row.plain_bytes
+        searched = search.modules[row.name]
+        sizes = searched.build.sizes
+        for more in (3, -1):
+            totals = dataclasses.replace(sizes.totals, text=sizes.totals.text + more)
+            searched.build = dataclasses.replace(searched.build, sizes=dataclasses.replace(sizes, totals=totals))
+            found = finish(proving, tmp_path / "found.so")
+            assert next(one for one in found.modules if one.name == row.name) == row
+            assert found.tuned_bytes == usual.tuned_bytes
+            promise = read_table(tmp_path / "found.so").promise
+            assert promise is not None
+            assert promise.tuned_bytes == found.tuned_bytes
 
 
 def check_words(toolchain: Toolchain, project: Project, database: Path, *more: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.compiler.link import LinkedImage
-from mlgokit.compiler.measure import project_image_estimate
+from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.deploy.decisions import Promise, entry_of, write_table
 from mlgokit.errors import ToolError
@@ -119,7 +119,8 @@ class Tuned:
 def finish(proving: Proving, output: Path) -> Tuned:
     """Write the artifact and compile everything with it and without.
 
-    A module whose object is not what the search found, or that is no smaller than the plain one, is put back to plain.
+    A module that is no smaller than the plain one is put back to plain. If an object is smaller, but not as the search
+    found it, what counts is the object.
     If the whole is not smaller, everything is. Under a judge, what it accepted is smaller, and it says of the whole.
 
     Raises:
@@ -134,7 +135,7 @@ def finish(proving: Proving, output: Path) -> Tuned:
     before = compile_all(proving, PLAIN, None)
     plain_link = link_proof(proving, PLAIN)
     while True:
-        _write(search, table, plain)
+        _write(search, table, plain, promised=_promised(search, plain))
         link_policies(search.bench.toolchain, inside, output)
         after = compile_all(proving, DECIDED, output)
         wrong = _differences(search, before, after, plain)
@@ -160,6 +161,9 @@ def finish(proving: Proving, output: Path) -> Tuned:
             wrong = {name: why for name in search.modules if name not in plain}
         notes |= wrong
         plain |= set(wrong)
+    if whole != _promised(search, plain):
+        _write(search, table, plain, promised=whole)
+        link_policies(search.bench.toolchain, inside, output)
     return Tuned(
         plugin=str(output),
         table=str(table),
@@ -182,19 +186,23 @@ def finish(proving: Proving, output: Path) -> Tuned:
     )
 
 
-def _write(search: Search, table: Path, plain: set[str]) -> None:
+def _promised(search: Search, plain: set[str]) -> float:
+    """The project's account by what the search found."""
+    expected = (one.plain if name in plain else one.build.sizes for name, one in search.modules.items())
+    return project_image_estimate(expected, objective=search.config.objective)
+
+
+def _write(search: Search, table: Path, plain: set[str], *, promised: float) -> None:
     entries = [
         entry_of(one.names, one.build.site, one.build.inlined, plain=name in plain)
         for name, one in search.modules.items()
     ]
-    expected = {name: one.plain if name in plain else one.build.sizes for name, one in search.modules.items()}
-    objective = search.config.objective
     promise = Promise(
         llvm=search.bench.toolchain.major,
-        objective=objective.value,
+        objective=search.config.objective.value,
         plain_bytes=search.plain_bytes,
-        tuned_bytes=project_image_estimate(expected.values(), objective=objective),
-        modules=tuple(expected),
+        tuned_bytes=promised,
+        modules=tuple(search.modules),
     )
     write_table(table, entries, promise)
 
@@ -209,8 +217,8 @@ def _differences(search: Search, before: Proof, after: Proof, plain: set[str]) -
         elif name in plain:
             if after.objects[name].read_bytes() != before.objects[name].read_bytes():
                 wrong[name] = "it is to stay plain, and differs"
-        elif found.totals != one.build.sizes.totals:
-            wrong[name] = "its object is not the one that the search found"
+        elif found.totals != one.build.sizes.totals and not _is_smaller(search, one, found):
+            wrong[name] = "its object is not the one that the search found, and no smaller than the plain one"
     return wrong
 
 
@@ -218,10 +226,12 @@ def _stays_plain(search: Search, one: Searched, judge: Judge | None) -> bool:
     name = one.module.name
     if judge is not None:
         return name not in judge.accepted
-    account = search.account
-    return not len(one.build.site) or account.module_bytes(name, one.build.sizes) >= account.module_bytes(
-        name, one.plain
-    )
+    return not len(one.build.site) or not _is_smaller(search, one, one.build.sizes)
+
+
+def _is_smaller(search: Search, one: Searched, found: ObjectSizes) -> bool:
+    name, account = one.module.name, search.account
+    return account.module_bytes(name, found) < account.module_bytes(name, one.plain)
 
 
 def _module(search: Search, one: Searched, after: Proof, *, plain: bool, note: str) -> TunedModule:
