@@ -56,7 +56,7 @@ WORK = {
     "ninja": Work(argv=("ninja", "-n"), shown="a dry run on its own build"),
     "gperf": Work(argv=("src/gperf", "{source}/tests/chill.gperf"), shown="the keywords of chill.gperf"),
     "lzip": Work(argv=("lzip", "-9", "-c", "{source}/testsuite/test.txt"), shown="compression of its test.txt"),
-    "cppunit": Work(argv=("examples/cppunittest/.libs/cppunittestmain",), shown="cppunittestmain"),
+    "cppunit": Work(argv=("examples/cppunittest/.libs/cppunittestmain",), steps=1, shown="cppunittestmain"),
     "sqlite": Work(argv=("speedtest1", "--size", "2"), steps=1, shown="speedtest1 --size 2"),
     "expat": Work(argv=("xmlwf/xmlwf", "{source}/doc/reference.html"), shown="xmlwf on its reference"),
     "cmark": Work(argv=("src/cmark", "--to", "html", "{source}/test/spec.txt"), shown="the specification to HTML"),

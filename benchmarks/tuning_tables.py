@@ -113,7 +113,8 @@ def summarise(
             Table(
                 title="Geometric means",
                 columns=(
-                    "search", "language", "core-minutes", "projects", "objects", "objects linked", "95 % interval",
+                    "search", "language", "core-minutes", "projects", "with registers", "objects", "objects linked",
+                    "95 % interval",
                     "of that .text", "own program or library", "of that .text",
                 ),
                 rows=tuple(means),
@@ -152,11 +153,12 @@ def summarise(
 
 
 NOTE = (
-    "Objects: code, read-only data and unwind tables, each COMDAT signature once. Objects linked: the same of all "
-    "objects of the library together, linked with --gc-sections; every strong definition is a root. Own program or "
-    "library: what the project's build makes, .text + .rodata + exception and unwind tables, without the dynamic "
-    "linker's. All against plain -Oz with -ffunction-sections, -fdata-sections and --gc-sections. Intervals from fewer "
-    "than about eight projects are too narrow."
+    "With registers: of how many projects the last part of the budget went to register allocation, as `mlgokit tune` "
+    "does it; of the others all of it went to inlining. Objects: code, read-only data and unwind tables, each COMDAT "
+    "signature once. Objects linked: the same of all objects of the library together, linked with --gc-sections; every "
+    "strong definition is a root. Own program or library: what the project's build makes, .text + .rodata + exception "
+    "and unwind tables, without the dynamic linker's. All against plain -Oz with -ffunction-sections, -fdata-sections "
+    "and --gc-sections. Intervals from fewer than about eight projects are too narrow."
 )
 
 
@@ -192,6 +194,7 @@ def _interval(pairs: Sequence[Pair | None], seed: int) -> str | None:
 def _mean_cells(row: Sequence[Finished], seed: int) -> tuple[Cell, ...]:
     linked = [one.linked("image") for one in row]
     return (
+        sum(one.registers is not None for one in row),
         _mean([one.objects for one in row]),
         _mean(linked),
         _interval(linked, seed),

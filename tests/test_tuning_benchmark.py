@@ -117,12 +117,13 @@ def test_the_tables_say_what_is_there_and_what_is_not(benchmark: Callable[[str],
 
     means, rows, tests, missing = result.tables
     # The geometric mean of 0.9 and 0.81.
-    assert means.rows[0][:6] == ("tune", "c++", "5", 2, "-14.62 %", "-14.62 %")
-    assert means.rows[0][8] == "-14.62 %"
+    assert means.rows[0][:7] == ("tune", "c++", "5", 2, 0, "-14.62 %", "-14.62 %")
+    assert means.rows[0][9] == "-14.62 %"
     assert [row[:4] for row in means.rows[1:]] == [
         ("tune", "c++", "60", 1), ("tune", "c", "5", 1), ("random search", "c++", "5", 1),
     ]  # fmt: skip
-    assert means.rows[-1][8] is None
+    assert means.rows[1][4] == 1
+    assert means.rows[-1][9] is None
     jsoncpp = rows.rows[0]
     assert (jsoncpp[7], rows.rows[1][7]) == ("80.0", None)
     assert rows.rows[1][11] is None
