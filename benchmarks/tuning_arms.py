@@ -117,7 +117,7 @@ ARMS = {
 
 
 def proved(search: Search, output: Path, *, seconds: float, workers: int, report: Report) -> Tuned:
-    """Prove a search; before that, if there are seconds, search register allocation until it has taken so many.
+    """Prove a search; if there are seconds, search register allocation until it has taken so many, and prove that too.
 
     Args:
         search: the search.

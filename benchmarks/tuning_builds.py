@@ -132,7 +132,7 @@ def build_project(
     }
     configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags)
     marks = {"{source}": str(source), "{build}": str(build), "{cc}": str(toolchain.clang)}
-    options = _filled(project.options, marks, make_words)
+    options = filled(project.options, marks, make_words)
     seconds = 0.0
     if configure:
         seconds += _run(project, [*configure, *options], build).user_seconds
@@ -142,10 +142,10 @@ def build_project(
     begun = _run(project, [*compile_words, *jobs, *project.targets], build)
     seconds += begun.user_seconds
     image = weigh(image_of(project, build))
-    (place,) = _filled([project.tests_folder], marks, [])
+    (place,) = filled([project.tests_folder], marks, [])
     output = ""
     for words in project.tests:
-        argv = _filled(words, marks, make_words)
+        argv = filled(words, marks, make_words)
         if argv[0].startswith("./"):
             argv[0] = str(build / argv[0])
         output += _run(project, argv, Path(place)).stdout.decode("utf-8", "replace")
@@ -232,7 +232,8 @@ def _bear(build: Path, words: Sequence[str]) -> list[str]:
     return ["bear", "--output", str(build / DATABASE_NAME), "--", *words]
 
 
-def _filled(words: Sequence[str], marks: Mapping[str, str], make_words: Sequence[str]) -> list[str]:
+def filled(words: Sequence[str], marks: Mapping[str, str], make_words: Sequence[str] = ()) -> list[str]:
+    """The words with their marks filled in, and ``{make}`` replaced by the words of make."""
     found: list[str] = []
     for word in words:
         if word == "{make}":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from results import Cell, Result, Table, percent, run_benchmark, tool_versions
 from treatments import clean_environment
-from tuning_builds import build_project, image_of, source_folder
+from tuning_builds import build_project, filled, image_of, source_folder
 from tuning_projects import PROJECTS
 
 from mlgokit.collect import Report
@@ -169,16 +169,16 @@ def _executed(count: _Count, name: str, build: str, tuned: Path) -> Executed:
         workers=count.config.workers,
     )
     image = image_of(project, place)
-    words = [word.replace("{source}", str(source)) for word in work.argv[1:]]
+    marks = {"{source}": str(source), "{build}": str(place)}
+    (folder,) = filled([work.folder], marks)
     profile = place.with_suffix(".callgrind")
     argv = [
         count.valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}",
-        str(place / work.argv[0]), *words,
+        str(place / work.argv[0]), *filled(work.argv[1:], marks),
     ]  # fmt: skip
-    folder = Path(work.folder.replace("{source}", str(source)).replace("{build}", str(place)))
     libraries = os.pathsep.join([str(image.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     done = process.run(
-        argv, timeout_seconds=SECONDS, cwd=folder, env={**clean_environment(), "LD_LIBRARY_PATH": libraries}
+        argv, timeout_seconds=SECONDS, cwd=Path(folder), env={**clean_environment(), "LD_LIBRARY_PATH": libraries}
     )
     if done.returncode != 0 or not profile.exists():
         raise ToolError(

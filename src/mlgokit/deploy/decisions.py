@@ -1,5 +1,6 @@
 """Decision tables: the tuned decisions of a project's modules, as the plugin reads them (docs/formats.md)."""
 
+import dataclasses
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,20 @@ def write_table(path: Path, entries: Sequence[TableEntry], promise: Promise | No
         StorageError: the disk is full or not writable.
     """
     atomic_write(path, table_bytes(entries, promise))
+
+
+def renew_promise(path: Path, tuned_bytes: float) -> bool:
+    """Let a table say what was measured with it, and tell whether it said something else.
+
+    Raises:
+        InputError: the file is missing or damaged.
+        StorageError: the disk is full or not writable.
+    """
+    table = read_table(path)
+    if table.promise is None or table.promise.tuned_bytes == tuned_bytes:
+        return False
+    write_table(path, table.entries, dataclasses.replace(table.promise, tuned_bytes=tuned_bytes))
+    return True
 
 
 def read_table(path: Path) -> Decided:

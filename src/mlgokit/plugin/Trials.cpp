@@ -185,8 +185,8 @@ std::optional<Request> readRequest(StringRef Bytes) {
     uint64_t Key = 0;
     uint32_t Counts[3] = {};
     Series S;
-    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) || !In.read(S.Base.Evictions, Counts[0]) ||
-        !In.read(S.Base.Priorities, Counts[1]) || Counts[2] > In.left() / sizeof(Trial))
+    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) ||
+        !In.read(S.Base.Evictions, Counts[0]) || !In.read(S.Base.Priorities, Counts[1]) || Counts[2] > In.left() / sizeof(Trial))
       return std::nullopt;
     S.Trials.resize(Counts[2]);
     In.read(S.Trials.data(), Counts[2]);

@@ -78,4 +78,4 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
             timeout_seconds=config.timeout_seconds,
             report=report,
         )
-        return dataclasses.replace(kept, left_out=dict(chosen.left_out))
+        return dataclasses.replace(kept, left_out=chosen.left_out)

@@ -1,6 +1,5 @@
 """Which modules of a corpus are tuned or checked, and why the others are not."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ class Chosen:
     """
 
     modules: tuple[Module, ...]
-    left_out: Mapping[str, str]
+    left_out: dict[str, str]
 
     def tell(self, report: Report) -> None:
         """Say before long work that it is not for all of the project."""
@@ -64,6 +63,6 @@ def modules_for_size(folder: Path, project: str | None) -> Chosen:
             f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "
             "build for size, or give --level Oz and then build with -Oz as well"
         )
-    others = {module.name for module in whole.modules} - {module.name for module in found}
-    why = "it is not compiled with -Oz or -Os"
-    return Chosen(modules=found, left_out={**whole.left_out, **dict.fromkeys(sorted(others), why)})
+    names = {module.name for module in found}
+    others = (module.name for module in whole.modules if module.name not in names)
+    return Chosen(modules=found, left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os"))

@@ -154,7 +154,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
     finally:
         bench.rest()
-    tuned = dataclasses.replace(tuned, left_out=dict(chosen.left_out))
+    tuned = dataclasses.replace(tuned, left_out=chosen.left_out)
     atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
 

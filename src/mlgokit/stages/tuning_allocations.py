@@ -73,7 +73,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         workers=config.workers,
         report=report,
     )
-    allocated = dataclasses.replace(allocated, left_out=dict(chosen.left_out))
+    allocated = dataclasses.replace(allocated, left_out=chosen.left_out)
     atomic_write(config.folder / "tuned.json", json.dumps(allocated.to_json(), indent=1))
     return allocated
 

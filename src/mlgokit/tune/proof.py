@@ -54,6 +54,10 @@ class Proving:
     judge: Judge | None = None
     proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
 
+    def inside(self, decisions: Path) -> dict[str, Path]:
+        """What a plugin with the decision table holds, by kind."""
+        return {"decisions": decisions} | ({} if self.policy is None else {"inline-size": self.policy})
+
 
 @contextmanager
 def open_proving(

@@ -8,7 +8,7 @@ from typing import Any
 from mlgokit.compiler.link import LinkedImage
 from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.deploy.decisions import Promise, entry_of, write_table
+from mlgokit.deploy.decisions import Promise, entry_of, renew_promise, write_table
 from mlgokit.errors import ToolError
 from mlgokit.tune.judge import Judge
 from mlgokit.tune.meter import Comparison
@@ -129,13 +129,13 @@ def finish(proving: Proving, output: Path) -> Tuned:
     """
     search, judge = proving.search, proving.judge
     table = search.folder / "decisions"
-    inside = {"decisions": table} | ({"inline-size": proving.policy} if proving.policy is not None else {})
+    inside = proving.inside(table)
     notes: dict[str, str] = {}
     plain = {name for name, one in search.modules.items() if _stays_plain(search, one, judge)}
     before = compile_all(proving, PLAIN, None)
     plain_link = link_proof(proving, PLAIN)
     while True:
-        _write(search, table, plain, promised=_promised(search, plain))
+        _write(search, table, plain)
         link_policies(search.bench.toolchain, inside, output)
         after = compile_all(proving, DECIDED, output)
         wrong = _differences(search, before, after, plain)
@@ -161,8 +161,7 @@ def finish(proving: Proving, output: Path) -> Tuned:
             wrong = {name: why for name in search.modules if name not in plain}
         notes |= wrong
         plain |= set(wrong)
-    if whole != _promised(search, plain):
-        _write(search, table, plain, promised=whole)
+    if renew_promise(table, whole):
         link_policies(search.bench.toolchain, inside, output)
     return Tuned(
         plugin=str(output),
@@ -186,23 +185,19 @@ def finish(proving: Proving, output: Path) -> Tuned:
     )
 
 
-def _promised(search: Search, plain: set[str]) -> float:
-    """The project's account by what the search found."""
-    expected = (one.plain if name in plain else one.build.sizes for name, one in search.modules.items())
-    return project_image_estimate(expected, objective=search.config.objective)
-
-
-def _write(search: Search, table: Path, plain: set[str], *, promised: float) -> None:
+def _write(search: Search, table: Path, plain: set[str]) -> None:
     entries = [
         entry_of(one.names, one.build.site, one.build.inlined, plain=name in plain)
         for name, one in search.modules.items()
     ]
+    expected = {name: one.plain if name in plain else one.build.sizes for name, one in search.modules.items()}
+    objective = search.config.objective
     promise = Promise(
         llvm=search.bench.toolchain.major,
-        objective=search.config.objective.value,
+        objective=objective.value,
         plain_bytes=search.plain_bytes,
-        tuned_bytes=promised,
-        modules=tuple(search.modules),
+        tuned_bytes=project_image_estimate(expected.values(), objective=objective),
+        modules=tuple(expected),
     )
     write_table(table, entries, promise)
 

@@ -13,7 +13,7 @@ from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.trials import CODE_BYTES, IMAGE_BYTES, Departures
 from mlgokit.deploy.allocations import write_allocations
-from mlgokit.deploy.decisions import read_table, write_table
+from mlgokit.deploy.decisions import renew_promise
 from mlgokit.tune.allocation.loop import AllocationSearch, open_allocation_search
 from mlgokit.tune.allocation.proof import promise_of
 from mlgokit.tune.allocation.search import AllocationBench
@@ -86,13 +86,13 @@ def finish_bytes(proving: Proving, tuned: Tuned, found: AllocationSearch) -> Tun
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    search, policy = proving.search, proving.policy
+    search = proving.search
     functions = [one for module in found.modules for one in module.functions]
     chosen = {one.key: one.departures for one in functions if one.score < one.plain - _LEAST and len(one.departures)}
     # What an earlier plugin does, and there was no time to try, is for the proof to judge.
     chosen |= {one.key: one.start for one in functions if one.start is not None and len(one.start) and not one.trials}
     wanted, output = len(chosen), Path(tuned.plugin)
-    kinds = {"decisions": Path(tuned.table)} | ({"inline-size": policy} if policy is not None else {})
+    kinds = proving.inside(Path(tuned.table))
     table = found.folder / "allocations"
     both = kinds | {"allocations": table}
     plain, before = proving.proofs[PLAIN], proving.proofs[DECIDED]
@@ -126,8 +126,7 @@ def finish_bytes(proving: Proving, tuned: Tuned, found: AllocationSearch) -> Tun
         for row in tuned.modules
     )
     whole = total_bytes(search, after)
-    if chosen:
-        _promise(Path(tuned.table), whole)
+    if chosen and renew_promise(Path(tuned.table), whole):
         link_policies(search.bench.toolchain, both, output)
     allocated = AllocatedBytes(
         functions=sum(bool(one.trials) for one in functions),
@@ -160,13 +159,6 @@ def _is_worse(judged: Comparison | None, before: Comparison | None) -> bool:
         return False
     grew = judged.after is not None and before.after is not None and judged.after > before.after
     return grew or not judged.is_no_worse
-
-
-def _promise(decisions: Path, whole: float) -> None:
-    """Let the decision table say what both tables together give, for `mlgokit check`."""
-    table = read_table(decisions)
-    if table.promise is not None:
-        write_table(decisions, table.entries, dataclasses.replace(table.promise, tuned_bytes=whole))
 
 
 def _wrong(
