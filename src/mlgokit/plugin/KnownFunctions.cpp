@@ -2,6 +2,7 @@
 
 #include "FinalCode.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -17,6 +18,7 @@
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 #include <cstdlib>
+#include <optional>
 
 using namespace llvm;
 
@@ -71,9 +73,6 @@ public:
     if (const Comdat *C = F.getComdat())
       if (C->getSelectionKind() != Comdat::Any || C->getUsers().size() != 1 || C->getName() != F.getName())
         return false;
-    // What its callers' code may take from its body.
-    if (returnedVariable(F))
-      return false;
     LibFunc Known;
     if (F.hasLocalLinkage() && Libraries.getLibFunc(F.getName(), Known))
       return false;
@@ -170,6 +169,24 @@ Expected<StringSet<>> readKnown(const char *Path) {
   return std::move(Known);
 }
 
+using Functions = SmallSetVector<Function *, 16>;
+
+/// Whether code that is generated calls \p F.
+bool isCalledBeside(Function &F, const Functions &Dropped) {
+  return any_of(F.users(), [&](User *U) {
+    auto *Call = dyn_cast<CallBase>(U);
+    return Call && Call->getCalledOperand() == &F && !Dropped.contains(Call->getFunction());
+  });
+}
+
+/// Keeps the bodies that code of callers depends on which is generated.
+void keepWhatCallersSee(Functions &Dropped) {
+  for (bool Kept = true; std::exchange(Kept, false);)
+    for (Function *F : Dropped.getArrayRef().vec())
+      if (returnedVariable(*F) && isCalledBeside(*F, Dropped))
+        Kept = Dropped.remove(F);
+}
+
 Error listAndDrop(Module &M, const char *Path) {
   Expected<StringSet<>> Known = readKnown(std::getenv("MLGOKIT_KNOWN"));
   if (!Known)
@@ -182,16 +199,23 @@ Error listAndDrop(Module &M, const char *Path) {
     return Error::success();
   const Choice Chosen(M);
   FinalCode Digests(M);
-  SmallVector<Function *, 0> Dropped;
+  SmallVector<std::pair<Function *, std::optional<Digest>>, 0> Found;
+  Functions Dropped;
   for (Function &F : M) {
     if (F.isDeclarationForLinker())
       continue;
-    const bool May = Chosen.mayDrop(F);
-    const Digest D = May ? Digests.of(F) : Digest{};
-    const bool Drop = May && Known->contains(StringRef(reinterpret_cast<const char *>(D.data()), D.size()));
-    if (Drop)
-      Dropped.push_back(&F);
-    Out << (Drop ? 'd' : !May ? 'k' : hasNoConstants(F) ? 's' : 'n') << ' ' << toHex(D) << ' ' << F.getName() << '\n';
+    Found.emplace_back(&F, std::nullopt);
+    if (!Chosen.mayDrop(F))
+      continue;
+    const Digest D = Digests.of(F);
+    Found.back().second = D;
+    if (Known->contains(StringRef(reinterpret_cast<const char *>(D.data()), D.size())))
+      Dropped.insert(&F);
+  }
+  keepWhatCallersSee(Dropped);
+  for (auto &[F, D] : Found) {
+    const char Kind = Dropped.contains(F) ? 'd' : !D ? 'k' : hasNoConstants(*F) ? 's' : 'n';
+    Out << Kind << ' ' << toHex(D.value_or(Digest{})) << ' ' << F->getName() << '\n';
   }
   for (Function *F : Dropped)
     drop(*F);
