@@ -11,7 +11,7 @@ from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_vers
 from tuning_arms import proved
 
 from mlgokit.collect import Report
-from mlgokit.compiler.compile import NEVER
+from mlgokit.compiler.compile import NEVER, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.module import Module, load_corpus
@@ -23,6 +23,7 @@ from mlgokit.tune.kept import measure_kept, try_start
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.search import Bench
+from mlgokit.tune.twice import TwiceConfig
 
 MANIFEST = Path(__file__).with_suffix(".toml")
 TIMEOUT_SECONDS = 120.0
@@ -105,18 +106,13 @@ def _measured(
     plugin = folder / "tuned.so"
     tuned = proved(search, plugin, seconds=config.allocation_seconds, workers=config.workers, report=report)
     decided = read_table(plugin)
-    kept = {
-        version: measure_kept(
-            chosen[version],
-            toolchain=toolchain,
-            plugin=plugin,
-            decided=decided,
-            workers=config.workers,
-            timeout_seconds=TIMEOUT_SECONDS,
-            report=report,
-        ).to_json()
-        for version in later
-    }
+    twice = TwiceConfig(
+        toolchain=toolchain,
+        use=PluginUse(plugin=plugin.resolve()),
+        workers=config.workers,
+        timeout_seconds=TIMEOUT_SECONDS,
+    )
+    kept = {version: measure_kept(chosen[version], twice, decided, report=report).to_json() for version in later}
     again: dict[str, dict[str, float]] = {}
     for arm, start in (("from nothing", None), ("from the decisions", search.folder / "decisions")):
         place = folder / f"{later[0]} {arm}"

@@ -19,7 +19,8 @@ from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.evaluation.table import print_evaluation
 from mlgokit.progress import shown_progress
 from mlgokit.quickstart import Quickstart, quickstart
-from mlgokit.tune.allocation.table import print_allocated
+from mlgokit.tune.allocation.kept import KeptAllocations
+from mlgokit.tune.allocation.table import print_allocated, print_kept_allocations
 from mlgokit.tune.table import print_kept, print_tuned
 
 INTERRUPTED = 130
@@ -198,6 +199,8 @@ def _tuned(command: stages.Tune | stages.Check, report: Report) -> tuple[dict[st
         tuned = stages.tune(command, report=report)
         return tuned.to_json(), lambda out: print_tuned(tuned, out)
     kept = stages.check(command, report=report)
+    if isinstance(kept, KeptAllocations):
+        return kept.to_json(), lambda out: print_kept_allocations(kept, out)
     return kept.to_json(), lambda out: print_kept(kept, out)
 
 

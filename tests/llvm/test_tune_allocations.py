@@ -18,7 +18,8 @@ from mlgokit.compiler.trials import TRIAL, Departures, Outcome, Series
 from mlgokit.corpus.module import load_corpus
 from mlgokit.deploy.allocations import read_allocations, write_allocations
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.stages import Tune, tune_allocations
+from mlgokit.stages import Check, Tune, check, tune_allocations
+from mlgokit.tune.allocation.kept import KeptAllocations
 from mlgokit.tune.allocation.proof import Allocated
 from mlgokit.tune.allocation.search import AllocationBench, open_modules
 from mlgokit.tune.allocation.state import ModuleSearch
@@ -162,6 +163,32 @@ def test_a_changed_function_is_the_plain_one_again(project: Project, tmp_path: P
     changed = SOURCE.replace("a*17", "a*19+v").replace("double x = a[i], y", "double x = a[i] + 1, y")
     source = put_sources(tmp_path / "changed", source=changed) / "work.c"
     assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
+
+
+def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    found = project.allocated
+    today = Check(plugin=project.config.output, compile_commands=put_database(put_sources(tmp_path / "same")))
+    kept = check(today)
+    assert isinstance(kept, KeptAllocations)
+    assert (kept.allocations_kept, kept.share, kept.tune_again) == (found.changed, 1, False)
+    assert kept.change == pytest.approx(found.tuned_score / found.plain_score - 1)
+    assert kept.change == pytest.approx(kept.promised_change)
+    assert (kept.mean_change, kept.failures) == (pytest.approx(found.change), {})
+    assert [one.allocated for one in kept.modules] == [one.changed for one in found.modules]
+    edited = put_sources(tmp_path / "edited", source=SOURCE.replace("a*17", "a*19+v"))
+    changed = dataclasses.replace(today, compile_commands=put_database(edited))
+    words = ["check", str(changed.plugin), "--compile-commands", str(changed.compile_commands), "--least-kept", "1"]
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["--json", *words])
+    counted = json.loads(capsys.readouterr().out)
+    assert counted["allocations_kept"] == found.changed - 1
+    assert counted["tuned_score"] <= counted["plain_score"]
+    assert [one["worse"] for one in counted["modules"]] == [[], []]
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(words)
+    assert f"{found.changed - 1} of {found.changed} allocated functions" in capsys.readouterr().out
 
 
 def test_another_name_is_another_function(project: Project, tmp_path: Path):

@@ -22,6 +22,7 @@ from mlgokit.stages import Check, Tune, check, tune
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.search import AllocationBench
+from mlgokit.tune.kept import Kept
 from mlgokit.tune.project import SearchConfig, open_search
 from mlgokit.tune.proof import Proving, open_proving
 from mlgokit.tune.result import Tuned, finish
@@ -138,11 +139,13 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
     database = put_database(tmp_path / "elsewhere")
     today = Check(plugin=project.config.output, compile_commands=database, workers=1)
     kept = check(today)
+    assert isinstance(kept, Kept)
     assert kept.allocations == kept.allocations_kept == allocated.changed
     assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
     assert (kept.plain_bytes, kept.tuned_bytes) == (project.tuned.plain_bytes, project.tuned.tuned_bytes)
     (database.parent / "work.c").write_text(SOURCE.replace("a*17", "a*19+v"))
     changed = check(today)
+    assert isinstance(changed, Kept)
     assert changed.allocations == kept.allocations
     assert changed.allocations_kept == kept.allocations_kept - 1
     assert not changed.larger

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler.trials import DEPARTURE, Departures
-from mlgokit.deploy.tables import end_bytes, read_promise, read_table_file, text_at_end
+from mlgokit.deploy.tables import end_bytes, read_promise, read_table_file, tables_inside, text_at_end
 from mlgokit.errors import InputError
 from mlgokit.manifest import atomic_write
 
 _MAGIC = b"MLGORT1\n"
-_SYMBOL = b"mlgokit_allocations_begin"
+_NAME = "allocations"
 _HEAD = struct.Struct("<QII")
 
 
@@ -77,7 +77,7 @@ def read_allocations(path: Path) -> Allocations:
     Raises:
         InputError: the file is missing, or has no allocation table, or is damaged.
     """
-    data = read_table_file(path, name="allocations", magic=_MAGIC, made_by="mlgokit tune")
+    data = read_table_file(path, name=_NAME, magic=_MAGIC, made_by="mlgokit tune")
     at = len(_MAGIC) + 4
     by_key: dict[int, Departures] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):
@@ -100,11 +100,16 @@ def allocations_inside(plugin: Path) -> Mapping[int, Departures]:
     Raises:
         InputError: the file is missing or damaged.
     """
-    try:
-        has_table = _SYMBOL in plugin.read_bytes()
-    except OSError as error:
-        raise InputError(f"{plugin}: expected a readable file, found: {error.strerror}; check the path") from error
-    return read_allocations(plugin).by_key if has_table else dict[int, Departures]()
+    return read_allocations(plugin).by_key if _NAME in tables_inside(plugin) else dict[int, Departures]()
+
+
+def allocates_only(plugin: Path) -> bool:
+    """Whether a plugin was tuned for spill cost: it has an allocation table, and no other.
+
+    Raises:
+        InputError: the file is missing.
+    """
+    return tables_inside(plugin) == {_NAME}
 
 
 def _promise(values: Any) -> AllocationPromise:

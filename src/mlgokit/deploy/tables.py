@@ -13,6 +13,8 @@ from mlgokit.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+TABLES = ("decisions", "allocations")
+"""What a tuned plugin may have inside."""
 _Promise = TypeVar("_Promise")
 
 
@@ -47,12 +49,25 @@ def read_promise(text: bytes, make: Callable[[Any], _Promise], *, what: str) -> 
         ) from error
 
 
+def tables_inside(plugin: Path) -> set[str]:
+    """Names of the tables that a plugin has inside: ``decisions``, ``allocations``, both, or none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        data = plugin.read_bytes()
+    except OSError as error:
+        raise InputError(f"{plugin}: expected a readable file, found: {error.strerror}; check the path") from error
+    return {name for name in TABLES if _ends(name)[0].encode() in data}
+
+
 def read_table_file(path: Path, *, name: str, magic: bytes, made_by: str) -> bytes:
     """The bytes of a table, from its magic number on; at least a count follows it.
 
     Args:
         path: the table, or a plugin that has it inside.
-        name: of the table in the plugin: ``decisions`` or ``allocations``.
+        name: of the table in the plugin, one of :data:`TABLES`.
         magic: what the table begins with.
         made_by: the command that makes such tables.
 
@@ -76,7 +91,7 @@ def read_table_file(path: Path, *, name: str, magic: bytes, made_by: str) -> byt
 
 def _inside(path: Path, plugin: bytes, name: str) -> bytes:
     """The table that is linked into a plugin under that name."""
-    ends = (f"mlgokit_{name}_begin", f"mlgokit_{name}_end")
+    ends = _ends(name)
     elf = read_elf(plugin)
     symbols = read_symbols(elf)
     places: dict[str, int] = {}
@@ -92,3 +107,8 @@ def _inside(path: Path, plugin: bytes, name: str) -> bytes:
             "give the file as it was written"
         )
     return plugin[places[ends[0]] : places[ends[1]]]
+
+
+def _ends(name: str) -> tuple[str, str]:
+    """The symbols at the table's ends."""
+    return f"mlgokit_{name}_begin", f"mlgokit_{name}_end"

@@ -10,13 +10,17 @@ from typing import Annotated
 import tyro
 
 from mlgokit.collect import Report, say_nothing
+from mlgokit.compiler.compile import PluginUse
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.commands_import import Level
+from mlgokit.deploy.allocations import Allocations, allocates_only, read_allocations
 from mlgokit.deploy.decisions import read_table
 from mlgokit.errors import UsageError
 from mlgokit.stages.builds import check_given, given_corpus
-from mlgokit.stages.chosen import modules_for_size
+from mlgokit.stages.chosen import modules_for_size, modules_of_project
+from mlgokit.tune.allocation.kept import KeptAllocations, measure_kept_allocations
 from mlgokit.tune.kept import Kept, measure_kept
+from mlgokit.tune.twice import TwiceConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +36,10 @@ class Check:
     project: str | None = None
     """With a corpus of several projects: the one that was tuned."""
     least_kept: float = 0.0
-    """End with exit code 1 if a smaller share of the plugin's decisions applies, such as 0.8."""
+    """End with exit code 1 if a smaller share of the plugin's decisions applies, such as 0.8; of its functions if it
+    was tuned for spill cost."""
     level: Level | None = None
-    """With a database: optimization level in place of the build's own; must be one for size."""
+    """With a database: optimization level in place of the build's own; one for size unless tuned for spill cost."""
     llvm: int | None = None
     """LLVM major to use; the plugin's if not given."""
     workers: int = os.cpu_count() or 1
@@ -43,8 +48,8 @@ class Check:
     """Deadline of one compilation."""
 
 
-def check(config: Check, *, report: Report = say_nothing) -> Kept:
-    """Compile today's code plainly and with the plugin, and compare.
+def check(config: Check, *, report: Report = say_nothing) -> Kept | KeptAllocations:
+    """Compile today's code plainly and with the plugin, and compare: bytes, or spill cost if it was tuned for that.
 
     Raises:
         UsageError: the call contradicts itself.
@@ -54,8 +59,8 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
     check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
-    decided = read_table(config.plugin)
-    major = decided.promise.llvm if config.llvm is None and decided.promise is not None else config.llvm
+    table = read_allocations(config.plugin) if allocates_only(config.plugin) else read_table(config.plugin)
+    major = table.promise.llvm if config.llvm is None and table.promise is not None else config.llvm
     toolchain = find_toolchain(major)
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
@@ -68,14 +73,16 @@ def check(config: Check, *, report: Report = say_nothing) -> Kept:
             workers=config.workers,
             report=report,
         )
-        chosen = modules_for_size(corpus, config.project)
-        kept = measure_kept(
-            chosen.modules,
+        twice = TwiceConfig(
             toolchain=toolchain,
-            plugin=config.plugin,
-            decided=decided,
+            use=PluginUse(plugin=config.plugin.resolve()),
             workers=config.workers,
             timeout_seconds=config.timeout_seconds,
-            report=report,
         )
-        return dataclasses.replace(kept, left_out=chosen.left_out)
+        if isinstance(table, Allocations):
+            chosen = modules_of_project(corpus, config.project)
+            kept = measure_kept_allocations(chosen.modules, twice, table, report=report)
+        else:
+            chosen = modules_for_size(corpus, config.project)
+            kept = measure_kept(chosen.modules, twice, table, report=report)
+        return dataclasses.replace(kept, plugin=str(config.plugin), left_out=chosen.left_out)

@@ -10,23 +10,21 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.collect import Report, parallel
+from mlgokit.collect import Report
 from mlgokit.compiler.account import account_of
-from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, compile_module
 from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.measure import Objective, ObjectSizes
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import read_tried, request_bytes
 from mlgokit.corpus.module import Module
 from mlgokit.deploy.allocations import allocations_inside
 from mlgokit.deploy.decisions import Decided, TableEntry, strong_names
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tune.project import Search, try_on_all
 from mlgokit.tune.search import Searched
+from mlgokit.tune.twice import WORTH_KEEPING, Twice, TwiceConfig, compile_twice
 
 State = Literal["tuned", "left plain", "new"]
-WORTH_KEEPING = 0.8
-"""Share of the promised saving below which it is time to tune again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,79 +123,24 @@ class Kept:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Both:
-    """A module compiled plainly and with the plugin.
-
-    Attributes:
-        plain: the plain object.
-        tuned: the other.
-        sites: [D] keys of the decisions that were asked for.
-        by_table: [D] whether the table answered.
-        functions: keys of the functions that the allocation table has.
-    """
-
-    plain: ObjectSizes
-    tuned: ObjectSizes
-    sites: npt.NDArray[np.uint64]
-    by_table: npt.NDArray[np.bool_]
-    functions: frozenset[int]
-
-
-def measure_kept(
-    modules: Sequence[Module],
-    *,
-    toolchain: Toolchain,
-    plugin: Path,
-    decided: Decided,
-    workers: int,
-    timeout_seconds: float,
-    report: Report,
-) -> Kept:
-    """Compile every module plainly and with ``plugin``, whose table is ``decided``, and compare.
+def measure_kept(modules: Sequence[Module], config: TwiceConfig, decided: Decided, *, report: Report) -> Kept:
+    """Compile every module plainly and with the plugin of ``config``, whose table is ``decided``, and compare.
 
     Raises:
         InputError: the plugin's other table is damaged.
     """
-    failures: dict[str, str] = {}
-    allocations = frozenset(allocations_inside(plugin))
+    allocations = frozenset(allocations_inside(config.use.plugin))
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
-        folder = Path(scratch)
-        places = {module.name: folder / str(index) for index, module in enumerate(modules)}
-        # Without trials, what comes of it is the list of all functions.
-        trials = folder / "trials"
-        trials.write_bytes(request_bytes((), seconds=0.0))
-
-        def compile_both(module: Module) -> _Both | None:
-            place = places[module.name]
-            results: list[CompileResult] = []
-            listed = place.with_suffix(".tried")
-            with_plugin = PluginUse(plugin=plugin.resolve(), logs=(INLINE_SIZE.name,))
-            if allocations:
-                with_plugin = dataclasses.replace(with_plugin, trials=trials, tried=listed)
-            for use in (None, with_plugin):
-                results.append(
-                    compile_module(
-                        toolchain,
-                        module.command_line,
-                        module.bitcode,
-                        use=use,
-                        keep_object=place.with_suffix(".plain" if use is None else ".tuned"),
-                        timeout_seconds=timeout_seconds,
-                        thinlto_index=module.thinlto_index,
-                    )
-                )
-                if results[-1].status is not CompileStatus.OK:
-                    how = "plainly" if use is None else "with the plugin"
-                    failures[module.name] = f"{how}: {results[-1].status.value}: {results[-1].reason}"
-                    return None
-            functions = {one.key for one in read_tried(listed)} if listed.exists() else set[int]()
-            return _both(*results, functions=allocations & functions)
-
-        found = parallel(compile_both, modules, workers=workers, report=report, label="compile plainly and tuned")
-        both = {module.name: one for module, one in zip(modules, found, strict=True) if one is not None}
-        links = _links(both, places, folder, toolchain)
-    return _summary(both, failures, links, plugin=plugin, decided=decided, allocations=len(allocations))
+        config = dataclasses.replace(
+            config,
+            use=dataclasses.replace(config.use, logs=(INLINE_SIZE.name,)),
+            lists=bool(allocations),
+            objects=Path(scratch),
+        )
+        twice, failures = compile_twice(modules, config, report=report)
+        links = _links(list(twice.values()), Path(scratch), config.toolchain)
+    both = {name: _compared(one, allocations) for name, one in twice.items()}
+    return _summary(both, failures, links, plugin=config.use.plugin, decided=decided, allocations=len(allocations))
 
 
 def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:
@@ -221,16 +164,35 @@ def try_start(search: Search, table: Path, *, workers: int, report: Report) -> N
     try_on_all(search, compile_one, workers=workers, report=report, label="try the earlier decisions")
 
 
-def _both(plain: CompileResult, tuned: CompileResult, *, functions: frozenset[int]) -> _Both | None:
-    if plain.sizes is None or tuned.sizes is None:
-        return None
-    log = tuned.logs.get(INLINE_SIZE.name)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Both:
+    """A module compiled plainly and with the plugin.
+
+    Attributes:
+        plain: the plain object.
+        tuned: the other.
+        sites: [D] keys of the decisions that were asked for.
+        by_table: [D] whether the table answered.
+        functions: keys of the functions that the allocation table has.
+    """
+
+    plain: ObjectSizes
+    tuned: ObjectSizes
+    sites: npt.NDArray[np.uint64]
+    by_table: npt.NDArray[np.bool_]
+    functions: frozenset[int]
+
+
+def _compared(one: Twice, allocations: frozenset[int]) -> _Both:
+    log = one.tuned.logs.get(INLINE_SIZE.name)
     if log is None:
         sites, by_table = np.zeros(0, np.uint64), np.zeros(0, np.bool_)
     else:
         sites = log.columns["site"][:, 0].astype(np.int64).view(np.uint64)
         by_table = log.columns["decided_by_table"][:, 0] != 0
-    return _Both(plain=plain.sizes, tuned=tuned.sizes, sites=sites, by_table=by_table, functions=functions)
+    plain, tuned = one.sizes
+    functions = allocations & frozenset(one.functions.values())
+    return _Both(plain=plain, tuned=tuned, sites=sites, by_table=by_table, functions=functions)
 
 
 def _summary(
@@ -301,13 +263,10 @@ def _entry_of(one: _Both, entries: Sequence[TableEntry]) -> int | None:
     return best
 
 
-def _links(
-    both: Mapping[str, _Both], places: Mapping[str, Path], folder: Path, toolchain: Toolchain
-) -> tuple[LinkedImage | None, LinkedImage | None]:
+def _links(both: Sequence[Twice], folder: Path, toolchain: Toolchain) -> tuple[LinkedImage | None, LinkedImage | None]:
     if toolchain.lld is None or not both:
         return None, None
-    plain = [places[name].with_suffix(".plain") for name in both]
-    tuned = [places[name].with_suffix(".tuned") for name in both]
+    plain, tuned = zip(*(one.objects for one in both), strict=True)
     roots = link_roots(plain)
     before = link_image(plain, folder / "plain.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
     after = link_image(tuned, folder / "tuned.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
