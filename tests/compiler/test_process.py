@@ -58,6 +58,11 @@ def test_only_the_end_of_long_complaints_is_kept():
     assert done.stderr.endswith("xend")
 
 
+def test_long_answers_are_kept_where_they_are_wanted():
+    program = "import sys; sys.stderr.write('x' * 100_000)"
+    assert len(run([sys.executable, "-c", program], timeout_seconds=LONG, stderr_bytes=200_000).stderr) == 100_000
+
+
 def test_output_that_is_not_text_does_not_matter():
     done = run(["sh", "-c", r"printf '\377\376'; printf '\377' >&2"], timeout_seconds=LONG)
 

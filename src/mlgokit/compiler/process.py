@@ -29,7 +29,7 @@ class Completed:
     Attributes:
         returncode: as :mod:`subprocess` reports it; negative for a signal.
         stdout: all bytes of standard output.
-        stderr: the last 8 KiB of standard error, decoded leniently.
+        stderr: the end of standard error, 8 KiB unless more was asked for, decoded leniently.
         timed_out: the deadline passed and the group was killed.
         wall_seconds: elapsed time.
         user_seconds: processor time in user mode of the child and the children it waited for.
@@ -137,10 +137,10 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage]:
     return process.returncode, usage
 
 
-def tail(file: IO[bytes]) -> str:
-    """The last 8 KiB of a file that a child wrote, decoded leniently."""
+def tail(file: IO[bytes], most: int = TAIL_BYTES) -> str:
+    """The last bytes of a file that a child wrote, decoded leniently."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - TAIL_BYTES))
+    file.seek(max(0, size - most))
     return file.read().decode("utf-8", "replace")
 
 
@@ -151,8 +151,9 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
+    stderr_bytes: int = TAIL_BYTES,
 ) -> Completed:
-    r"""Run a program to its end, or to its deadline.
+    r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -184,7 +185,7 @@ def run(
         return Completed(
             returncode=status,
             stdout=out.read(),
-            stderr=tail(err),
+            stderr=tail(err, stderr_bytes),
             timed_out=timed_out,
             wall_seconds=time.monotonic() - begin,
             user_seconds=usage.ru_utime,

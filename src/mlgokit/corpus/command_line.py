@@ -6,15 +6,32 @@ include folders and paths of the machine (:func:`mlgokit.corpus.safety.is_left_o
 folder.
 """
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from mlgokit.compiler import process
 from mlgokit.corpus.options import parse_options, spell_options
 from mlgokit.corpus.safety import is_left_out
 from mlgokit.errors import ToolError
 
+_SECONDS = 60.0
+_MOST_BYTES = 1 << 22
+"""Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
 _MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
 """Output and action, which whoever compiles chooses."""
+
+
+def ask_driver(
+    argv: Sequence[str | os.PathLike[str]], *, folder: Path | None, env: Mapping[str, str] | None = None
+) -> process.Completed:
+    """What a driver says that it would run: ``argv`` has ``-###``.
+
+    Raises:
+        ToolError: the driver cannot be started.
+    """
+    return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)
 
 
 def read_dry_run(stderr: str) -> list[str]:

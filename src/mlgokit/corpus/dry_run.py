@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.command_line import options_for_ir, read_dry_run
-from mlgokit.corpus.front_end import DRY_RUN_SECONDS, front_end_environment
+from mlgokit.corpus.command_line import ask_driver, options_for_ir, read_dry_run
+from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.safety import check_command_line
 from mlgokit.errors import ToolError
 
@@ -78,7 +77,7 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
     for _ in range(_ATTEMPTS):
         words = [word for word in options.essential if word not in unknown]
         argv = [driver_path(toolchain, options.driver), *words, "-###", "-c", "-o", "module.o", *source]
-        done = process.run(argv, timeout_seconds=DRY_RUN_SECONDS, cwd=options.directory, env=front_end_environment())
+        done = ask_driver(argv, folder=options.directory, env=front_end_environment())
         if done.returncode == 0:
             return _checked(done.stderr, frozenset(unknown))
         found = _not_known(done.stderr, words)

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.command_line import options_for_ir, read_dry_run
+from mlgokit.corpus.command_line import ask_driver, options_for_ir, read_dry_run
 from mlgokit.corpus.fetch import project_root
 from mlgokit.corpus.front_end import (
-    DRY_RUN_SECONDS,
     ExtractionLimits,
     FrontEndJob,
     Progress,
@@ -170,7 +168,7 @@ def input_words(project: Project, source: str) -> list[str]:
 def _command_line(project: Project, *, toolchain: Toolchain, root: Path, source: str) -> tuple[str, ...]:
     """The ``-cc1`` options of every module of the project, without ``-I`` and ``-D``, which compiling IR ignores."""
     argv = [*driver_words(project, toolchain), "-###", "-c", "-o", "module.o", *input_words(project, source)]
-    done = process.run(argv, timeout_seconds=DRY_RUN_SECONDS, cwd=root, env=front_end_environment())
+    done = ask_driver(argv, folder=root, env=front_end_environment())
     if done.returncode != 0:
         raise CorpusError(
             f"project {project.name!r}: expected options that {argv[0]} takes, found: {first_error(done.stderr)}; "

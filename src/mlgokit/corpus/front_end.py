@@ -36,9 +36,6 @@ from mlgokit.corpus.module import (
 from mlgokit.errors import CorpusError, InputError, StorageError
 from mlgokit.manifest import check_manifest, digest_file, write_manifest, writing
 
-DRY_RUN_SECONDS = 60.0
-"""Deadline of ``clang -###``."""
-
 _FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
 

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.command_line import ask_driver
 from mlgokit.corpus.files import opened
 from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options, spell_options
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.manifest import atomic_write
 
-DRY_RUN_SECONDS = 60.0
 RESPONSE_BYTES = 64 << 20
 """Of one response file."""
 DEFAULT_LEVEL = "2"
@@ -174,7 +173,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expanded(words[1:], folder)))
     argv = [str(toolchain.clangxx), *_without_inputs(_expanded(words[1:], folder)), "-fuse-ld=lld", "-lc", "-###"]
-    done = process.run(argv, timeout_seconds=DRY_RUN_SECONDS, cwd=folder)
+    done = ask_driver(argv, folder=folder)
     lines = [line for line in done.stderr.splitlines() if line.startswith(' "')]
     if done.returncode != 0 or not lines:
         raise UsageError(
