@@ -272,7 +272,10 @@ def with_section(index: int, **changes: object) -> list[Section]:
     [
         (b"", "expected an ELF file, found 0 bytes that begin with nothing; give an object"),
         (b"BC\xc0\xde" + bytes(100), "expected an ELF file, found 104 bytes that begin with 4243c0de"),
-        (write_object(SECTIONS, SYMBOLS, machine=40), "expected 64-bit little-endian ELF for x86-64 or AArch64"),
+        (
+            write_object(SECTIONS, SYMBOLS, machine=8),
+            "expected little-endian ELF for i386, ARM, x86-64, AArch64, RISC-V",
+        ),
         (write_object(SECTIONS, SYMBOLS, kind=2), "expected a relocatable object .ELF type 1., found ELF type 2"),
         (write_object(with_section(3, size=10**6), SYMBOLS), "section 3: expected contents within the file's"),
         (write_object(with_section(15, size=2**60), SYMBOLS), "section 15: expected contents within"),

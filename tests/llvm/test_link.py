@@ -100,7 +100,17 @@ def test_several_mains_link(toolchain: Toolchain, tmp_path: Path):
     assert link(toolchain, objects).text > 0
 
 
-@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "aarch64-linux-gnu"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "x86_64-linux-gnu",
+        "aarch64-linux-gnu",
+        "armv7a-linux-gnueabihf",
+        "thumbv6m-none-eabi",
+        "i386-linux-gnu",
+        "riscv32-unknown-elf",
+    ],
+)
 @pytest.mark.parametrize("model", ["-fPIC", "-fPIE", "-fno-pie", "-fno-plt"])
 def test_undefined_symbols_of_any_kind_link_in_any_code_model(
     toolchain: Toolchain, tmp_path: Path, target: str, model: str

@@ -46,6 +46,11 @@ FLAGS = [
     ["-Oz", "-ffunction-sections", "--target=aarch64-linux-gnu"],
     ["-O1", "--target=aarch64-linux-gnu"],
     ["-Oz", "-mcmodel=large", "-fno-pie", "--target=x86_64-linux-gnu"],
+    ["-Oz", "-ffunction-sections", "--target=thumbv7em-none-eabi", "-fexceptions"],
+    ["-Oz", "--target=armv7a-linux-gnueabihf"],
+    ["-Oz", "-ffunction-sections", "-fPIC", "--target=i386-linux-gnu"],
+    ["-Oz", "-ffunction-sections", "--target=riscv32-unknown-elf", "-march=rv32imac", "-fasynchronous-unwind-tables"],
+    ["-O2", "-ffunction-sections", "--target=riscv64-linux-gnu"],
 ]
 
 

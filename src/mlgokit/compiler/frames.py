@@ -98,9 +98,8 @@ def _entries(contents: bytes, names: dict[int, str]) -> tuple[dict[str, int], li
 def _personalities(elf: Elf, symbols: Symbols, table: int) -> dict[int, str]:
     """Symbol names by the place of their relocation."""
     found: dict[int, str] = {}
-    sections = elf.sections
-    for source in np.flatnonzero((sections["type"] == e.SHT_RELA) & (sections["info"] == table)).tolist():
-        relocations = e.read_table(elf, source, e.RELOCATION)
+    for source in e.relocation_sections(elf, table):
+        relocations = e.read_relocations(elf, source, symbols)
         name = symbols.table["name"][relocations["symbol"]]
         for place, offset in zip(relocations["offset"].tolist(), name.tolist(), strict=True):
             found[place] = e.text_at(symbols.strings, offset)

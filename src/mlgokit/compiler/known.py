@@ -341,7 +341,7 @@ def _constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], bool]
     there[there] &= merged[symbols.section[there]] & (symbols.type[there] != e.STT_SECTION)
     places = [(symbols.section[there], symbols.table["value"][there].astype(np.int64))]
     for source in np.flatnonzero(sections["type"] == e.SHT_RELA).tolist():
-        relocations = e.read_table(elf, source, e.RELOCATION)
+        relocations = e.read_relocations(elf, source, symbols)
         target = symbols.section[relocations["symbol"]]
         inside = (target >= 0) & shared[target]
         if not inside.any():

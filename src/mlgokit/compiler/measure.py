@@ -27,6 +27,8 @@ NONE, TEXT, RODATA, EH_FRAME, DATA, BSS = range(6)
 COLUMNS = 3
 """Columns of the byte tables: text, rodata, eh_frame, in this order."""
 
+_EXCEPT_TABLES = (".gcc_except_table", ".ARM.extab")
+
 
 class Objective(enum.Enum):
     """Which bytes of an object count."""
@@ -120,10 +122,10 @@ def section_totals(elf: Elf) -> SectionTotals:
 
 
 def measure_object(data: bytes | Path) -> ObjectSizes:
-    """Read an x86-64 or AArch64 ELF object and account for every byte of it.
+    """Read an ELF object and account for every byte of it.
 
     Raises:
-        InputError: the file is missing, damaged, or no relocatable object for one of these targets.
+        InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
     """
     elf = e.read_elf(data)
     if elf.kind != e.ET_REL:
@@ -288,7 +290,7 @@ def _kinds(elf: Elf) -> Ints:
     kind[(flags & e.SHF_EXECINSTR) != 0] = TEXT
     kind[(flags & e.SHF_ALLOC) == 0] = NONE
     for index in np.flatnonzero(kind == RODATA).tolist():
-        if elf.names[index] in (".eh_frame", ".eh_frame_hdr"):
+        if elf.names[index] in (".eh_frame", ".eh_frame_hdr") or elf.is_index_table(index):
             kind[index] = EH_FRAME
     return kind
 
@@ -297,7 +299,7 @@ def _except_tables(elf: Elf, kind: Ints) -> npt.NDArray[np.bool_]:
     """[N] whether a section holds exception tables."""
     mask = np.zeros(len(kind), bool)
     for index in np.flatnonzero(kind == RODATA).tolist():
-        mask[index] = elf.names[index].startswith(".gcc_except_table")
+        mask[index] = elf.names[index].startswith(_EXCEPT_TABLES)
     return mask
 
 

@@ -1,8 +1,9 @@
 """Which bytes of an object belong to which function: its symbol, its FDEs in ``.eh_frame``, its exception table.
 
-The unwind format is that of the LSB core specification, chapter "Exception Frames" (``.eh_frame``). Which function an
-FDE describes and where that function's LSDA lies is read from the relocations, so it holds with one section per
-function and without.
+The unwind format is that of the LSB core specification, chapter "Exception Frames" (``.eh_frame``); on 32-bit ARM that
+of "Exception Handling ABI for the Arm Architecture": an entry of ``.ARM.exidx`` is what an FDE is elsewhere, and its
+entry of ``.ARM.extab``, if it has one, the exception table. Which function it describes and where that table lies is
+read from the relocations, so it holds with one section per function and without.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import numpy.typing as npt
 
 from mlgokit.compiler import elf as e
 from mlgokit.compiler.elf import Elf, Ints, Symbols
+
+_INDEX_ENTRY = 8
+"""Bytes for a function in ``.ARM.exidx``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class Functions:
 def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]) -> Functions:
     """Defined function symbols, one per address; overlapping ones are clipped where the next begins."""
     types = symbols.type
-    chosen = np.flatnonzero(((types == e.STT_FUNC) | (types == e.STT_GNU_IFUNC)) & (symbols.section >= 0))
+    chosen = np.flatnonzero(np.isin(types, e.FUNCTIONS) & (symbols.section >= 0))
     chosen = chosen[executable[symbols.section[chosen]]]
     table, section = symbols.table[chosen], symbols.section[chosen]
     limit = elf.sections["size"][section]
@@ -76,7 +80,7 @@ class Frames:
     """The FDEs of an object.
 
     Attributes:
-        table: [D] the unwind table that the FDE is in.
+        table: [D] the unwind table that the FDE is in, or the entry of ``.ARM.exidx``.
         size: [D] bytes.
         section: [D] section of the code described, or -1.
         function: [D] index of the function described, or -1.
@@ -128,14 +132,9 @@ def _read_frame_table(
     count = len(starts)
     section, function, table_section = (np.full(count, -1, np.int64) for _ in range(3))
     table_begin = np.zeros(count, np.int64)
-    sections = elf.sections
-    for source in np.flatnonzero((sections["type"] == e.SHT_RELA) & (sections["info"] == index)).tolist():
-        relocations = e.read_table(elf, source, e.RELOCATION)
-        if sections["link"][source] != symbols.index:
-            raise e.damaged(f"{elf.where}: section {source}", "relocations by the symbol table", "another table")
-        if len(relocations) and int(relocations["symbol"].max()) >= len(symbols.table):
-            found = f"symbol {int(relocations['symbol'].max())}"
-            raise e.damaged(f"{elf.where}: section {source}", f"one of {len(symbols.table)} symbols", found)
+    for source in e.relocation_sections(elf, index):
+        relocations = e.read_relocations(elf, source, symbols)
+        relocations = relocations[relocations["type"] != e.R_NONE]
         relocations = relocations[np.argsort(relocations["offset"], kind="stable")]
         offset = np.minimum(relocations["offset"], e.LARGEST_SECTION).astype(np.int64)
         entry = np.searchsorted(starts, offset, side="right") - 1
@@ -160,6 +159,9 @@ def _read_frame_table(
 def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
     """[D] where each FDE begins and ends; CIEs and the terminator are left out."""
     begin, size = int(elf.sections["offset"][index]), int(elf.sections["size"][index])
+    if elf.is_index_table(index):
+        entries = np.arange(0, size - size % _INDEX_ENTRY, _INDEX_ENTRY)
+        return entries, entries + _INDEX_ENTRY
     if elf.sections["type"][index] == e.SHT_NOBITS:
         size = 0
     contents = memoryview(elf.data)[begin : begin + size]

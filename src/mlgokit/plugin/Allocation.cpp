@@ -267,7 +267,7 @@ thread_local Entered Current;
 } // namespace
 
 Plan *enterFunction(const MachineFunction &MF, const AllocationTable *Table) {
-  endTrial();
+  endTrial(/*IsThere=*/true);
   Current.Function = &MF;
   Current.Now.reset();
   if (!Table && !hasTrials())

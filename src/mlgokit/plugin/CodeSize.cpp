@@ -1,7 +1,10 @@
 #include "CodeSize.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/CodeGen/TargetInstrInfo.h"
+#include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/MC/MCContext.h"
 #include "llvm/MC/MCExpr.h"
 #if LLVM_VERSION_MAJOR >= 22
@@ -102,6 +105,19 @@ std::optional<size_t> emittedBytes(const MachineFunction &MF) {
       }
   }
   return Parts.back().At + Parts.back().Bytes - size_t(Start->getOffset());
+}
+
+std::optional<size_t> machineBytes(const MachineFunction &MF) {
+  const TargetInstrInfo &Instructions = *MF.getSubtarget().getInstrInfo();
+  size_t Bytes = 0;
+  for (const MachineBasicBlock &Block : MF)
+    for (const MachineInstr &I : Block) {
+      const unsigned Size = Instructions.getInstSizeInBytes(I);
+      if (Size == ~0U) // of targets that do not say
+        return std::nullopt;
+      Bytes += Size;
+    }
+  return Bytes;
 }
 
 } // namespace mlgokit

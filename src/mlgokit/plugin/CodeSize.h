@@ -15,6 +15,9 @@ namespace mlgokit {
 /// be; nothing if its code is not there.
 std::optional<size_t> emittedBytes(const llvm::MachineFunction &MF);
 
+/// The bytes of a function's instructions, as the target tells them before they are emitted; nothing if it does not.
+std::optional<size_t> machineBytes(const llvm::MachineFunction &MF);
+
 } // namespace mlgokit
 
 #endif

@@ -292,7 +292,7 @@ public:
     if (Error E = open())
       fail(std::move(E));
   }
-  ~Desk() { endTrial(); }
+  ~Desk() { endTrial(/*IsThere=*/false); }
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {

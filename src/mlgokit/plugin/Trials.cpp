@@ -76,7 +76,7 @@ struct Request {
 /// What a copy knows; null in the compiler itself.
 struct Copy {
   Plan *Now = nullptr;
-  const Function *Of = nullptr;
+  const MachineFunction *Of = nullptr;
   int Answer = -1;
   bool ToTheEnd = false; // of the function's code, not of its allocation
   Measures Found{};
@@ -105,6 +105,14 @@ std::optional<Copy> Mine;
   _exit(0);
 }
 
+[[noreturn]] void finishWith(std::optional<size_t> Code) {
+  if (!Code)
+    _exit(1);
+  Mine->Found[CodeAt] = double(*Code);
+  Mine->Found[UnwindAt] = double(Mine->Of->getFrameInstructions().size());
+  finish();
+}
+
 /// Reads what the allocator says of a function in a copy, and sees when its code is there.
 class Listener final : public DiagnosticHandler {
   bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Pass == "regalloc"; }
@@ -127,14 +135,7 @@ class Listener final : public DiagnosticHandler {
         finish();
     } else if (Remark.getRemarkName() == "InstructionCount" && Mine->ToTheEnd) {
       const MachineFunction &MF = *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent();
-      if (&MF.getFunction() != Mine->Of)
-        _exit(1);
-      const std::optional<size_t> Code = emittedBytes(MF);
-      if (!Code)
-        _exit(1);
-      Mine->Found[CodeAt] = double(*Code);
-      Mine->Found[UnwindAt] = double(MF.getFrameInstructions().size());
-      finish();
+      finishWith(&MF == Mine->Of ? emittedBytes(MF) : machineBytes(*Mine->Of));
     }
     return true;
   }
@@ -169,6 +170,8 @@ void becomeCopy(const MachineFunction &MF, double Seconds, pid_t Parent) {
   Limit.it_value.tv_sec = time_t(Seconds);
   Limit.it_value.tv_usec = suseconds_t((Seconds - double(Limit.it_value.tv_sec)) * 1e6);
   setitimer(ITIMER_PROF, &Limit, nullptr);
+  // With no function after it, the copy comes to the pass that outlines. The function is the copy's own.
+  const_cast<Function &>(MF.getFunction()).addFnAttr("nooutline");
   MF.getFunction().getContext().setDiagnosticHandler(std::make_unique<Listener>());
 }
 
@@ -260,12 +263,13 @@ bool hasTrials() {
   return !Mine && Path && *Path;
 }
 
-void endTrial() {
+void endTrial(bool IsThere) {
   if (!Mine)
     return;
-  // Code that is still to come is not emitted function by function, as where a pass over the module outlines.
+  // If its code is still to come, functions are not emitted one by one, as where a pass over the module outlines; then
+  // what there is before that pass is what can be said of one alone.
   if (Mine->ToTheEnd)
-    _exit(1);
+    finishWith(IsThere ? machineBytes(*Mine->Of) : std::nullopt);
   finish();
 }
 
@@ -301,7 +305,7 @@ std::unique_ptr<Plan> runTrials(const MachineFunction &MF, const FunctionShape &
         becomeCopy(MF, Wanted->Seconds, Self);
         std::unique_ptr<Plan> P(new Plan{Shape, Course(S.Base.Evictions, T.EvictionFlips, T.Seed),
                                          Course(S.Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule != 0});
-        Mine = Copy{P.get(), &MF.getFunction(), Ends[1], Wanted->wantsCode()};
+        Mine = Copy{P.get(), &MF, Ends[1], Wanted->wantsCode()};
         return P;
       }
       close(Ends[1]);

@@ -14,8 +14,8 @@ bool hasTrials();
 std::unique_ptr<Plan> runTrials(const llvm::MachineFunction &MF, const FunctionShape &Shape);
 
 /// In a copy: the function is allocated and left no costs, or LLVM would have said so; if its code is to be measured,
-/// that was not possible. Ends the copy.
-void endTrial();
+/// it was not emitted yet, and what \p IsThere of it is measured. Ends the copy.
+void endTrial(bool IsThere);
 
 } // namespace mlgokit
 
