@@ -47,35 +47,42 @@ class Symbol:
     size: int = 0
 
 
-def write_object(sections: list[Section], symbols: list[Symbol], *, machine: int = 62, kind: int = 1) -> bytes:
+def write_object(
+    sections: list[Section], symbols: list[Symbol], *, machine: int = 62, kind: int = 1, bits: int = 64
+) -> bytes:
     """Section 1 is the string table of sections and symbols, section 2 the symbol table; ``sections`` follow from 3."""
     strings = b"\0" + b"".join(text.name.encode() + b"\0" for text in [*sections, *symbols]) + b".s\0"
 
     def place(name: str) -> int:
         return strings.index(b"\0" + name.encode() + b"\0") + 1
 
-    table = np.array(
-        [(0,) * 6]
-        + [
-            (place(symbol.name), symbol.binding << 4 | symbol.type, 0, symbol.section, symbol.value, symbol.size)
-            for symbol in symbols
-        ],
-        elf.SYMBOL,
+    def entry(name: int, info: int, section: int, value: int, size: int) -> bytes:
+        if bits == 32:
+            return struct.pack("<IIIBBH", name, value, size, info, 0, section)
+        return struct.pack("<IBBHQQ", name, info, 0, section, value, size)
+
+    table = entry(0, 0, 0, 0, 0) + b"".join(
+        entry(place(symbol.name), symbol.binding << 4 | symbol.type, symbol.section, symbol.value, symbol.size)
+        for symbol in symbols
     )
     every = [
         Section(name=".s", flags=0, type=elf.SHT_STRTAB, contents=strings),
-        Section(name=".s", flags=0, type=elf.SHT_SYMTAB, contents=table.tobytes(), link=1),
+        Section(name=".s", flags=0, type=elf.SHT_SYMTAB, contents=table, link=1),
         *sections,
     ]
-    rows, body = [(0,) * 10], b""
+    header, row, rows, body = (52, "<10I", b"", b"") if bits == 32 else (64, "<IIQQQQIIQQ", b"", b"")
+    rows += bytes(struct.calcsize(row))
     for section in every:
         size = len(section.contents) if section.size is None else section.size
-        at = 64 + len(body)
-        rows.append((place(section.name), section.type, section.flags, 0, at, size, section.link, section.info, 1, 0))
+        at = header + len(body)
+        fields = (place(section.name), section.type, section.flags, 0, at, size, section.link, section.info, 1, 0)
+        rows += struct.pack(row, *fields)
         body += section.contents
-    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header = struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, len(rows), 1)
-    return ident + header + body + np.array(rows, elf.SECTION).tobytes()
+    ident = b"\x7fELF" + bytes([bits // 32, 1, 1]) + bytes(9)
+    places = (0, 0, header + len(body))
+    counts = (0, header, 0, 0, struct.calcsize(row), len(every) + 1, 1)
+    head = struct.pack("<HHI3IIHHHHHH" if bits == 32 else "<HHI3QIHHHHHH", kind, machine, 1, *places, *counts)
+    return ident + head + body + rows
 
 
 def frame(kind: int, size: int) -> bytes:
@@ -161,6 +168,78 @@ def test_every_byte_is_owned_once(sizes: ObjectSizes):
 def test_aarch64_reads_alike(sizes: ObjectSizes):
     other = measure_object(write_object(SECTIONS, SYMBOLS, machine=183))
     assert other.function_bytes.tolist() == sizes.function_bytes.tolist()
+
+
+def test_32_bits_read_alike(sizes: ObjectSizes):
+    table = b"".join(struct.pack("<IIi", *each) for each in ((16, 5 << 8 | 57, 0), (32, 6 << 8 | 57, 0)))
+    table += b"".join(struct.pack("<IIi", *each) for each in ((41, 7 << 8 | 57, 0), (64, 2 << 8 | 57, 0)))
+    other = measure_object(write_object(with_section(10, contents=table), SYMBOLS, machine=243, bits=32))
+    assert other.function_bytes.tolist() == sizes.function_bytes.tolist()
+    assert other.rest.tolist() == sizes.rest.tolist()
+
+
+ARM_SECTIONS = [
+    Section(name=".text.f", flags=A | X, contents=bytes(20)),  # 3
+    Section(name=".text", flags=A | X, contents=bytes(30)),  # 4
+    Section(name=".ARM.extab.text.f", contents=bytes(12)),  # 5
+    # An address has 31 bits here, and so has its addend.
+    Section(name=".ARM.exidx.text.f", type=0x70000001, contents=struct.pack("<II", 0, 0x80000004)),  # 6
+    Section(  # 7
+        name=".rel.ARM.exidx.text.f",
+        flags=0,
+        type=elf.SHT_REL,
+        contents=struct.pack("<6I", 0, 5 << 8 | 0, 0, 3 << 8 | 42, 4, 4 << 8 | 42),
+        link=2,
+        info=6,
+    ),
+    Section(name=".ARM.exidx", type=0x70000001, contents=struct.pack("<IIII", 0, 1, 12, 1)),  # 8
+    Section(  # 9
+        name=".rel.ARM.exidx",
+        flags=0,
+        type=elf.SHT_REL,
+        contents=struct.pack("<4I", 0, 6 << 8 | 42, 8, 6 << 8 | 42),
+        link=2,
+        info=8,
+    ),
+]
+ARM_SYMBOLS = [
+    Symbol(name="f", section=3, value=1, size=20),  # 1, as Thumb
+    Symbol(name="g", section=4, value=1, size=12),  # 2
+    Symbol(name=".s", section=3, type=SECTION, binding=LOCAL),  # 3
+    Symbol(name=".s", section=5, type=SECTION, binding=LOCAL),  # 4
+    Symbol(name="__aeabi_unwind_cpp_pr0", section=0, type=0),  # 5
+    Symbol(name=".s", section=4, type=SECTION, binding=LOCAL),  # 6
+    Symbol(name="h", section=4, value=12, size=18),  # 7
+]
+
+
+def test_arms_unwind_tables_belong_to_their_functions():
+    sizes = measure_object(write_object(ARM_SECTIONS, ARM_SYMBOLS, machine=40, bits=32))
+    assert sizes.function_names == ("f", "g", "h")
+    assert sizes.function_text.tolist() == [20, 12, 18]
+    assert sizes.function_eh_frame.tolist() == [8, 8, 8]
+    assert sizes.function_except_table.tolist() == [8, 0, 0]
+    assert (sizes.totals.text, sizes.totals.rodata, sizes.totals.eh_frame) == (50, 12, 24)
+    assert sizes.rest.tolist() == [0, 4, 0]
+    assert account(sizes) == sizes.llvm_size_text
+
+
+def test_what_is_wrong_in_places_of_addends_is_said():
+    for changes, message in (
+        ({"contents": struct.pack("<II", 8, 3 << 8 | 42)}, "places within 8 bytes, found one at byte 8"),
+        ({"contents": struct.pack("<II", 0, 99 << 8 | 42)}, "one of 8 symbols, found symbol 99"),
+        ({"link": 1}, "relocations by the symbol table"),
+    ):
+        sections = [*ARM_SECTIONS[:4], replace(ARM_SECTIONS[4], **changes), *ARM_SECTIONS[5:]]
+        with pytest.raises(InputError, match=message):
+            measure_object(write_object(sections, ARM_SYMBOLS, machine=40, bits=32))
+
+
+def test_addends_that_stand_in_nothing_are_an_error():
+    sections = with_section(9, type=NOBITS, contents=b"", size=96)
+    sections[7] = replace(sections[7], type=elf.SHT_REL, contents=struct.pack("<II", 0, 1 << 8 | 1))
+    with pytest.raises(InputError, match=r"\.eh_frame"):
+        measure_object(write_object(sections, SYMBOLS, machine=3, bits=32))
 
 
 def test_functions_that_share_a_section_leave_the_padding_to_the_rest():
@@ -306,16 +385,19 @@ def test_a_missing_file_is_named(tmp_path: Path):
         measure_object(tmp_path / "absent.o")
 
 
-def test_every_truncation_is_found():
-    data = write_object(SECTIONS, SYMBOLS)
+WHOLE = [write_object(SECTIONS, SYMBOLS), write_object(ARM_SECTIONS, ARM_SYMBOLS, machine=40, bits=32)]
+
+
+@pytest.mark.parametrize("data", WHOLE, ids=["64", "32"])
+def test_every_truncation_is_found(data: bytes):
     for length in range(len(data)):
         with pytest.raises(InputError):
             measure_object(data[:length])
 
 
-def test_damage_is_an_input_error_or_a_sound_account():
+@pytest.mark.parametrize("good", WHOLE, ids=["64", "32"])
+def test_damage_is_an_input_error_or_a_sound_account(good: bytes):
     rng = np.random.default_rng(2)
-    good = write_object(SECTIONS, SYMBOLS)
     refused = 0
     for _ in range(3000):
         data = bytearray(good)

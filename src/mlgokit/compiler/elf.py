@@ -279,8 +279,8 @@ def _addends_in_place(elf: Elf, target: int, table: npt.NDArray[Any], where: str
     """[R] the words at the places of relocations."""
     if target >= len(elf.sections):
         raise damaged(where, f"relocations of one of {len(elf.sections)} sections", f"of section {target}")
-    begin, size = int(elf.sections["offset"][target]), int(elf.sections["size"][target])
-    contents = np.frombuffer(elf.data, np.uint8, size, begin).astype(np.int64)
+    contents = read_table(elf, target, np.dtype(np.uint8)).astype(np.int64)
+    size = len(contents)
     place = table["offset"].astype(np.int64)
     # Those of fewer bytes may stand at the end.
     if len(place) and (int(place.max()) >= size or int(table["offset"].max()) > LARGEST_SECTION):
