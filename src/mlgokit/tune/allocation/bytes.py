@@ -173,14 +173,21 @@ def _wrong(
         return mine
     text_only = search.config.objective is Objective.LINK_AWARE_TEXT
     first, second = before.sizes[name], after.sizes[name]
+    totals = [one.totals.text if text_only else one.totals.llvm_size_text for one in (first, second)]
     code, larger = (_larger(first, second, text_only=each) for each in (True, text_only))
+    worse = {module.keys[function] for function in larger if module.keys.get(function) in mine}
+    if _is_outlined(first) or _is_outlined(second):
+        # Code moves between functions: those that nobody touched may grow.
+        return (worse or mine) if totals[1] > totals[0] else set()
     if any(module.keys.get(function) not in mine for function in code):
         return mine
     # The filling at the end of unwind tables belongs to the last function, which may have stayed as it was.
-    if worse := {module.keys[function] for function in larger if module.keys.get(function) in mine}:
-        return worse
-    totals = [one.totals.text if text_only else one.totals.llvm_size_text for one in (first, second)]
-    return mine if totals[1] > totals[0] else set()
+    return worse or (mine if totals[1] > totals[0] else set())
+
+
+def _is_outlined(sizes: ObjectSizes) -> bool:
+    """Whether LLVM made functions of code that several have (``llvm/lib/CodeGen/MachineOutliner.cpp``)."""
+    return any(name.startswith("OUTLINED_FUNCTION_") for name in sizes.function_names)
 
 
 def _larger(first: ObjectSizes, second: ObjectSizes, *, text_only: bool) -> set[str]:
