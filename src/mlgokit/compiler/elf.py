@@ -40,19 +40,19 @@ _SYMBOL_32 = np.dtype(
 )
 _REL_32 = np.dtype([("offset", "<u4"), ("info", "<u4")])
 _RELA_32 = np.dtype([("offset", "<u4"), ("info", "<u4"), ("addend", "<i4")])
-
 _REL_64 = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4")])
+
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 ARM = 40
 MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 9, 17, 18
 _SHT_ARM_EXIDX = 0x70000001
-R_NONE, _R_ARM_PREL31 = 0, 42
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
 SHN_LORESERVE, SHN_XINDEX = 0xFF00, 0xFFFF
 GRP_COMDAT = 1
 STT_SECTION, STT_FUNC, STT_GNU_IFUNC = 3, 2, 10
 STB_LOCAL, STB_GLOBAL = 0, 1
+R_NONE, _R_ARM_PREL31 = 0, 42
 FUNCTIONS = (STT_FUNC, STT_GNU_IFUNC)
 LARGEST_SECTION = 2**40
 
@@ -180,7 +180,7 @@ def read_elf(source: bytes | Path) -> Elf:
     if len(data) < _LAYOUTS[bits].header or data[:4] != b"\x7fELF":
         raise InputError(
             f"{where}: expected an ELF file, found {len(data)} bytes that begin with {data[:4].hex() or 'nothing'}; "
-            "give an object that clang wrote for such a target"
+            "give an object that clang wrote for a target with ELF"
         )
     kind, machine = _number(data, 16, 2), _number(data, 18, 2)
     if data[4] not in _BITS or data[5:7] != b"\x01\x01" or machine not in MACHINES:
