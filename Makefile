@@ -8,6 +8,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # Each worker takes tests that follow one another, so that it makes the corpora of one LLVM major and not of both.
 SHARE := -n $(JOBS) --dist worksteal
 BIN := .venv/bin
+CPP := $(shell find src scripts benchmarks -name '*.cpp' -o -name '*.h')
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -24,9 +25,11 @@ environment: ## system packages and .venv with everything the tests need
 format: environment ## rewrite the code in the house format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	$(BIN)/clang-format -i $(CPP)
 
 format-check: environment
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
 
 lint: environment ## ruff
 	$(BIN)/ruff check
