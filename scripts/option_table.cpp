@@ -51,7 +51,7 @@ int main() {
       continue;
     for (const char *Prefix : {"-", "--"})
       if (isSpelled(Table, One, Prefix))
-        llvm::outs() << unsigned(One.getKind()) << '\t' << Prefix << One.getName() << '\t'
-                     << '-' << One.getUnaliasedOption().getPrefixedName().substr(1) << '\n';
+        llvm::outs() << unsigned(One.getKind()) << '\t' << Prefix << One.getName() << '\t' << '-'
+                     << One.getUnaliasedOption().getPrefixedName().substr(1) << '\n';
   }
 }

@@ -89,15 +89,16 @@ public:
   Advisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
           const Settings &S, Rule R, std::optional<Policy> P, std::vector<size_t> Sources,
           std::optional<DecisionTable> Table, const DecisionTable::Entry *Tuned, std::unique_ptr<Logger> Log)
-      : MLInlineAdvisor(M, MAM,
+      : MLInlineAdvisor(
+            M, MAM,
 #if LLVM_VERSION_MAJOR >= 22
-                        [&M](const std::vector<TensorSpec> &Inputs) {
-                          return std::make_unique<PolicyModelRunner>(M.getContext(), Inputs);
-                        },
+            [&M](const std::vector<TensorSpec> &Inputs) {
+              return std::make_unique<PolicyModelRunner>(M.getContext(), Inputs);
+            },
 #else
-                        std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
+            std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
-                        [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
+            [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
         S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Table(std::move(Table)), Tuned(Tuned),
         Log(std::move(Log)) {
     if (this->Log || Tuned)

@@ -11,9 +11,9 @@
 namespace mlgokit {
 
 /// Makes the advisor for \p M, or says in one sentence why it cannot be made; null if \p M is to stay as LLVM has it.
-llvm::Expected<std::unique_ptr<llvm::InlineAdvisor>>
-createAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM, llvm::FunctionAnalysisManager &FAM,
-              const llvm::InlineParams &Params, const Settings &S);
+llvm::Expected<std::unique_ptr<llvm::InlineAdvisor>> createAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
+                                                                   llvm::FunctionAnalysisManager &FAM,
+                                                                   const llvm::InlineParams &Params, const Settings &S);
 
 } // namespace mlgokit
 

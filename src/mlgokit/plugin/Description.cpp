@@ -33,7 +33,8 @@ cl::opt<std::string> *Option;
 
 const bool Registered = [] {
   if (!cl::getRegisteredOptions().count(OptionName))
-    Option = new cl::opt<std::string>(StringRef(OptionName), cl::Hidden, cl::desc("file to write the module's description to"));
+    Option = new cl::opt<std::string>(StringRef(OptionName), cl::Hidden,
+                                      cl::desc("file to write the module's description to"));
   return true;
 }();
 

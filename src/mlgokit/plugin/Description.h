@@ -8,8 +8,8 @@ class PassBuilder;
 
 namespace mlgokit {
 
-/// With -mlgokit-describe=<file> or MLGOKIT_DESCRIBE=<file>, the process writes the description of its module to the file
-/// and ends: before the first pass, or, with MLGOKIT_DESCRIBE_AT=end, after the last one before code generation.
+/// With -mlgokit-describe=<file> or MLGOKIT_DESCRIBE=<file>, the process writes the description of its module to the
+/// file and ends: before the first pass, or, with MLGOKIT_DESCRIBE_AT=end, after the last one before code generation.
 void registerDescription(llvm::PassBuilder &Builder);
 
 } // namespace mlgokit

@@ -36,8 +36,9 @@ constexpr StringRef ChannelOption = "regalloc-evict-interactive-channel-base";
 
 enum class Rule { Policy, Default, Random, First };
 
-// InteractiveModelRunner keeps the features that its advisor fills in a private member. An explicit instantiation may name
-// it (C++17, [temp.explicit] 13.9.2); that is how this file learns names, types and shapes from the compiler itself.
+// InteractiveModelRunner keeps the features that its advisor fills in a private member. An explicit instantiation may
+// name it (C++17, [temp.explicit] 13.9.2); that is how this file learns names, types and shapes from the compiler
+// itself.
 template <auto Member> struct Reader {
   friend const std::vector<TensorSpec> &inputsOf(const InteractiveModelRunner &R) { return R.*Member; }
 };
@@ -163,8 +164,7 @@ Error Model::connectPolicy() {
     const bool Typed = Spec.isElementType<float>() || Spec.isElementType<int64_t>();
     if (!Typed || (Spec.getElementCount() != 1 && Spec.getElementCount() != Columns))
       return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the feature '" +
-                                                             Spec.name() + "' to have 1 or " +
-                                                             std::to_string(Columns) +
+                                                             Spec.name() + "' to have 1 or " + std::to_string(Columns) +
                                                              " elements of type int64_t or float, found another; "
                                                              "train a policy without it");
   }
@@ -188,8 +188,8 @@ void Model::decide(Question &Q) {
   switch (R) {
   case Rule::Default:
     Logits[Default] = 1;
-    Chosen = Mask[Default] ? chooseColumn(Logits, {Mask, Columns}, {0, S.FlipProbability}, D)
-                           : mlgokit::Column{Default, 0};
+    Chosen =
+        Mask[Default] ? chooseColumn(Logits, {Mask, Columns}, {0, S.FlipProbability}, D) : mlgokit::Column{Default, 0};
     Q.Echo = Chosen.Index == Default;
     break;
   case Rule::First:
@@ -339,8 +339,9 @@ private:
   Error connect(RegAllocEvictionAdvisor *Ml) {
     const auto Unknown = [](const char *What) {
       return createStringError(inconvertibleErrorCode(), std::string("expected LLVM's eviction advisor to have ") +
-                                                             What + " at its usual place, found something else; this "
-                                                                    "compiler is not one that the plugin knows");
+                                                             What +
+                                                             " at its usual place, found something else; this "
+                                                             "compiler is not one that the plugin knows");
     };
     if (!Ml)
       return Unknown("been made and a model");
@@ -398,15 +399,13 @@ private:
   Desk D;
 };
 
-class Analysis final
-    : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysisLegacy, DeskProvider, MachineBlockFrequencyInfoWrapperPass,
-                            MachineLoopInfoWrapperPass> {};
+class Analysis final : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysisLegacy, DeskProvider,
+                                             MachineBlockFrequencyInfoWrapperPass, MachineLoopInfoWrapperPass> {};
 
 #else
 
-class Analysis final
-    : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysis, Desk, MachineBlockFrequencyInfoWrapperPass,
-                            MachineLoopInfoWrapperPass> {
+class Analysis final : public ModuleAnalysis<RegAllocEvictionAdvisorAnalysis, Desk,
+                                             MachineBlockFrequencyInfoWrapperPass, MachineLoopInfoWrapperPass> {
   std::unique_ptr<RegAllocEvictionAdvisor> getAdvisor(const MachineFunction &MF, const RAGreedy &RA) override {
     return Made->advise(MF, RA, [&]() -> std::unique_ptr<RegAllocEvictionAdvisor> {
       if (!Llvms)

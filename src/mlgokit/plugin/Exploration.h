@@ -1,5 +1,5 @@
-// How a decision is drawn from a policy's numbers: docs/formats.md, "Exploration". mlgokit/policy/exploration.py computes
-// the same, operation by operation.
+// How a decision is drawn from a policy's numbers: docs/formats.md, "Exploration". mlgokit/policy/exploration.py
+// computes the same, operation by operation.
 #ifndef MLGOKIT_EXPLORATION_H
 #define MLGOKIT_EXPLORATION_H
 

@@ -1,7 +1,7 @@
 // What the plugin itself observes about a call site, beside the features of LLVM's MLInlineAdvisor.
 //
-// LLVM's features say little about what becomes of the callee: whether its body dies, who else calls it, what it is made
-// of, whether the linker will merge it. Those decide size. Every feature is one int64_t, named in docs/formats.md.
+// LLVM's features say little about what becomes of the callee: whether its body dies, who else calls it, what it is
+// made of, whether the linker will merge it. Those decide size. Every feature is one int64_t, named in docs/formats.md.
 #ifndef MLGOKIT_FEATURES_H
 #define MLGOKIT_FEATURES_H
 

@@ -273,9 +273,9 @@ Digest FinalCode::global(const GlobalValue &G) {
   Out.add(G.hasPrivateLinkage() ? StringRef() : G.getName());
   Out.add(uint64_t(G.getValueID()));
   Out.add(type(G.getValueType()));
-  for (unsigned Part : {unsigned(G.getLinkage()), unsigned(G.getVisibility()), unsigned(G.getUnnamedAddr()),
-                        unsigned(G.isDSOLocal()), unsigned(G.getThreadLocalMode()), unsigned(G.getAddressSpace()),
-                        unsigned(G.isDeclaration())})
+  for (unsigned Part :
+       {unsigned(G.getLinkage()), unsigned(G.getVisibility()), unsigned(G.getUnnamedAddr()), unsigned(G.isDSOLocal()),
+        unsigned(G.getThreadLocalMode()), unsigned(G.getAddressSpace()), unsigned(G.isDeclaration())})
     Out.add(uint64_t(Part));
   if (auto *Object = dyn_cast<GlobalObject>(&G); Object && Object->hasSection())
     Out.add(Object->getSection());

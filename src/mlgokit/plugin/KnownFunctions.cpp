@@ -159,8 +159,8 @@ Expected<StringSet<>> readKnown(const char *Path) {
     return std::move(Known);
   auto Read = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!Read)
-    return createStringError(Read.getError(), std::string("known functions ") + Path + ": " +
-                                                  Read.getError().message());
+    return createStringError(Read.getError(),
+                             std::string("known functions ") + Path + ": " + Read.getError().message());
   StringRef Bytes = (*Read)->getBuffer();
   if (Bytes.size() % sizeof(Digest))
     return createStringError(inconvertibleErrorCode(), std::string("known functions ") + Path + ": it is cut short");

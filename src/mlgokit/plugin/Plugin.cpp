@@ -32,10 +32,10 @@ namespace {
 /// Registration and pipeline run on one thread, also in parallel ThinLTO.
 thread_local ModuleAnalysisManager *Manager = nullptr;
 
-/// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody makes
-/// a register allocator.
-const bool Registered = (mlgokit::registerOptions(), mlgokit::registerEvictionAdvisor(),
-                         mlgokit::registerPriorityAdvisor(), true);
+/// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody
+/// makes a register allocator.
+const bool Registered =
+    (mlgokit::registerOptions(), mlgokit::registerEvictionAdvisor(), mlgokit::registerPriorityAdvisor(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });
@@ -57,9 +57,8 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  const bool AnotherProblem =
-      Settings->hasAllocations() || mlgokit::hasTrials() ||
-      any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
+  const bool AnotherProblem = Settings->hasAllocations() || mlgokit::hasTrials() ||
+                              any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
   if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   if (!Settings->AnyLevel && !isForSize(M))

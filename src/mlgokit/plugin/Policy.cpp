@@ -146,8 +146,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     P.QuantileCount = T->Shape[1];
     P.Boundaries = std::move(T->Values);
     for (size_t I = 0; I < F; ++I)
-      if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount,
-                          P.Boundaries.begin() + (I + 1) * P.QuantileCount))
+      if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount, P.Boundaries.begin() + (I + 1) * P.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
     Width = 2 * F;
   } else {
@@ -177,8 +176,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   } else if (Output == "priority") {
     P.Output = OutputKind::Priority;
   } else {
-    return failure(Origin, "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" +
-                               Output + "'");
+    return failure(Origin,
+                   "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" + Output + "'");
   }
 
   P.Members = size_t(Description->getInteger("members").value_or(0));

@@ -61,8 +61,8 @@ private:
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
   double Clip = 0;
-  double BytesPerUnit = 1; // of the logit, for OutputKind::EffectBytes
-  double Caution = 0;      // standard deviations of the members by which an answer is worse before it is believed
+  double BytesPerUnit = 1;    // of the logit, for OutputKind::EffectBytes
+  double Caution = 0;         // standard deviations of the members by which an answer is worse before it is believed
   std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
   double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
   std::vector<double> Mean, Scale;              // [F] of SignedLog

@@ -1,7 +1,7 @@
 // Priority: in which order live ranges get their registers.
 //
-// LLVM's own ML advisor fills three features; its model is one of ours. A priority is an unsigned in the allocator but a
-// float from a model, so the heuristic's own value does not go through the model.
+// LLVM's own ML advisor fills three features; its model is one of ours. A priority is an unsigned in the allocator but
+// a float from a model, so the heuristic's own value does not go through the model.
 #include "Allocation.h"
 #include "Channel.h"
 #include "Exploration.h"
@@ -60,7 +60,8 @@ public:
     R = Named.value_or(OnlyTuned ? Rule::Default : Rule::Policy);
     if (S.FlipProbability > 0 && !OnlyTuned)
       return createStringError(inconvertibleErrorCode(),
-                               "expected no flip probability with a policy for " + nameOf(Problem::RegallocPriority).str() +
+                               "expected no flip probability with a policy for " +
+                                   nameOf(Problem::RegallocPriority).str() +
                                    ", found one; a number has no opposite, give a temperature");
     if (R == Rule::Policy) {
       Expected<Policy> Loaded = loadPolicy(Problem::RegallocPriority, S);

@@ -1,7 +1,8 @@
 // The register allocator's advisors as LLVM 19.1 and 22.1 lay them out, where their headers are private.
 //
 // Facts only, and only those that a binary interface needs: which virtual functions in which order, which members of
-// which size. Eviction.cpp holds them against the running compiler before it trusts them. Sources, in the release branches:
+// which size. Eviction.cpp holds them against the running compiler before it trusts them. Sources, in the release
+// branches:
 //   llvm/lib/CodeGen/RegAllocEvictionAdvisor.h, RegAllocPriorityAdvisor.h (19; installed headers in 22),
 //   llvm/lib/CodeGen/AllocationOrder.h, MLRegAllocEvictAdvisor.cpp, MLRegAllocPriorityAdvisor.cpp (both).
 #ifndef MLGOKIT_REGALLOCABI_H

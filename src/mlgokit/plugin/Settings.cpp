@@ -44,7 +44,8 @@ constexpr Name Names[] = {
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
-    {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS", "allocation table that is asked before eviction and priority policies"},
+    {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS",
+     "allocation table that is asked before eviction and priority policies"},
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
@@ -65,9 +66,8 @@ Expected<double> numberOf(size_t I) {
   if (Text.empty())
     return Value;
   if (StringRef(Text).getAsDouble(Value) || !std::isfinite(Value) || Value < 0)
-    return createStringError(inconvertibleErrorCode(),
-                             "-" + std::string(Names[I].Option) + " or " + Names[I].Variable +
-                                 ": expected a number of at least 0, found '" + Text + "'");
+    return createStringError(inconvertibleErrorCode(), "-" + std::string(Names[I].Option) + " or " + Names[I].Variable +
+                                                           ": expected a number of at least 0, found '" + Text + "'");
   return Value;
 }
 

@@ -1,4 +1,5 @@
-// What the user asked of the plugin: command-line options first, then the environment, then the policies inside the file.
+// What the user asked of the plugin: command-line options first, then the environment, then the policies inside the
+// file.
 #ifndef MLGOKIT_SETTINGS_H
 #define MLGOKIT_SETTINGS_H
 

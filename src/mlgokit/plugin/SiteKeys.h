@@ -60,8 +60,8 @@ private:
 class DecisionTable {
 public:
   struct Entry {
-    bool Plain = false;          // keep LLVM's own advisor; the keys only tell the module from others
-    std::vector<uint64_t> Keys;  // ascending, bit 0 is the decision
+    bool Plain = false;         // keep LLVM's own advisor; the keys only tell the module from others
+    std::vector<uint64_t> Keys; // ascending, bit 0 is the decision
   };
 
   static llvm::Expected<DecisionTable> parse(llvm::StringRef Bytes, llvm::StringRef Origin);

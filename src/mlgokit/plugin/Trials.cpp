@@ -181,15 +181,15 @@ std::optional<Request> readRequest(StringRef Bytes) {
   FileReader In(Bytes.drop_front(Magic.size()));
   Request R;
   uint32_t Count = 0;
-  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) ||
-      !In.read(&Count))
+  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) || !In.read(&Count))
     return std::nullopt;
   for (uint32_t I = 0; I < Count; ++I) {
     uint64_t Key = 0;
     uint32_t Counts[3] = {};
     Series S;
     if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) ||
-        !In.read(S.Base.Evictions, Counts[0]) || !In.read(S.Base.Priorities, Counts[1]) || Counts[2] > In.left() / sizeof(Trial))
+        !In.read(S.Base.Evictions, Counts[0]) || !In.read(S.Base.Priorities, Counts[1]) ||
+        Counts[2] > In.left() / sizeof(Trial))
       return std::nullopt;
     S.Trials.resize(Counts[2]);
     In.read(S.Trials.data(), Counts[2]);
