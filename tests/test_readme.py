@@ -16,7 +16,7 @@ from mlgokit.corpus.projects import load_projects
 from mlgokit.problems import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMPILERS = re.compile(r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make")
 
 
