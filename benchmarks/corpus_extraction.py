@@ -15,11 +15,11 @@ import numpy as np
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
 import mlgokit
-from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
+from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
 from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.progress import Report
 
 BAR = 5.0
 BAR_BYTES = 300_000_000
@@ -29,8 +29,8 @@ DEADLINE = 3600.0
 _IMPORT = """
 import sys
 from pathlib import Path
-from mlgokit.corpus.object_lists import objects_in_folder
-from mlgokit.corpus.objects import import_objects
+from mlgokit.corpus.importers.object_lists import objects_in_folder
+from mlgokit.corpus.importers.objects import import_objects
 found = import_objects(
     objects_in_folder(Path(sys.argv[1])), corpus_folder=Path(sys.argv[2]), project="benchmark", workers=int(sys.argv[3])
 )

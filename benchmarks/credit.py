@@ -10,19 +10,22 @@ import numpy as np
 import numpy.typing as npt
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
-from mlgokit.algorithms.credit import Compiled, attribute
-from mlgokit.algorithms.learner import Forced
-from mlgokit.algorithms.search import independent_turns
-from mlgokit.collect import Report, Workshop, compiled, open_workshop, parallel, project_weights, run_module
+from mlgokit.algorithms.credit import ScoredBuild, attribute
+from mlgokit.algorithms.learner import ForcedDecisions
+from mlgokit.algorithms.search import independent_flips
+from mlgokit.collect import Workshop, compiled, open_workshop, project_weights, run_module
 from mlgokit.compiler.compile import HEURISTIC
-from mlgokit.compiler.measure import Objective, size_score
+from mlgokit.compiler.objects.measure import Objective, size_score
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.deploy.decisions import site_table, sites_of
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
+from mlgokit.progress import Report
 from mlgokit.store import ModuleRun
+from mlgokit.tables.decisions import site_table, sites_of
 
 LABELS = ("one for the module, object text", "one for the module, link-aware", "by component", "of the caller alone")
 NEAR_BYTES = 8
@@ -172,7 +175,7 @@ def explore(
             share = min(0.3, max(config.flip_probability, config.least_flips / base.decision_count))
             run = run_module(workshop, module, Exploration(seed=seed, flip_probability=share), HEURISTIC, keep="log")
         else:
-            forced = independent_turns(before, sites_of(base), most=config.most, seed=seed)
+            forced = independent_flips(before, sites_of(base), most=config.most, seed=seed)
             run = forced_run(workshop, module, base, forced)
         if not run.ok:
             continue
@@ -180,7 +183,7 @@ def explore(
         at = base_places(base, run)
         other = (at >= 0) & (run.inlined != base.inlined[at])
         turned = run.flipped if kind == "random flips" else other
-        after = Compiled(**{name: getattr(after, name) for name in FIELDS}, flipped=turned)
+        after = ScoredBuild(**{name: getattr(after, name) for name in FIELDS}, flipped=turned)
         credit = attribute(before, after)
         change = function_changes(before, after)
         flips, components, compilations = flips + len(credit.flips), components + len(credit.change), compilations + 1
@@ -201,7 +204,7 @@ def explore(
     for index in chosen.tolist():
         place = places[index]
         site, decision = sites_of(base)[place : place + 1], 1 - base.inlined[place : place + 1].astype(np.int64)
-        single = forced_run(workshop, module, base, Forced(sites=site, decisions=decision))
+        single = forced_run(workshop, module, base, ForcedDecisions(sites=site, decisions=decision))
         if single.ok:
             text, aware = differences(base, single, weights)
             errors.append(labels[index] - np.array([text, aware, aware, aware]))
@@ -221,7 +224,7 @@ def explore(
 FIELDS = ("caller", "callee", "inlined", "functions", "scores")
 
 
-def forced_run(workshop: Workshop, module: Module, base: ModuleRun, forced: Forced) -> ModuleRun:
+def forced_run(workshop: Workshop, module: Module, base: ModuleRun, forced: ForcedDecisions) -> ModuleRun:
     """The module with decisions of single sites given; the heuristic makes all others."""
     return run_module(workshop, module, Exploration(), HEURISTIC, keep="log", decisions=site_table(base, forced))
 
@@ -232,7 +235,7 @@ def base_places(base: ModuleRun, run: ModuleRun) -> npt.NDArray[np.int64]:
     return np.array([known.get(site, -1) for site in sites_of(run).tolist()], np.int64)
 
 
-def function_changes(before: Compiled, after: Compiled) -> dict[int, float]:
+def function_changes(before: ScoredBuild, after: ScoredBuild) -> dict[int, float]:
     """The change of each function that changed, in bytes."""
     change: dict[int, float] = {}
     for one, sign in ((before, -1.0), (after, 1.0)):

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.problems import Problem
 from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log

@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 from results import Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import HEURISTIC, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 
 NO_GROWTH_STOP = ("-mllvm", "-ml-advisor-size-increase-threshold=1000000")
 

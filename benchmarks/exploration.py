@@ -9,16 +9,18 @@ import numpy as np
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
 from mlgokit.algorithms.learner import state_from_bytes
-from mlgokit.collect import Report, Workshop, open_workshop, say_nothing
+from mlgokit.collect import Workshop, open_workshop
+from mlgokit.commands import training_modules
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.learning.baselines import Baselines, compile_defaults, evaluate_policy
 from mlgokit.learning.loop import CHECKPOINT_NAME, learn
-from mlgokit.learning.material import Material, compile_defaults, evaluate_policy
 from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages import training_modules
+from mlgokit.progress import Report, say_nothing
 
 ALGORITHM = "effect-regression"
 
@@ -122,7 +124,7 @@ def trained(
     config: Exploration,
     workshop: Workshop,
     training: Sequence[Module],
-    judges: dict[str, Material],
+    judges: dict[str, Baselines],
     *,
     preset: str,
     seed: int,

@@ -21,14 +21,14 @@ from results import Cell, Result, Table, machine_versions, run_benchmark
 from treatments import BOTH, PRESSURE, RANDOM
 
 from mlgokit.advisors import Advisor, RandomLegal
-from mlgokit.collect import Report
 from mlgokit.compiler import process
+from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, command, compile_module
-from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, find_toolchain
 from mlgokit.errors import StorageError, ToolError, TraceError
 from mlgokit.problems import PROBLEMS
+from mlgokit.progress import Report
 from mlgokit.traces.log import read_log_bytes
 
 CHANNELS = ("plugin", "pipes")

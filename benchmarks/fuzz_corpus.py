@@ -23,9 +23,9 @@ import numpy as np
 from fuzz_readers import READERS, Reader
 from results import Cell, Result, Table, run_benchmark
 
-from mlgokit.collect import Report
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.manifest import package_version
+from mlgokit.progress import Report
 
 SLOWEST_SECONDS = 20.0
 MEMORY_BYTES = 4 << 30

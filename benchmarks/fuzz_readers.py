@@ -12,31 +12,31 @@ from mlgokit.compiler import process
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.command_line import options_for_ir, read_dry_run
-from mlgokit.corpus.commands_import import import_commands
-from mlgokit.corpus.compile_commands import read_compile_commands
 from mlgokit.corpus.content import CONTENTS_NAME
-from mlgokit.corpus.edits import command_line_edits, edited
-from mlgokit.corpus.identity import describe_corpus
-from mlgokit.corpus.info import corpus_info
-from mlgokit.corpus.loose import import_local_thinlto
-from mlgokit.corpus.module import (
+from mlgokit.corpus.corpus import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
     decode_command_line,
     load_corpus,
 )
-from mlgokit.corpus.object_lists import (
+from mlgokit.corpus.identity import describe_corpus
+from mlgokit.corpus.importers.bitcode_files import import_local_thinlto
+from mlgokit.corpus.importers.compile_commands import read_compile_commands
+from mlgokit.corpus.importers.database import import_commands
+from mlgokit.corpus.importers.object_lists import (
     ObjectFile,
     objects_in_aquery,
     objects_in_parameters,
     objects_of_commands,
 )
-from mlgokit.corpus.objects import import_objects
-from mlgokit.corpus.options import parse_options, spell_options
-from mlgokit.corpus.override import fill_override, link_options, split_link_command, translate_linker
-from mlgokit.corpus.projects import load_projects
-from mlgokit.corpus.safety import check_command_line
+from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.corpus.info import corpus_info
+from mlgokit.corpus.options.command_line import options_for_ir, read_dry_run
+from mlgokit.corpus.options.edits import command_line_edits, edited
+from mlgokit.corpus.options.override import fill_override, link_options, split_link_command, translate_linker
+from mlgokit.corpus.options.parse import parse_options, spell_options
+from mlgokit.corpus.options.safety import check_command_line
+from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.split import split_corpus
 from mlgokit.errors import CorpusError, MlgokitError
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.evaluation.compare import Evaluation, ProjectComparison, compare_projects
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.policy.network import Gate, Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 
 LARGEST_GROWTH = 0.005
 """No project's linked image may grow by more."""

@@ -16,11 +16,11 @@ from results import Cell, Result, Table, run_benchmark, tool_versions
 
 from mlgokit.algorithms.config import BC_REFERENCE, PPO_REFERENCE
 from mlgokit.algorithms.learner import Experience, Proposal, Task
-from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.dataset.normaliser import fit_quantile
 from mlgokit.errors import ToolError
+from mlgokit.policy.normaliser import fit_quantile
+from mlgokit.progress import Report
 from mlgokit.spec import AdviceKind
 
 # google/ml-compiler-opt at d57d79b4, its own trainer on one core of the same kind of machine, by processor time.
@@ -238,7 +238,7 @@ def import_seconds() -> float:
         ToolError: the import fails, or loads JAX.
     """
     program = (
-        "import sys, time; begin = time.process_time(); import mlgokit, mlgokit.algorithms.table; "
+        "import sys, time; begin = time.process_time(); import mlgokit, mlgokit.algorithms.registry; "
         "assert 'jax' not in sys.modules; print(time.process_time() - begin)"
     )
     found: list[float] = []

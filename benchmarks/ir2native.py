@@ -12,13 +12,14 @@ from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchm
 from mlgokit.algorithms.config import SizeModelConfig
 from mlgokit.algorithms.ir2native import fit_size_model
 from mlgokit.algorithms.size_model import SizeErrors, base_bytes, predict_bytes, size_errors
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.describe import DescribeAt, describe_module
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
+from mlgokit.progress import Report
 
 STAGES = {DescribeAt.END: "after the last pass", DescribeAt.START: "before any pass"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.collect import NOT_FEATURES
-from mlgokit.dataset.normaliser import SignedLog, Values, fit_signed_log
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog, Values, fit_signed_log
 from mlgokit.problems import INLINE_SIZE
 
 Floats = npt.NDArray[np.float64]

@@ -14,21 +14,23 @@ from typing import Any
 import numpy as np
 
 from mlgokit.advisors import Advice, Observation
-from mlgokit.algorithms.table import LEARNERS
-from mlgokit.collect import Report, Workshop, open_workshop, parallel, say_nothing
+from mlgokit.algorithms.registry import LEARNERS
+from mlgokit.collect import Workshop, open_workshop
+from mlgokit.compiler.channel.interactive import channel_use, drive_channels
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, command, compile_module
-from mlgokit.compiler.interactive import channel_use, drive_channels
-from mlgokit.compiler.measure import link_weights, measure_object, size_score
+from mlgokit.compiler.objects.measure import link_weights, measure_object, size_score
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
-from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.evaluation.compare import compare_projects
+from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import Learned, learn
-from mlgokit.learning.material import compile_defaults
 from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report, say_nothing
 
 RULES = {"echo": HEURISTIC, "never": ":never", "always": ":always"}
 CLONED = " after cloning"

@@ -9,7 +9,7 @@ from learner_arms import Learners
 from results import Cell, Result, Table, percent
 
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
 
 
 def summed_up(

@@ -16,13 +16,15 @@ from learner_arms import Bench, Learners, every_arm
 from learner_summary import summed_up
 from results import Result, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
-from mlgokit.collect import Report
+from mlgokit.commands import training_modules
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.manifest import atomic_write, digest_file, digest_value
-from mlgokit.stages import training_modules
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import digest_value
+from mlgokit.module import Module
+from mlgokit.progress import Report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,14 +10,15 @@ import numpy as np
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.deploy.plugin import export_plugin
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.export.plugin import export_plugin
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 
 BAR = 1.10
 BUILDS = ("plain", "policy", "echo")

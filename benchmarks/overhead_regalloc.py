@@ -9,13 +9,14 @@ import numpy as np
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.progress import Report
 
 BAR = 1.15
 PROBLEMS = (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name)

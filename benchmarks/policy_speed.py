@@ -12,17 +12,19 @@ import numpy as np
 import numpy.typing as npt
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 
-from mlgokit.collect import NOT_FEATURES, Report
+from mlgokit.collect import NOT_FEATURES
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.dataset.normaliser import Normaliser, Values, fit_quantile, fit_signed_log
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Normaliser, Values, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy, policy_bytes
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 
 BAR_MICROSECONDS = 2.0
 FEATURES = 39

@@ -17,13 +17,13 @@ from stress_builds import build_and_run
 from stress_programs import EXERCISES
 from treatments import Bench, Ending, draw_treatment, make_bench, treat
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import command
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Corpus, load_corpus
-from mlgokit.corpus.projects import load_projects
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import UsageError
-from mlgokit.manifest import digest_file
+from mlgokit.files import digest_file
+from mlgokit.progress import Report
 
 Record = dict[str, Any]
 BAD = ("hang", "crash", "illegal", "bad object", "wrong program")

@@ -19,12 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import tyro
 
-from mlgokit.collect import Report
+from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Corpus, Module
+from mlgokit.corpus.corpus import Corpus
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.manifest import atomic_write, digest_file, package_version
-from mlgokit.progress import shown_progress
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import package_version
+from mlgokit.module import Module
+from mlgokit.progress import Report
 
 FORMAT_VERSION = 1
 INTERRUPTED = 130

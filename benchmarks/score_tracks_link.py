@@ -17,17 +17,19 @@ from policy_speed import observe
 from results import Result, corpus_inputs, draw_modules, run_benchmark, tool_versions
 from score_summary import Failure, Point, summarise
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import ALWAYS, HEURISTIC, NEVER, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.link import LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import ObjectSizes, link_aware_score, link_weights, project_image_estimate
+from mlgokit.compiler.objects.link import LinkStatus, link_image, link_roots
+from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, project_image_estimate
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.dataset.normaliser import Values
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.module import Module
+from mlgokit.policy.normaliser import Values
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 
 LINK_SECONDS = 120.0
 

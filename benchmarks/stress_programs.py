@@ -67,7 +67,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
-    """A project of ``corpus/projects.toml`` and the programs that exercise it.
+    """A project of ``corpus/sources/projects.toml`` and the programs that exercise it.
 
     Attributes:
         project: its name there.

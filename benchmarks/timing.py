@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from results import Cell, quartiles
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
+from mlgokit.progress import Report
 
 DRAWS = 2000
 Floats = npt.NDArray[np.float64]

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from results import Cell, Result, Table, machine_versions, run_benchmark
 
-from mlgokit.collect import Report
 from mlgokit.errors import UsageError
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
+from mlgokit.progress import Report
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, write_log
 

@@ -19,16 +19,17 @@ from tuning_builds import prepare, rebuild
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
 
-from mlgokit.collect import Report
+from mlgokit.commands.chosen import modules_for_size
+from mlgokit.commands.tuning import ALLOCATION_SHARE
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.manifest import atomic_write, check_manifest, digest_file, write_manifest
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages.chosen import modules_for_size
-from mlgokit.stages.tuning import ALLOCATION_SHARE
+from mlgokit.progress import Report
 from mlgokit.tune.loop import POLICY_NAME
 from mlgokit.tune.project import Search, open_search, try_policy
 from mlgokit.tune.search import Bench

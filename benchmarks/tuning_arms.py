@@ -10,14 +10,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.collect import Report, parallel
+from mlgokit.compiler.pool import parallel
+from mlgokit.progress import Report
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, adopt_if_better, save, save_totals
-from mlgokit.tune.proof import open_proving
+from mlgokit.tune.proof import open_verifier
 from mlgokit.tune.result import Tuned, finish
-from mlgokit.tune.search import Searched
+from mlgokit.tune.search import ModuleState
 from mlgokit.tune.state import build_of
 
 LEAST_FLIPPED, MOST_FLIPPED = 0.005, 0.5
@@ -67,7 +68,7 @@ def random_search(
     rng = np.random.default_rng([search.config.seed, search.compilations])
     heuristic: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]] = {}
 
-    def ask(searched: Searched) -> None:
+    def ask(searched: ModuleState) -> None:
         result = search.bench.compile(searched.module)
         build = build_of(result)
         with search.lock:
@@ -75,7 +76,7 @@ def random_search(
             if build is not None and len(build.site):
                 heuristic[searched.module.name] = build.site, build.inlined
 
-    def attempt(searched: Searched) -> None:
+    def attempt(searched: ModuleState) -> None:
         if clock() - begin >= seconds:
             return
         site, inlined = heuristic[searched.module.name]
@@ -126,7 +127,7 @@ def proved(search: Search, output: Path, *, seconds: float, workers: int, report
         workers: compilers that run at once.
         report: told after every compilation.
     """
-    with open_proving(search, policy=None, workers=workers, report=report) as proving:
+    with open_verifier(search, policy=None, workers=workers, report=report) as proving:
         tuned = finish(proving, output)
         if seconds <= 0:
             return tuned

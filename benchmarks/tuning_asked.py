@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import HEURISTIC, NEVER, CompileResult
-from mlgokit.compiler.measure import Objective
-from mlgokit.corpus.module import Module
-from mlgokit.tune.search import Bench, Order, Searched, confirm_composed, indifferent, step
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.module import Module
+from mlgokit.tune.search import Bench, ModuleState, MovePriority, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Keys, build_of, nothing_decided
 
 
@@ -70,7 +70,7 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
     said = 0.0
     if plain.sizes is not None and build is not None and never is not None:
         said = build.user_seconds + never.user_seconds
-        one = Searched(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
+        one = ModuleState(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
         account = account_of([module.name], {module.name: build.sizes}, objective=Objective.LINK_AWARE)
         weights = [account.module_bytes(module.name, found.sizes) for found in (build, never)]
         one.build = build if weights[0] <= weights[1] else never
@@ -85,7 +85,7 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
                     one,
                     account,
                     lock=threading.Lock(),
-                    order=Order(rank=indifferent, noise=8.0, most=64, tries=1),
+                    order=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
                     rng=rng,
                 )
             said += done.user_seconds

@@ -14,16 +14,18 @@ from typing import Any
 from treatments import clean_environment
 from tuning_projects import TunedProject
 
-from mlgokit.collect import Report
-from mlgokit.compiler import elf, process
-from mlgokit.compiler.account import account_of
-from mlgokit.compiler.measure import Objective, measure_object
+from mlgokit.commands.builds import DATABASE_NAME, Import, import_build
+from mlgokit.compiler import process
+from mlgokit.compiler.objects import elf
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective, measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.fetch import default_cache_folder, fetch_archive
-from mlgokit.corpus.unpack import unpack_archive
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive
+from mlgokit.corpus.sources.unpack import unpack_archive
 from mlgokit.errors import ToolError
-from mlgokit.manifest import atomic_write, digest_value
-from mlgokit.stages.builds import DATABASE_NAME, Import, import_build
+from mlgokit.files import atomic_write
+from mlgokit.manifest import digest_value
+from mlgokit.progress import Report
 
 FLAGS = ("-Oz", "-ffunction-sections", "-fdata-sections")
 PREPARED = "prepared.json"

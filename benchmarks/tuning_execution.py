@@ -15,14 +15,14 @@ from treatments import clean_environment
 from tuning_builds import build_project, filled, image_of, source_folder
 from tuning_projects import PROJECTS
 
-from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.deploy.decisions import read_table, write_table
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.manifest import atomic_write, digest_file
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import read_table, write_table
 
 BUILDS = ("plain", "inlining", "both")
 SECONDS = 1200.0

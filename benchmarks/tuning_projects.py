@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mlgokit.corpus.projects import Archive
+from mlgokit.corpus.sources.projects import Archive
 
 System = Literal["CMake, Ninja", "CMake, Make", "Meson", "autotools", "Make"]
 

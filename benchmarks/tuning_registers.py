@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 from results import Cell, Result, Table, corpus_inputs, percent, run_benchmark, tool_versions
 
-from mlgokit.collect import Report
 from mlgokit.compiler.compile import PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
+from mlgokit.module import Module
+from mlgokit.progress import Report
 from mlgokit.tune.allocation import search as rounds
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.state import mean_ratio
 from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import open_proving
+from mlgokit.tune.proof import open_verifier
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -110,7 +111,7 @@ def tune_one(
         )
         bench.rest()
         proved: Tuned | None = None
-        with open_proving(search, policy=None, workers=config.workers, report=report) as proving:
+        with open_verifier(search, policy=None, workers=config.workers, report=report) as proving:
             decided = finish(proving, folder / "tuned.so")
             for share in config.shares:
                 found = open_allocation(search, decided, start={}, workers=config.workers, report=report)

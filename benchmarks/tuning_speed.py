@@ -10,13 +10,14 @@ import numpy as np
 from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
 from tuning_asked import Asked, Cost, known_functions, searched, spent
 
-from mlgokit.collect import Report
-from mlgokit.compiler.measure import ObjectSizes
+from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.resident import Residents
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
+from mlgokit.progress import Report
 from mlgokit.tune.search import Bench
 from mlgokit.tune.state import Build, build_of
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
 
-from mlgokit.collect import Report
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Corpus, Module, load_corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.errors import UsageError
+from mlgokit.module import Module
+from mlgokit.progress import Report
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.proof import Allocated, finish_allocations
 from mlgokit.tune.allocation.search import AllocationBench, open_modules

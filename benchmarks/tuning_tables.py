@@ -10,7 +10,7 @@ import numpy as np
 from results import Cell, Result, Table, percent
 from tuning_projects import TunedProject
 
-from mlgokit.compiler.link import LinkStatus
+from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 
 BARS = {"c++": -0.07, "c": -0.025}

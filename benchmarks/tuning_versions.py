@@ -10,20 +10,21 @@ from typing import Any
 from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
 from tuning_arms import proved
 
-from mlgokit.collect import Report
+from mlgokit.commands import Extract, Sources, extract, fetch
 from mlgokit.compiler.compile import NEVER, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.deploy.decisions import read_table
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
-from mlgokit.manifest import atomic_write
-from mlgokit.stages import Extract, Sources, extract, fetch
-from mlgokit.tune.kept import measure_kept, try_start
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import read_table
+from mlgokit.tune.build_pair import BuildPairConfig
+from mlgokit.tune.check import check_decisions, try_start
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.search import Bench
-from mlgokit.tune.twice import TwiceConfig
 
 MANIFEST = Path(__file__).with_suffix(".toml")
 TIMEOUT_SECONDS = 120.0
@@ -106,13 +107,13 @@ def _measured(
     plugin = folder / "tuned.so"
     tuned = proved(search, plugin, seconds=config.allocation_seconds, workers=config.workers, report=report)
     decided = read_table(plugin)
-    twice = TwiceConfig(
+    twice = BuildPairConfig(
         toolchain=toolchain,
         use=PluginUse(plugin=plugin.resolve()),
         workers=config.workers,
         timeout_seconds=TIMEOUT_SECONDS,
     )
-    kept = {version: measure_kept(chosen[version], twice, decided, report=report).to_json() for version in later}
+    kept = {version: check_decisions(chosen[version], twice, decided, report=report).to_json() for version in later}
     again: dict[str, dict[str, float]] = {}
     for arm, start in (("from nothing", None), ("from the decisions", search.folder / "decisions")):
         place = folder / f"{later[0]} {arm}"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.advisors import Advice, Observation
-from mlgokit.compiler.interactive import clang_words, drive
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.channel.interactive import clang_words, drive
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.problems import INLINE_SIZE
 

@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 
 from mlgokit.advisors import Advice, Observation
+from mlgokit.compiler.channel.interactive import channel_use, drive_channels
 from mlgokit.compiler.compile import command
-from mlgokit.compiler.interactive import channel_use, drive_channels
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import Module, load_corpus
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.module import load_corpus
-from mlgokit.environment import CompilerEnvironment, open_environment
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.learning.environment import CompilerEnvironment, open_environment
 from mlgokit.problems import INLINE_SIZE
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
-from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.compare import Evaluation, ProjectComparison, Sizes
+from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
 

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 import mlgokit
-from mlgokit import cli, errors, quickstart, stages
+from mlgokit import cli, commands, errors
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.cli import Arguments, main, run
-from mlgokit.corpus.module import Module, write_corpus
+from mlgokit.commands import quickstart
+from mlgokit.corpus.corpus import write_corpus
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.errors import MlgokitError
 from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
 from mlgokit.train import EffectTraining
 from mlgokit.tune.project import SearchConfig
 
@@ -30,24 +32,24 @@ COMMANDS: dict[str, tuple[type, ...]] = {
     "": (Arguments,),
     "doctor": (cli.Doctor,),
     "corpus": (cli.CorpusCommand,),
-    "corpus fetch": (stages.Sources,),
-    "corpus extract": (stages.Extract,),
-    "corpus import": (stages.Import,),
-    "corpus combine": (stages.Combine,),
-    "corpus record": (stages.Record,),
-    "corpus override": (stages.Override,),
-    "corpus verify": (stages.Verify,),
-    "corpus info": (stages.Info,),
-    "corpus split": (stages.Split,),
-    "trace": (stages.Trace,),
-    "tune": (stages.Tune, SearchConfig),
-    "check": (stages.Check,),
-    "vocab": (stages.Vocab,),
-    "train": (stages.Train, EffectTraining, EffectConfig, CloningConfig, Learning),
-    "importance": (stages.Importance,),
-    "evaluate": (stages.Evaluate,),
+    "corpus fetch": (commands.Sources,),
+    "corpus extract": (commands.Extract,),
+    "corpus import": (commands.Import,),
+    "corpus combine": (commands.Combine,),
+    "corpus record": (commands.Record,),
+    "corpus override": (commands.Override,),
+    "corpus verify": (commands.Verify,),
+    "corpus info": (commands.Info,),
+    "corpus split": (commands.Split,),
+    "trace": (commands.Trace,),
+    "tune": (commands.Tune, SearchConfig),
+    "check": (commands.Check,),
+    "vocab": (commands.Vocab,),
+    "train": (commands.Train, EffectTraining, EffectConfig, CloningConfig, Learning),
+    "importance": (commands.Importance,),
+    "evaluate": (commands.Evaluate,),
     "export": (cli.ExportCommand,),
-    "export plugin": (stages.Export,),
+    "export plugin": (commands.Export,),
     "quickstart": (quickstart.Quickstart, EffectTraining, EffectConfig),
 }
 
@@ -175,7 +177,7 @@ def test_every_error_is_one_line_and_its_own_exit_code(
     kind: type[MlgokitError], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     error = kind(SENTENCE, path="x", offset=3) if kind is errors.TraceError else kind(SENTENCE)
-    monkeypatch.setattr(stages, "trace", raising(error))
+    monkeypatch.setattr(commands, "trace", raising(error))
 
     assert ended("trace", "--json") == CODES[kind.__name__] == kind.exit_code
     assert capsys.readouterr() == ("", f"mlgokit: {SENTENCE}\n")
@@ -186,7 +188,7 @@ def test_every_error_of_the_package_is_in_the_table_above():
 
 
 def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stages, "train", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(commands, "train", raising(KeyboardInterrupt()))
 
     assert ended("train") == 130
     assert capsys.readouterr() == (
@@ -205,7 +207,7 @@ def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkey
 def test_a_disk_that_will_not_do_is_a_sentence(
     error: OSError, found: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stages, "trace", raising(error))
+    monkeypatch.setattr(commands, "trace", raising(error))
 
     assert ended("trace") == 6
     assert capsys.readouterr().err == (
@@ -222,16 +224,16 @@ def test_verification_ends_with_1_when_code_differs(
     verdicts: tuple[Verdict, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     modules = tuple(VerifiedModule(name=verdict.name, verdict=verdict) for verdict in verdicts)
-    monkeypatch.setattr(stages, "verify", lambda *_, **__: VerifyResult(modules=modules, of=9))
+    monkeypatch.setattr(commands, "verify", lambda *_, **__: VerifyResult(modules=modules, of=9))
     assert ended("--json", "corpus", "verify", "--objects", "x") == code
     assert json.loads(capsys.readouterr().out)["verified"] == (code == 0)
 
 
 def test_a_mistake_of_ours_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stages, "info", raising(ZeroDivisionError()))
+    monkeypatch.setattr(commands, "info", raising(ZeroDivisionError()))
 
     with pytest.raises(ZeroDivisionError):
-        run(Arguments(command=cli.CorpusCommand(command=stages.Info())))
+        run(Arguments(command=cli.CorpusCommand(command=commands.Info())))
 
 
 # ---- What goes where ----
@@ -266,12 +268,12 @@ def test_json_is_all_that_goes_to_standard_output(position: str, corpus: Path, c
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    def trace(_: stages.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
+    def trace(_: commands.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
         report(0, 2, "default trace")
         report(2, 2, "default trace")
         return {"folder": "x", "failed": []}
 
-    monkeypatch.setattr(stages, "trace", trace)
+    monkeypatch.setattr(commands, "trace", trace)
 
     assert ended("trace", "--json") == 0
     out, err = capsys.readouterr()
@@ -285,7 +287,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], mon
 def test_long_lists_are_counted_unless_json_is_wanted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stages, "fetch", lambda *_, **__: {"projects": {str(number): "x" for number in range(13)}})
+    monkeypatch.setattr(commands, "fetch", lambda *_, **__: {"projects": {str(number): "x" for number in range(13)}})
 
     assert ended("corpus", "fetch") == 0
     assert capsys.readouterr().out == "projects: 13 (use --json to see them)\n"
@@ -294,16 +296,16 @@ def test_long_lists_are_counted_unless_json_is_wanted(
 def test_options_become_configurations(monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
 
-    def train(config: stages.Train, **_: Any) -> stages.Trained:
+    def train(config: commands.Train, **_: Any) -> commands.Trained:
         seen.append(config)
-        return stages.Trained(policy=Path("p"), rounds=())
+        return commands.Trained(policy=Path("p"), rounds=())
 
-    monkeypatch.setattr(stages, "train", train)
+    monkeypatch.setattr(commands, "train", train)
     words = "--corpus c --llvm 19 --effects.rounds 5 --effects.fit.hidden 8 4 --cloning.epochs 7"
 
     assert ended("train", *words.split()) == 0
     assert seen == [
-        stages.Train(
+        commands.Train(
             corpus=Path("c"),
             llvm=19,
             effects=EffectTraining(rounds=5, fit=EffectConfig(hidden=(8, 4))),

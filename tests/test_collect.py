@@ -11,7 +11,6 @@ from mlgokit.collect import (
     NOT_FEATURES,
     Workshop,
     compiled,
-    function_id,
     module_effects,
     open_workshop,
     project_weights,
@@ -19,12 +18,13 @@ from mlgokit.collect import (
     run_module,
 )
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse
-from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
-from mlgokit.manifest import digest_file
+from mlgokit.files import digest_file
+from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.store import ModuleRun
 from mlgokit.traces import ContextSpan, Header, Log

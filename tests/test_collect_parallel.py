@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mlgokit.collect import parallel, say_nothing
+from mlgokit.compiler.pool import parallel
+from mlgokit.progress import say_nothing
 
 SECONDS = 60
 MANY = 100

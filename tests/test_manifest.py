@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.errors import ReuseError, StorageError
-from mlgokit.manifest import (
-    MANIFEST_NAME,
-    atomic_write,
-    check_manifest,
-    digest_file,
-    digest_value,
-    plain_json,
-    write_manifest,
-    writing,
-)
+from mlgokit.files import atomic_write, digest_file, writing
+from mlgokit.manifest import MANIFEST_NAME, check_manifest, digest_value, plain_json, write_manifest
 
 
 class Colour(enum.Enum):

@@ -12,7 +12,7 @@ import pytest
 
 from mlgokit import cli
 from mlgokit.compiler.compile import PluginUse
-from mlgokit.corpus.projects import load_projects
+from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.problems import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
@@ -153,7 +153,7 @@ def test_every_option_of_the_quickstart_that_the_documents_name_exists() -> None
         for path in DOCUMENTS
         for name in re.findall(r"--(?:effects|training|cloning)\.([\w.-]+)", path.read_text())
     }
-    training = cli.stages.Train()
+    training = cli.commands.Train()
     fields = {field.name for field in dataclasses.fields(training.effects)}
     fields |= {f"fit.{field.name}" for field in dataclasses.fields(training.effects.fit)}
     fields |= {field.name for field in dataclasses.fields(training.cloning)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compile import CompileStatus
-from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.errors import StorageError
 from mlgokit.store import ModuleRun, recall, remember

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.config import EffectConfig
-from mlgokit.collect import Workshop, function_id, open_workshop
+from mlgokit.collect import Workshop, open_workshop
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse
-from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import read_table
+from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.store import recall, remember
+from mlgokit.tables.decisions import read_table
 from mlgokit.traces import ContextSpan, Header, Log
 from mlgokit.train import EffectTraining, RoundResult, train_effects
 

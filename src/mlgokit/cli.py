@@ -11,17 +11,17 @@ from typing import Annotated, Any, cast
 import tyro
 from rich.console import Console
 
-from mlgokit import stages
-from mlgokit.collect import Report
-from mlgokit.corpus.table import print_corpus, print_split
-from mlgokit.doctor import diagnose, print_diagnosis
+from mlgokit import commands
+from mlgokit.commands.doctor import diagnose, print_diagnosis
+from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.quickstart import Quickstart, quickstart
+from mlgokit.corpus.render import print_corpus, print_split
 from mlgokit.errors import MlgokitError, StorageError
-from mlgokit.evaluation.table import print_evaluation
-from mlgokit.progress import shown_progress
-from mlgokit.quickstart import Quickstart, quickstart
-from mlgokit.tune.allocation.kept import KeptAllocations
-from mlgokit.tune.allocation.table import print_allocated, print_kept_allocations
-from mlgokit.tune.table import print_kept, print_tuned
+from mlgokit.evaluation.render import print_evaluation
+from mlgokit.progress import Report
+from mlgokit.tune.allocation.check import AllocationCheckResult
+from mlgokit.tune.allocation.render import print_allocated, print_allocation_check
+from mlgokit.tune.render import print_check, print_tuned
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -40,15 +40,15 @@ class CorpusCommand:
     """Make and look at corpora."""
 
     command: (
-        Annotated[stages.Sources, tyro.conf.subcommand("fetch")]
-        | Annotated[stages.Extract, tyro.conf.subcommand("extract")]
-        | Annotated[stages.Import, tyro.conf.subcommand("import")]
-        | Annotated[stages.Combine, tyro.conf.subcommand("combine")]
-        | Annotated[stages.Record, tyro.conf.subcommand("record")]
-        | Annotated[stages.Override, tyro.conf.subcommand("override")]
-        | Annotated[stages.Verify, tyro.conf.subcommand("verify")]
-        | Annotated[stages.Info, tyro.conf.subcommand("info")]
-        | Annotated[stages.Split, tyro.conf.subcommand("split")]
+        Annotated[commands.Sources, tyro.conf.subcommand("fetch")]
+        | Annotated[commands.Extract, tyro.conf.subcommand("extract")]
+        | Annotated[commands.Import, tyro.conf.subcommand("import")]
+        | Annotated[commands.Combine, tyro.conf.subcommand("combine")]
+        | Annotated[commands.Record, tyro.conf.subcommand("record")]
+        | Annotated[commands.Override, tyro.conf.subcommand("override")]
+        | Annotated[commands.Verify, tyro.conf.subcommand("verify")]
+        | Annotated[commands.Info, tyro.conf.subcommand("info")]
+        | Annotated[commands.Split, tyro.conf.subcommand("split")]
     )
 
 
@@ -57,38 +57,38 @@ class ExportCommand:
     """Turn a policy into what a compiler can load."""
 
     # tyro makes subcommands of unions only, so that a single one needs a second, hidden arm.
-    command: Annotated[stages.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
+    command: Annotated[commands.Export, tyro.conf.subcommand("plugin")] | Annotated[None, tyro.conf.Suppress]
 
 
 StageCommand = (
-    stages.Sources
-    | stages.Extract
-    | stages.Import
-    | stages.Combine
-    | stages.Record
-    | stages.Override
-    | stages.Verify
-    | stages.Info
-    | stages.Split
-    | stages.Trace
-    | stages.Vocab
-    | stages.Train
-    | stages.Importance
-    | stages.Evaluate
-    | stages.Tune
-    | stages.Check
-    | stages.Export
+    commands.Sources
+    | commands.Extract
+    | commands.Import
+    | commands.Combine
+    | commands.Record
+    | commands.Override
+    | commands.Verify
+    | commands.Info
+    | commands.Split
+    | commands.Trace
+    | commands.Vocab
+    | commands.Train
+    | commands.Importance
+    | commands.Evaluate
+    | commands.Tune
+    | commands.Check
+    | commands.Export
 )
 Command = (
     Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[CorpusCommand, tyro.conf.subcommand("corpus")]
-    | Annotated[stages.Trace, tyro.conf.subcommand("trace")]
-    | Annotated[stages.Tune, tyro.conf.subcommand("tune")]
-    | Annotated[stages.Check, tyro.conf.subcommand("check")]
-    | Annotated[stages.Vocab, tyro.conf.subcommand("vocab")]
-    | Annotated[stages.Train, tyro.conf.subcommand("train")]
-    | Annotated[stages.Importance, tyro.conf.subcommand("importance")]
-    | Annotated[stages.Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[commands.Trace, tyro.conf.subcommand("trace")]
+    | Annotated[commands.Tune, tyro.conf.subcommand("tune")]
+    | Annotated[commands.Check, tyro.conf.subcommand("check")]
+    | Annotated[commands.Vocab, tyro.conf.subcommand("vocab")]
+    | Annotated[commands.Train, tyro.conf.subcommand("train")]
+    | Annotated[commands.Importance, tyro.conf.subcommand("importance")]
+    | Annotated[commands.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
     | Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
 )
@@ -160,8 +160,8 @@ def _carry_out(arguments: Arguments) -> int:
             return quickstart(command, as_json=arguments.json, report=report)
         result, draw = _result(command, report)
     _show(arguments, result, draw)
-    failed = (isinstance(command, stages.Verify) and not result["verified"]) or (
-        isinstance(command, stages.Check) and result["share"] < command.least_kept
+    failed = (isinstance(command, commands.Verify) and not result["verified"]) or (
+        isinstance(command, commands.Check) and result["share"] < command.least_kept
     )
     return MlgokitError.exit_code if failed else 0
 
@@ -169,89 +169,89 @@ def _carry_out(arguments: Arguments) -> int:
 def _result(command: StageCommand, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
     """What a stage returned, as JSON values, and how to draw it."""
     match command:
-        case stages.Tune() | stages.Check():
+        case commands.Tune() | commands.Check():
             return _tuned(command, report)
-        case stages.Evaluate():
-            evaluation = stages.evaluate(command, report=report)
+        case commands.Evaluate():
+            evaluation = commands.evaluate(command, report=report)
             return evaluation.to_json(), lambda out: print_evaluation(evaluation, out)
-        case stages.Extract():
-            stages.extract(command, report=report)
-            counting = stages.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
-            counted = stages.info(counting, report=report)
+        case commands.Extract():
+            commands.extract(command, report=report)
+            counting = commands.Info(corpus=command.corpus, llvm=command.llvm, workers=command.workers)
+            counted = commands.info(counting, report=report)
             return counted.to_json(), lambda out: print_corpus(counted, out)
-        case stages.Info():
-            info = stages.info(command, report=report)
+        case commands.Info():
+            info = commands.info(command, report=report)
             return info.to_json(), lambda out: print_corpus(info, out)
-        case stages.Split():
-            split = stages.split(command, report=report)
+        case commands.Split():
+            split = commands.split(command, report=report)
             return split.to_json(), lambda out: print_split(split, out)
         case _:
             result = _values(command, report)
             return result, lambda out: _print_values(result, out)
 
 
-def _tuned(command: stages.Tune | stages.Check, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
+def _tuned(command: commands.Tune | commands.Check, report: Report) -> tuple[dict[str, Any], Callable[[Console], None]]:
     """As :func:`_result`, of the stages of tuned plugins."""
-    if isinstance(command, stages.Tune):
+    if isinstance(command, commands.Tune):
         if command.objective == "spill-cost":
-            allocated = stages.tune_allocations(command, report=report)
+            allocated = commands.tune_allocations(command, report=report)
             return allocated.to_json(), lambda out: print_allocated(allocated, out)
-        tuned = stages.tune(command, report=report)
+        tuned = commands.tune(command, report=report)
         return tuned.to_json(), lambda out: print_tuned(tuned, out)
-    kept = stages.check(command, report=report)
-    if isinstance(kept, KeptAllocations):
-        return kept.to_json(), lambda out: print_kept_allocations(kept, out)
-    return kept.to_json(), lambda out: print_kept(kept, out)
+    kept = commands.check(command, report=report)
+    if isinstance(kept, AllocationCheckResult):
+        return kept.to_json(), lambda out: print_allocation_check(kept, out)
+    return kept.to_json(), lambda out: print_check(kept, out)
 
 
 def _values(
-    command: stages.Sources
-    | stages.Import
-    | stages.Combine
-    | stages.Record
-    | stages.Override
-    | stages.Verify
-    | stages.Trace
-    | stages.Vocab
-    | stages.Train
-    | stages.Importance
-    | stages.Export,
+    command: commands.Sources
+    | commands.Import
+    | commands.Combine
+    | commands.Record
+    | commands.Override
+    | commands.Verify
+    | commands.Trace
+    | commands.Vocab
+    | commands.Train
+    | commands.Importance
+    | commands.Export,
     report: Report,
 ) -> dict[str, Any]:
     """The result of a stage that has no table of its own."""
     match command:
-        case stages.Sources():
-            result = stages.fetch(command, report=report)
-        case stages.Import():
-            result = stages.import_build(command, report=report)
-        case stages.Combine():
-            result = stages.combine(command)
-        case stages.Record():
-            result = stages.record(command, report=report)
-        case stages.Override():
-            result = stages.override(command).to_json()
-        case stages.Verify():
-            result = stages.verify(command, report=report).to_json()
+        case commands.Sources():
+            result = commands.fetch(command, report=report)
+        case commands.Import():
+            result = commands.import_build(command, report=report)
+        case commands.Combine():
+            result = commands.combine(command)
+        case commands.Record():
+            result = commands.record(command, report=report)
+        case commands.Override():
+            result = commands.override(command).to_json()
+        case commands.Verify():
+            result = commands.verify(command, report=report).to_json()
         case _:
             result = _learning_values(command, report)
     return result
 
 
 def _learning_values(
-    command: stages.Trace | stages.Vocab | stages.Train | stages.Importance | stages.Export, report: Report
+    command: commands.Trace | commands.Vocab | commands.Train | commands.Importance | commands.Export, report: Report
 ) -> dict[str, Any]:
     """As :func:`_values`, of the stages that take a corpus or what came of one."""
     match command:
-        case stages.Trace():
-            result = stages.trace(command, report=report)
-        case stages.Vocab():
-            result = stages.vocab(command, report=report)
-        case stages.Train():
-            result = stages.train(command, report=report).to_json()
-        case stages.Importance():
-            result = stages.explain(command, report=report)
-        case stages.Export():
-            result = dataclasses.asdict(stages.export(command))
+        case commands.Trace():
+            result = commands.trace(command, report=report)
+        case commands.Vocab():
+            result = commands.vocab(command, report=report)
+        case commands.Train():
+            result = commands.train(command, report=report).to_json()
+        case commands.Importance():
+            result = commands.explain(command, report=report)
+        case commands.Export():
+            result = dataclasses.asdict(commands.export(command))
     return result
 
 

@@ -11,29 +11,25 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled, attribute
+from mlgokit.algorithms.credit import ScoredBuild, attribute
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.measure import Objective, function_scores, link_weights
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
 from mlgokit.errors import UsageError
-from mlgokit.manifest import digest_file
+from mlgokit.files import digest_file
+from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.store import ModuleRun, recall, remember
-
-Report = Callable[[int, int, str], None]
-"""Told the number of finished items, the number of all, and what is being done."""
 
 NOT_FEATURES = (
     "caller_id", "callee_id", "site", "decided_by_table", "inlining_default", "inlining_decision", "log_probability",
@@ -41,13 +37,7 @@ NOT_FEATURES = (
 """Columns of the plugin's training log that describe the decision, not the call site."""
 
 Ints = npt.NDArray[np.int64]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 _LOG_HALF = math.log(0.5)
-
-
-def say_nothing(_done: int, _total: int, _label: str) -> None:
-    """The report of a caller that wants none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,50 +61,6 @@ class Workshop:
     timeout_seconds: float
     identity: str
     compiler: str
-
-
-@functools.lru_cache(maxsize=200_000)
-def function_id(name: str) -> int:
-    """The number under which the plugin logs a function: the low 64 bits of the MD5 of its name, signed.
-
-    Example:
-        >>> function_id("main")
-        -2624081020897602054
-    """
-    digest = hashlib.md5(name.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
-
-
-def parallel(
-    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, report: Report, label: str
-) -> list[Result]:
-    """``work`` on every item, ``workers`` at a time, results in order.
-
-    An error or an interrupt kills the child processes that run and drops what has not begun.
-
-    Raises:
-        UsageError: nobody is to work.
-    """
-    if workers < 1:
-        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")
-    results: list[Result | None] = [None] * len(items)
-    pool = ThreadPoolExecutor(workers)
-    pending: dict[Future[Result], int] = {}
-    try:
-        pending |= {pool.submit(work, item): index for index, item in enumerate(items)}
-        done = 0
-        report(0, len(items), label)
-        while pending:
-            finished, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in finished:
-                results[pending.pop(future)] = future.result()
-            done += len(finished)
-            report(done, len(items), label)
-    except BaseException:
-        process.kill_pool(pool, pending)
-        raise
-    pool.shutdown()
-    return results  # pyright: ignore[reportReturnType]  (every future has put its result)
 
 
 def open_workshop(
@@ -323,7 +269,7 @@ def project_weights(modules: Sequence[Module], runs: Sequence[ModuleRun]) -> dic
     }
 
 
-def compiled(run: ModuleRun, weights: Mapping[str, int], objective: Objective) -> Compiled:
+def compiled(run: ModuleRun, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
     """The decisions and function scores of ``run``, ready for credit.
 
     Raises:
@@ -332,7 +278,7 @@ def compiled(run: ModuleRun, weights: Mapping[str, int], objective: Objective) -
     if run.sizes is None:
         raise UsageError(f"compiled: expected a run with an object, found one where {run.status.value}; leave it out")
     names, scores, _ = function_scores(run.sizes, weights, objective=objective)
-    return Compiled(
+    return ScoredBuild(
         caller=run.caller,
         callee=run.callee,
         inlined=run.inlined,

@@ -1,83 +1,10 @@
-"""Shows what a stage reports: bars with time left on a terminal, one line a minute elsewhere."""
+"""How long work tells its caller how far it is."""
 
-import sys
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
-from mlgokit.collect import Report
-
-QUIET_SECONDS = 60.0
-NEWS = " · "
+Report = Callable[[int, int, str], None]
+"""Told the number of finished items, the number of all, and what is being done."""
 
 
-@contextmanager
-def shown_progress(console: Console | None = None) -> Generator[Report]:
-    """A report that draws on standard error; a new label begins a new bar; a total below what is done is not known.
-
-    What follows " · " in a label is news of the same bar.
-    """
-    console = console or Console(file=sys.stderr, emoji=False)
-    if not console.is_terminal:
-        yield _lines(console)
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def report(done: int, total: int, label: str) -> None:
-            known = None if done > total else total
-            text, label = label, label.partition(NEWS)[0]
-            # What was done before under the same label has its bar already.
-            if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
-                tasks[label] = progress.add_task(label, total=known)
-            progress.update(tasks[label], completed=done, total=known, description=text)
-
-        yield report
-
-
-def _lines(console: Console) -> Report:
-    said: dict[str, float] = {}
-    began: dict[str, float] = {}
-    finished: set[str] = set()
-
-    def report(done: int, total: int, label: str) -> None:
-        now = time.monotonic()
-        text, label = label, label.partition(NEWS)[0]
-        if not done and label in finished:
-            finished.remove(label)
-            del began[label], said[label]
-        began.setdefault(label, now)
-        whole = done == total
-        if whole:
-            finished.add(label)
-        if not whole and now - said.get(label, -QUIET_SECONDS) < QUIET_SECONDS:
-            return
-        said[label] = now
-        passed = now - began[label]
-        left = f", about {passed * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        console.print(
-            f"{text}: {done} of {total if done <= total else 'unknown'} after {passed:.0f} s{left}",
-            markup=False,
-            highlight=False,
-        )
-
-    return report
+def say_nothing(_done: int, _total: int, _label: str) -> None:
+    """The report of a caller that wants none."""

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.compile import CompileStatus
-from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.errors import TraceError
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
 from mlgokit.traces import Log, read_log_bytes, render_log
 
 Ints = npt.NDArray[np.int64]

@@ -14,27 +14,19 @@ import numpy as np
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.algorithms.gate import GateEvidence
-from mlgokit.algorithms.search import independent_turns
-from mlgokit.collect import (
-    ModuleEffects,
-    Report,
-    Workshop,
-    compiled,
-    module_effects,
-    parallel,
-    project_weights,
-    run_module,
-    say_nothing,
-)
+from mlgokit.algorithms.search import independent_flips
+from mlgokit.collect import ModuleEffects, Workshop, compiled, module_effects, project_weights, run_module
 from mlgokit.compiler.compile import HEURISTIC
-from mlgokit.compiler.measure import Objective, size_score
-from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import site_table, strong_names, turned_keys
+from mlgokit.compiler.objects.measure import Objective, size_score
+from mlgokit.compiler.pool import parallel
 from mlgokit.errors import CorpusError, ToolError, UsageError
+from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report, say_nothing
 from mlgokit.store import ModuleRun
+from mlgokit.tables.decisions import flipped_keys, site_table, strong_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +161,7 @@ def train_effects(
         UsageError: no round is asked for, or nothing was flipped.
     """
     check_framework()
-    from mlgokit.algorithms.effect_regression import fit_effects
+    from mlgokit.algorithms.effect_fit import fit_effects
 
     if config.rounds < 1:
         raise UsageError(f"training: expected at least one round, found {config.rounds}; give rounds=1 or more")
@@ -297,7 +289,7 @@ def _compile(
         module, base = modules[task.module], bases[task.module]
         if not task.independent or base.sites is None or base.sizes is None or not len(strong_names(base.sizes)):
             return run_module(workshop, module, task.exploration, policy, keep=task.keep)
-        forced = independent_turns(
+        forced = independent_flips(
             compiled(base, weights[module.project], config.objective),
             base.sites,
             most=config.most_moves,
@@ -310,7 +302,7 @@ def _compile(
             policy,
             keep=task.keep,
             decisions=site_table(base, forced),
-            turned=turned_keys(base, forced),
+            turned=flipped_keys(base, forced),
         )
 
     following = [task for task in tasks if task.keep == "none"]

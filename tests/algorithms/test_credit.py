@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from mlgokit.algorithms.credit import Compiled, attribute
+from mlgokit.algorithms.credit import ScoredBuild, attribute
 
 
-def compiled(edges: list[tuple[int, int, bool, bool]], scores: dict[int, float]) -> Compiled:
+def compiled(edges: list[tuple[int, int, bool, bool]], scores: dict[int, float]) -> ScoredBuild:
     """Edges are (caller, callee, inlined, flipped)."""
-    return Compiled(
+    return ScoredBuild(
         caller=np.array([edge[0] for edge in edges], np.int64),
         callee=np.array([edge[1] for edge in edges], np.int64),
         inlined=np.array([edge[2] for edge in edges], bool),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.config import EffectConfig
-from mlgokit.algorithms.effect_regression import fit_effects
+from mlgokit.algorithms.effect_fit import fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.algorithms.gate import choose_gate
 from mlgokit.policy.network import Gate

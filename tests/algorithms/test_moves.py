@@ -1,12 +1,12 @@
 import numpy as np
 
-from mlgokit.algorithms.credit import Compiled
+from mlgokit.algorithms.credit import ScoredBuild
 from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs
 
 
-def compiled(calls: list[tuple[int, int, bool]]) -> Compiled:
+def compiled(calls: list[tuple[int, int, bool]]) -> ScoredBuild:
     caller, callee, inlined = (np.array(column) for column in zip(*calls, strict=True))
-    return Compiled(
+    return ScoredBuild(
         caller=caller.astype(np.int64),
         callee=callee.astype(np.int64),
         inlined=inlined.astype(bool),

@@ -2,20 +2,20 @@ import dataclasses
 
 import numpy as np
 
-from mlgokit.algorithms.credit import Compiled, Credit, attribute
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute
 from mlgokit.algorithms.search import (
     LARGEST_MOVE,
     functions_as_before,
+    independent_flips,
     independent_moves,
-    independent_turns,
     judge,
     moves_of,
 )
 
 
-def compiled(calls: list[tuple[int, int, bool]]) -> Compiled:
+def compiled(calls: list[tuple[int, int, bool]]) -> ScoredBuild:
     caller, callee, inlined = (np.array(column) for column in zip(*calls, strict=True))
-    return Compiled(
+    return ScoredBuild(
         caller=caller.astype(np.int64),
         callee=callee.astype(np.int64),
         inlined=inlined.astype(bool),
@@ -74,12 +74,12 @@ def test_a_real_compilation_has_a_move_in_each_part_that_cannot_meet():
     caller = np.array([2, 3, 7, 5, 5])
     callee = np.array([1, 2, 4, 6, 6])
     inlined = np.array([True, False, False, False, False])
-    run = Compiled(
+    run = ScoredBuild(
         caller=caller, callee=callee, inlined=inlined, flipped=~inlined, functions=caller, scores=np.zeros(5)
     )
     seen: set[tuple[int, ...]] = set()
     for seed in range(20):
-        given = independent_turns(run, np.arange(0, 10, 2), most=9, seed=seed)
+        given = independent_flips(run, np.arange(0, 10, 2), most=9, seed=seed)
         turned = np.flatnonzero(given.decisions != inlined)
         seen.add(tuple(turned.tolist()))
         # 2 is the caller of the first call and the callee of the second.
@@ -88,7 +88,7 @@ def test_a_real_compilation_has_a_move_in_each_part_that_cannot_meet():
     # All calls of one callee are a move too.
     assert any({3, 4} <= set(turned) for turned in seen)
     assert any(len({3, 4} & set(turned)) == 1 for turned in seen)
-    assert len(independent_turns(run, np.arange(0, 10, 2), most=0, seed=1).decisions) == 5
+    assert len(independent_flips(run, np.arange(0, 10, 2), most=0, seed=1).decisions) == 5
 
 
 def composed_of(
@@ -101,7 +101,7 @@ def composed_of(
 ) -> list[int]:
     """Functions as before; ``flipped`` are positions in ``explored``, ``kept`` goes by them."""
 
-    def weighed(calls: list[tuple[int, int, bool]], sizes: dict[int, int], flips: set[int]) -> Compiled:
+    def weighed(calls: list[tuple[int, int, bool]], sizes: dict[int, int], flips: set[int]) -> ScoredBuild:
         return dataclasses.replace(
             compiled(calls),
             flipped=np.array([position in flips for position in range(len(calls))]),

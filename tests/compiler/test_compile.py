@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.compiler import elf
 from mlgokit.compiler.compile import (
     HEURISTIC,
     CompileResult,
@@ -18,6 +17,7 @@ from mlgokit.compiler.compile import (
     compile_module,
     first_error,
 )
+from mlgokit.compiler.objects import elf
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import StorageError, ToolError
 from mlgokit.spec import TensorSpec

@@ -14,10 +14,10 @@ import pytest
 
 from mlgokit.algorithms.config import EffectConfig, EffectRegressionConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task, state_bytes, state_from_bytes
-from mlgokit.algorithms.table import LEARNERS, make_learner
-from mlgokit.dataset.normaliser import fit_signed_log
+from mlgokit.algorithms.registry import LEARNERS, make_learner
 from mlgokit.errors import InputError, UsageError
 from mlgokit.policy.network import Policy
+from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.spec import AdviceKind
 
 FEATURES = ("cost", "uses", "depth", "size", "calls", "noise")

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, Module, ModuleFailure, load_corpus, write_corpus
+from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, ModuleFailure, load_corpus, write_corpus
 from mlgokit.errors import CorpusError
+from mlgokit.module import Module
 
 
 def describe(folder: Path, **fields: Any) -> Path:

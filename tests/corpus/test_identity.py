@@ -17,7 +17,7 @@ from mlgokit.corpus.identity import (
     leaks,
     without_copies,
 )
-from mlgokit.corpus.module import Module
+from mlgokit.module import Module
 
 TOOLCHAIN = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"))
 

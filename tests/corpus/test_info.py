@@ -3,9 +3,10 @@ import json
 from pathlib import Path
 
 from mlgokit.corpus.content import ModuleContent
+from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.identity import Contents
 from mlgokit.corpus.info import corpus_info, group_reasons
-from mlgokit.corpus.module import Corpus, Module, ModuleFailure
+from mlgokit.module import Module
 
 MAGIC = b"BC\xc0\xde"
 

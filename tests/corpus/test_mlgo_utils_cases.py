@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.compile_commands import read_compile_commands
-from mlgokit.corpus.loose import import_bitcode, import_local_thinlto
-from mlgokit.corpus.module import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
-from mlgokit.corpus.object_lists import objects_in_folder, objects_in_parameters, objects_of_commands
-from mlgokit.corpus.objects import import_objects
+from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
+from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
+from mlgokit.corpus.importers.compile_commands import read_compile_commands
+from mlgokit.corpus.importers.object_lists import objects_in_folder, objects_in_parameters, objects_of_commands
+from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.errors import CorpusError
 
 FILTERED = b"-cc1\0x/y/foobar.cpp\0-Oz\0-Ifoo\0-o\0bin/out.o"

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mlgokit.corpus.content import ModuleContent
+from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar, write_corpus
 from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, leaks, without_copies
-from mlgokit.corpus.module import Corpus, Module, load_corpus, read_sidecar, write_corpus
 from mlgokit.corpus.split import SplitBy, choose_held_out, position, split_corpus
 from mlgokit.errors import UsageError
+from mlgokit.module import Module
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8)
 SHARES = st.floats(0.01, 0.99)

@@ -9,9 +9,9 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import encode_command_line, load_corpus
-from mlgokit.corpus.options import LLVM_KINDS, option_table, parse_options
-from mlgokit.corpus.safety import check_command_line, is_left_out
+from mlgokit.corpus.corpus import encode_command_line, load_corpus
+from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
+from mlgokit.corpus.options.safety import check_command_line, is_left_out
 
 FILES = ("file", "<path", "directory", "plugin", "<dir", "output")
 REVIEWED = {

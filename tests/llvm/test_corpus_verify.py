@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit import stages
+from mlgokit import commands
 from mlgokit.compiler import process
-from mlgokit.compiler.elf import read_elf
+from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.commands_import import command_jobs, import_commands
-from mlgokit.corpus.edits import command_line_edits
-from mlgokit.corpus.module import load_corpus
-from mlgokit.corpus.override import UNSPECIFIED, fill_override, link_options, split_link_command
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.importers.database import command_jobs, import_commands
+from mlgokit.corpus.options.edits import command_line_edits
+from mlgokit.corpus.options.override import UNSPECIFIED, fill_override, link_options, split_link_command
 from mlgokit.corpus.verify import (
     Verdict,
     VerifyResult,
@@ -77,8 +77,8 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     assert result.verified
     assert all(module.text_bytes > 0 for module in result.modules)
 
-    staged = stages.verify(
-        stages.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
+    staged = commands.verify(
+        commands.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
     )
     assert staged.modules == result.modules
 

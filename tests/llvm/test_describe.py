@@ -10,7 +10,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.describe import DescribeAt, ModuleDescription, describe_module
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.identity import describe_corpus, duplicate_groups
-from mlgokit.corpus.module import Module
+from mlgokit.module import Module
 
 pytestmark = pytest.mark.llvm
 

@@ -1,7 +1,7 @@
 import pytest
 
+from mlgokit.commands.doctor import diagnose_toolchain
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.doctor import diagnose_toolchain
 
 pytestmark = pytest.mark.llvm
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.environment import CompilerEnvironment, open_environment
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
+from mlgokit.learning.environment import CompilerEnvironment, open_environment
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION
 
 pytestmark = pytest.mark.llvm

@@ -11,8 +11,8 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain
-from mlgokit.corpus.extract import extract_projects
-from mlgokit.corpus.projects import Archive, Project
+from mlgokit.corpus.sources.extract import extract_projects
+from mlgokit.corpus.sources.projects import Archive, Project
 
 pytestmark = pytest.mark.llvm
 

@@ -8,12 +8,13 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.extract import OPTIONS, extract_projects
-from mlgokit.corpus.fetch import prepare_sources
+from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.info import corpus_info
-from mlgokit.corpus.module import Corpus, Module
-from mlgokit.corpus.projects import Archive, GeneratedFile, Language, Project
-from mlgokit.manifest import digest_file
+from mlgokit.corpus.sources.extract import OPTIONS, extract_projects
+from mlgokit.corpus.sources.fetch import prepare_sources
+from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Language, Project
+from mlgokit.files import digest_file
+from mlgokit.module import Module
 
 pytestmark = pytest.mark.llvm
 

@@ -7,7 +7,7 @@ import pytest
 
 from mlgokit.advisors import Advisor, Constant, Echo, RandomChoice, Recording, Replay
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, clang_words, drive
+from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, clang_words, drive
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import INLINE_SIZE
 

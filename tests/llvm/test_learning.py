@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit import stages
-from mlgokit.algorithms.exploring import followed
-from mlgokit.algorithms.learner import Forced, state_from_bytes
+from mlgokit import commands
+from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
+from mlgokit.algorithms.proposals import followed
 from mlgokit.collect import open_workshop
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
-from mlgokit.corpus.module import load_corpus
-from mlgokit.dataset.normaliser import Quantile
-from mlgokit.dataset.vocab import write_vocab
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import PolicyError, UsageError
+from mlgokit.learning.baselines import compile_defaults, compile_proposals
 from mlgokit.learning.loop import CHECKPOINT_NAME
-from mlgokit.learning.material import compile_defaults, compile_proposals
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task
+from mlgokit.policy.normaliser import Quantile
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.vocab import write_vocab
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.traces.tfrecord import iter_records
 
@@ -52,10 +52,10 @@ QUICK = {
 
 def trained(
     toolchain: Toolchain, small_corpus: Path, output: Path, problem: str, algorithm: str, store: Path, **learning: Any
-) -> stages.Trained:
+) -> commands.Trained:
     given: dict[str, Any] = {"iterations": 2, "setting": QUICK.get(algorithm, ())} | learning
-    return stages.train(
-        stages.Train(
+    return commands.train(
+        commands.Train(
             corpus=small_corpus,
             output=output,
             problem=problem,  # pyright: ignore[reportArgumentType]
@@ -68,7 +68,7 @@ def trained(
     )
 
 
-def check_run(done: stages.Trained, output: Path, problem: str) -> None:
+def check_run(done: commands.Trained, output: Path, problem: str) -> None:
     """Two turns on three modules, judged by one, the broken one left out; every file there."""
     assert done.learned is not None
     assert done.learned.counters.turn == 2
@@ -203,7 +203,7 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     plain = followed(":default", np.array([0]))
     (default,) = compile_proposals(material, task, taught, [plain]).experiences
     sites, decisions = default.sites[:1], 1 - default.decisions[:1]
-    turned = dataclasses.replace(plain, forced=(Forced(sites=sites, decisions=decisions),), base=1)
+    turned = dataclasses.replace(plain, forced=(ForcedDecisions(sites=sites, decisions=decisions),), base=1)
 
     (explored, _) = compile_proposals(material, task, taught, [turned, plain]).experiences
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import measure_object, project_image_estimate
+from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
+from mlgokit.compiler.objects.measure import measure_object, project_image_estimate
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

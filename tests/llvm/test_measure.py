@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.measure import ObjectSizes, function_scores, link_weights, measure_object
+from mlgokit.compiler.objects.measure import ObjectSizes, function_scores, link_weights, measure_object
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm

@@ -9,10 +9,11 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileStatus, compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.loose import import_local_thinlto
-from mlgokit.corpus.module import Corpus, Module, load_corpus
-from mlgokit.corpus.object_lists import objects_in_folder
-from mlgokit.corpus.objects import import_objects
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.importers.bitcode_files import import_local_thinlto
+from mlgokit.corpus.importers.object_lists import objects_in_folder
+from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.module import Module
 
 pytestmark = pytest.mark.llvm
 

@@ -14,13 +14,13 @@ import pytest
 
 from mlgokit.advisors import Observation
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveStatus, clang_words, drive
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.channel.interactive import InteractiveStatus, clang_words, drive
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.dataset.normaliser import SignedLog, fit_quantile, fit_signed_log
-from mlgokit.deploy.plugin import export_plugin
+from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.exploration import Exploration, UniformStream, decide
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log

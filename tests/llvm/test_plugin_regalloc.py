@@ -10,9 +10,9 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.dataset.normaliser import fit_signed_log
-from mlgokit.deploy.plugin import export_plugin
+from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log

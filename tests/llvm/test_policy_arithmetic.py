@@ -9,9 +9,9 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.exploration import Exploration, choose_column, draw_priority, draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 

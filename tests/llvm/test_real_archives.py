@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.commands import Import, Record, Verify, choose_projects, import_build, record, verify
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.fetch import default_cache_folder, fetch_archive, prepare_sources
-from mlgokit.corpus.module import Corpus, load_corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages import Import, Record, Verify, choose_projects, import_build, record, verify
 
 pytestmark = [pytest.mark.llvm, pytest.mark.network]
 

@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.advisors import RandomLegal
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveStatus, channel_use, drive_channels
+from mlgokit.compiler.channel.interactive import InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY
 

@@ -11,9 +11,9 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.compiler import process
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.compile_commands import CompileCommand, read_compile_commands
+from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 
 pytestmark = pytest.mark.llvm
 

@@ -10,12 +10,12 @@ import pytest
 
 from mlgokit.advisors import Observation, ReplayContexts, advice_defect, default_decisions
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
+from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.dataset.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log

@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.advisors import Advisor, FirstLegal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
 from mlgokit.compiler import process
-from mlgokit.compiler.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
+from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem, header_defect
 

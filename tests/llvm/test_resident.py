@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import CompileStatus
-from mlgokit.compiler.known import KnownFunctions
-from mlgokit.compiler.measure import Objective, ObjectSizes
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.resident import Residents
+from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import strong_names
-from mlgokit.tune.search import Bench, Order, Searched, confirm_composed, indifferent, step
+from mlgokit.module import Module
+from mlgokit.tables.decisions import strong_names
+from mlgokit.tune.search import Bench, ModuleState, MovePriority, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Keys, build_of
 
 pytestmark = pytest.mark.llvm
@@ -310,7 +310,7 @@ def test_only_so_many_stay(subject: Subject):
 KILLED = """
 import sys, time
 from pathlib import Path
-from mlgokit.compiler.resident import Residents
+from mlgokit.compiler.reuse.resident import Residents
 residents = Residents()
 residents.run(sys.argv[1:], environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
 print(*(one.process.pid for one in residents._idle.values()), flush=True)
@@ -348,7 +348,7 @@ def test_a_killed_search_leaves_no_compiler_behind(subject: Subject):
 def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Subject, residents: Residents):
     bench = dataclasses.replace(subject.plain, residents=residents, known={})
     name = subject.module.name
-    one = Searched(module=subject.module, plain=subject.build.sizes, build=subject.build)
+    one = ModuleState(module=subject.module, plain=subject.build.sizes, build=subject.build)
     account = account_of([name], {name: one.build.sizes}, objective=Objective.LINK_AWARE)
     first, rng = account.image, np.random.default_rng(1)
     composed: list[Build] = []
@@ -358,7 +358,7 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Su
             one,
             account,
             lock=threading.Lock(),
-            order=Order(rank=indifferent, noise=1.0, most=64, tries=1),
+            order=MovePriority(rank=indifferent, noise=1.0, most=64, tries=1),
             rng=rng,
         )
         for move in done.failed:

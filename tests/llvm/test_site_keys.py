@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from mlgokit.collect import function_id
 from mlgokit.compiler import process
+from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.deploy.decisions import TableEntry, entry_of, write_table
+from mlgokit.tables.decisions import TableEntry, entry_of, write_table
 from mlgokit.traces.log import Log, read_log
 
 pytestmark = pytest.mark.llvm

@@ -26,11 +26,11 @@ from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import build_plugin, default_build_folder
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain, find_toolchain
-from mlgokit.corpus.fetch import cached_path
-from mlgokit.corpus.projects import load_projects
-from mlgokit.dataset.normaliser import SignedLog
+from mlgokit.corpus.sources.fetch import cached_path
+from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import ToolError
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import INLINE_SIZE
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit import stages
+from mlgokit import commands
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.problems import PROBLEMS
 from mlgokit.traces import read_log
 from mlgokit.traces.training_set import iter_training_set
@@ -53,8 +53,8 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
 ):
     def trace(policy: str) -> dict[str, tuple[float, float]]:
         folder = tmp_path / policy.strip(":")
-        found = stages.trace(
-            stages.Trace(
+        found = commands.trace(
+            commands.Trace(
                 corpus=corpus,
                 output=folder,
                 problem=problem,  # pyright: ignore[reportArgumentType]
@@ -91,7 +91,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
 def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, corpus: Path, tmp_path: Path):
     digests: list[list[str]] = []
     for folder in ("first", "second"):
-        config = stages.Trace(
+        config = commands.Trace(
             corpus=corpus,
             output=tmp_path / folder,
             problem="regalloc-eviction",
@@ -100,9 +100,9 @@ def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, cor
             llvm=toolchain.major,
             workers=1,
         )
-        found = stages.trace(config)
+        found = commands.trace(config)
         assert (found["modules"], found["scored_keys"]) == (1, 1)
-        again = stages.trace(config)
+        again = commands.trace(config)
         assert again == found
         files = [tmp_path / folder / "logs" / "good.log", tmp_path / folder / "performance.csv"]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import main
-from mlgokit.collect import say_nothing
+from mlgokit.commands import Tune, tune
 from mlgokit.compiler import process
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import load_corpus
-from mlgokit.deploy.decisions import read_table
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
-from mlgokit.stages import Tune, tune
+from mlgokit.progress import say_nothing
+from mlgokit.tables.decisions import read_table
 from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import open_proving
+from mlgokit.tune.proof import open_verifier
 from mlgokit.tune.result import finish
 from mlgokit.tune.search import Bench
 
@@ -215,7 +215,7 @@ def test_an_object_that_is_smaller_counts_as_it_is_and_not_as_the_search_found_i
         report=say_nothing,
     )
     search.bench.rest()
-    with open_proving(search, policy=None, workers=1, report=say_nothing) as proving:
+    with open_verifier(search, policy=None, workers=1, report=say_nothing) as proving:
         usual = finish(proving, tmp_path / "usual.so")
         row = max(usual.modules, key=lambda one: one.plain_bytes - one.tuned_bytes)
         assert row.tuned_bytes < row.plain_bytes

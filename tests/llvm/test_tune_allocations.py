@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from mlgokit.cli import main
+from mlgokit.commands import Check, Tune, check, tune_allocations
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import PluginUse, compile_module
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
+from mlgokit.compiler.reuse.trials import TRIAL, Outcome, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import TRIAL, Departures, Outcome, Series
-from mlgokit.corpus.module import load_corpus
-from mlgokit.deploy.allocations import read_allocations, write_allocations
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.stages import Check, Tune, check, tune_allocations
-from mlgokit.tune.allocation.kept import KeptAllocations
+from mlgokit.tables.allocations import read_allocations, write_allocations
+from mlgokit.tune.allocation.check import AllocationCheckResult
 from mlgokit.tune.allocation.proof import Allocated
 from mlgokit.tune.allocation.search import AllocationBench, open_modules
 from mlgokit.tune.allocation.state import ModuleSearch
@@ -171,7 +171,7 @@ def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
     found = project.allocated
     today = Check(plugin=project.config.output, compile_commands=put_database(put_sources(tmp_path / "same")))
     kept = check(today)
-    assert isinstance(kept, KeptAllocations)
+    assert isinstance(kept, AllocationCheckResult)
     assert (kept.allocations_kept, kept.share, kept.tune_again) == (found.changed, 1, False)
     assert kept.change == pytest.approx(found.tuned_score / found.plain_score - 1)
     assert kept.change == pytest.approx(kept.promised_change)
@@ -250,7 +250,7 @@ def test_what_any_trial_decided_gives_the_same_costs_again(project: Project, plu
     made: list[tuple[int, Outcome]] = []
     for trial in range(8):
         asked = [
-            Series(key=one.key, base=Departures(), score=np.inf, trials=trials[trial : trial + 1])
+            Series(key=one.key, base=Overrides(), score=np.inf, trials=trials[trial : trial + 1])
             for one in work.functions
         ]
         made += [(found.key, found.outcomes[0]) for found in bench.compile(work.module, asked)[1] if found.outcomes]
@@ -274,7 +274,7 @@ def test_a_trial_that_does_not_end_in_time_is_no_result_and_ends_nothing_else(
     function = work.functions[0]
     trials = np.zeros(3, TRIAL)
     trials["seed"] = [1, 2, 3]
-    series = [Series(key=function.key, base=Departures(), score=np.inf, trials=trials)]
+    series = [Series(key=function.key, base=Overrides(), score=np.inf, trials=trials)]
     result, tried = bench.compile(work.module, series, seconds=1e-6)
     assert result.reason == ""
     outcomes = next(one.outcomes for one in tried if one.key == function.key)

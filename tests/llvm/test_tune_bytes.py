@@ -11,20 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.commands import Check, Tune, check, tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.reuse.trials import IMAGE_BYTES, TRIAL, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import IMAGE_BYTES, TRIAL, Departures, Series
-from mlgokit.corpus.module import Module, load_corpus
-from mlgokit.deploy.allocations import allocations_inside
-from mlgokit.stages import Check, Tune, check, tune
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.module import Module
+from mlgokit.tables.allocations import allocations_inside
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
 from mlgokit.tune.allocation.search import AllocationBench
-from mlgokit.tune.kept import Kept
+from mlgokit.tune.check import CheckResult
 from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import Proving, open_proving
+from mlgokit.tune.proof import Verifier, open_verifier
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -139,13 +140,13 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
     database = put_database(tmp_path / "elsewhere")
     today = Check(plugin=project.config.output, compile_commands=database, workers=1)
     kept = check(today)
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, CheckResult)
     assert kept.allocations == kept.allocations_kept == allocated.changed
     assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
     assert (kept.plain_bytes, kept.tuned_bytes) == (project.tuned.plain_bytes, project.tuned.tuned_bytes)
     (database.parent / "work.c").write_text(SOURCE.replace("a*17", "a*19+v"))
     changed = check(today)
-    assert isinstance(changed, Kept)
+    assert isinstance(changed, CheckResult)
     assert changed.allocations == kept.allocations
     assert changed.allocations_kept == kept.allocations_kept - 1
     assert not changed.larger
@@ -159,7 +160,7 @@ def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: 
         assert plain is not None
         sizes = dict(zip(plain.function_names, plain.function_text.tolist(), strict=True))
         listed = bench.compile(module)[1]
-        series = [Series(key=one.key, base=Departures(), score=np.inf, trials=trials) for one in listed]
+        series = [Series(key=one.key, base=Overrides(), score=np.inf, trials=trials) for one in listed]
         text = dataclasses.replace(bench, weights=np.array([0.0] * 5 + [1.0, 0.0]))
         found = {one.name: one.outcomes[0].score for one in text.compile(module, series, seconds=5)[1]}
         assert found
@@ -213,7 +214,7 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
 
 
 @contextmanager
-def opened(project: Project, folder: Path, plugin: Path) -> Generator[tuple[Proving, Tuned, AllocationSearch]]:
+def opened(project: Project, folder: Path, plugin: Path) -> Generator[tuple[Verifier, Tuned, AllocationSearch]]:
     search = open_search(
         project.modules,
         bench=Bench(toolchain=project.toolchain, plugin=plugin, timeout_seconds=60),
@@ -222,7 +223,7 @@ def opened(project: Project, folder: Path, plugin: Path) -> Generator[tuple[Prov
         workers=1,
         report=quiet,
     )
-    with open_proving(search, policy=None, workers=1, report=quiet) as proving:
+    with open_verifier(search, policy=None, workers=1, report=quiet) as proving:
         tuned = finish(proving, folder / "tuned.so")
         yield proving, tuned, open_allocation(search, tuned, start={}, workers=1, report=quiet)
     assert not proving.folder.exists()
@@ -240,7 +241,7 @@ def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin:
         trials["seed"], trials["eviction_flips"], trials["priority_flips"] = np.arange(60), 0.9, 0.9
         function = next(one for one in work.functions if one.name == "mix")
         # Each departs from the worst before it.
-        series = [Series(key=function.key, base=Departures(), score=-1.0, trials=trials)]
+        series = [Series(key=function.key, base=Overrides(), score=-1.0, trials=trials)]
         outcomes = next(one.outcomes for one in found.bench.compile(work.module, series, seconds=5)[1] if one.outcomes)
         worst = max((one for one in outcomes if np.isfinite(one.score)), key=lambda one: one.score)
         function.plain, function.score, function.trials = 1e6, 1.0, 1

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import main
+from mlgokit.commands.builds import Import, import_build
 from mlgokit.compiler import process
-from mlgokit.compiler.elf import read_elf
-from mlgokit.compiler.measure import section_totals
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.stages.builds import Import, import_build
 
 pytestmark = pytest.mark.llvm
 

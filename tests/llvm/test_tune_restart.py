@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.collect import say_nothing
+from mlgokit.commands.builds import Import, import_build
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import load_corpus
-from mlgokit.stages.builds import Import, import_build
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.progress import say_nothing
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.search import Bench

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.commands import Tune, tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
-from mlgokit.compiler.measure import measure_object
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.reuse.trials import TRIAL, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import TRIAL, Departures, Series
-from mlgokit.corpus.module import load_corpus
-from mlgokit.stages import Tune, tune
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.tune.allocation.search import AllocationBench
 from mlgokit.tune.result import Tuned
 
@@ -86,7 +86,7 @@ def test_every_function_is_measured_alone(firmware: Firmware, plugin: Path):
     bench = AllocationBench(toolchain=firmware.toolchain, plugin=plugin, weights=text)
     listed = bench.compile(module)[1]
     trials = np.zeros(1, TRIAL)
-    asked = [Series(key=one.key, base=Departures(), score=np.inf, trials=trials) for one in listed]
+    asked = [Series(key=one.key, base=Overrides(), score=np.inf, trials=trials) for one in listed]
     found = {one.name: one.outcomes[0].score for one in bench.compile(module, asked, seconds=5)[1]}
     sizes = dict(zip(plain.function_names, plain.function_text.tolist(), strict=True))
     assert found.keys() == sizes.keys()

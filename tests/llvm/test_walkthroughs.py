@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.commands import Import, Record, import_build, record
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Corpus, load_corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.verify import objects_of_build, verify_corpus
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.stages import Import, Record, import_build, record
 
 pytestmark = pytest.mark.llvm
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Advisor, Observation
-from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.errors import PolicyError
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.exploration import Exploration, UniformStream, decide, priority_of
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import Header

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.importance_page import importance_page
 from mlgokit.policy.importance import Questions, importance, shapley_values
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 
 NAMES = ("nothing", "little", "much")
 WEIGHTS = {

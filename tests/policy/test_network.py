@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlgokit.dataset.normaliser import SignedLog
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import LOGIT_BOUND, Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 
 
 def make(

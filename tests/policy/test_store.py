@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.dataset.normaliser import Quantile, SignedLog
 from mlgokit.errors import PolicyError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Quantile, SignedLog
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
 PROBLEM_OF = {

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.collect import say_nothing
-from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus
-from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
-from mlgokit.corpus.module import Module
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
 from mlgokit.errors import UsageError
-from mlgokit.tune import judge as judging, meter
+from mlgokit.module import Module
+from mlgokit.progress import say_nothing
+from mlgokit.tune import judge as judging, measurement
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, due, open_judge, plain_object, prove
-from mlgokit.tune.meter import Means, Measured, Ready
+from mlgokit.tune.measurement import LinkedBuild, Measure, Measurement
 from mlgokit.tune.project import Search, SearchConfig
-from mlgokit.tune.search import Searched
+from mlgokit.tune.search import ModuleState
 from mlgokit.tune.state import Build
 
 NAMES = tuple("abcdefgh")
@@ -87,23 +87,25 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jud
     """``opened(weights, exact=True, is_size=True)``: a judge of modules that weigh 100 bytes plainly."""
     monkeypatch.setattr(judging, "build_of", lambda result: dataclasses.replace(ORIGIN, sizes=result.sizes))
     monkeypatch.setattr(
-        judging, "make_ready", lambda _means, objects, _scratch: Ready(objects=dict(objects), image=Path())
+        judging, "make_ready", lambda _means, objects, _scratch: LinkedBuild(objects=dict(objects), image=Path())
     )
     noise = np.random.default_rng(3)
 
-    def fake(means: Means, ready: Ready) -> Measured:
+    def fake(means: Measure, ready: LinkedBuild) -> Measurement:
         words = [path.read_text() for path in ready.objects.values()]
         if "broken" in words:
-            return Measured(value=None, reason="broken")
-        return Measured(value=sum(map(float, words)) + float(means.command[0] if means.command else 0) * noise.normal())
+            return Measurement(value=None, reason="broken")
+        return Measurement(
+            value=sum(map(float, words)) + float(means.command[0] if means.command else 0) * noise.normal()
+        )
 
-    monkeypatch.setattr(meter, "measure", fake)
+    monkeypatch.setattr(measurement, "measure", fake)
     monkeypatch.setattr(judging, "measure", fake)
 
     def make(weights: Mapping[str, float | str], *, command: tuple[str, ...] = ()) -> Judge:
         bench = FakeBench(weights=weights)  # type: ignore[arg-type]
         modules = {
-            name: Searched(
+            name: ModuleState(
                 module=Module(
                     name=name, project="p", language="c++", bitcode=Path(), command_line=("-cc1",), bitcode_bytes=1
                 ),
@@ -126,7 +128,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jud
             plain_bytes=PLAIN * len(NAMES),
         )
         bench.search = search
-        means = Means(plan=None, command=command, modules=NAMES, timeout_seconds=1)
+        means = Measure(plan=None, command=command, modules=NAMES, timeout_seconds=1)
         return open_judge(search, means, JudgeConfig(), plain, folder=tmp_path / "judge", workers=1, report=say_nothing)
 
     return make
@@ -257,7 +259,9 @@ def _always(found: Build, text: str) -> Callable[..., CompileResult]:
 def test_a_plain_build_that_cannot_be_measured_is_refused_before_the_search(
     opened: Callable[..., Judge], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(judging, "measure", lambda *_: Measured(value=None, reason="the link ended with 1: no library"))
+    monkeypatch.setattr(
+        judging, "measure", lambda *_: Measurement(value=None, reason="the link ended with 1: no library")
+    )
     with pytest.raises(
         UsageError, match="expected the plain build to be measured, found: the link ended with 1: no lib"
     ):

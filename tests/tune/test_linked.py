@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.archive import read_members
+from mlgokit.compiler.objects.archive import read_members
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.tune.linked import LinkPlan, link, link_words, plan_link
@@ -83,7 +83,7 @@ def test_response_files_are_read_and_dependency_files_are_not_written(build: Pat
 
 @pytest.mark.skipif(not Path("/usr/bin/ar").exists(), reason="needs ar")
 def test_a_library_is_made_again_with_the_objects_that_it_has_of_the_build(build: Path, tmp_path: Path):
-    from mlgokit.compiler.archive import write_archive
+    from mlgokit.compiler.objects.archive import write_archive
 
     stranger = tmp_path / "elsewhere" / "two.o"
     stranger.parent.mkdir()

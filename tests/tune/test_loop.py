@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.collect import function_id, say_nothing
-from mlgokit.compiler.account import account_of
 from mlgokit.compiler.compile import HEURISTIC, NEVER
-from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
-from mlgokit.corpus.module import Module
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.module import Module
+from mlgokit.progress import say_nothing
 from mlgokit.tune import project as projects, restart as restarts, search as searches
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
 from mlgokit.tune.merge import merge
 from mlgokit.tune.project import Search, SearchConfig, try_policy
-from mlgokit.tune.restart import Kind, Tally, choose_kind, restart
-from mlgokit.tune.search import Order, Searched, Step, indifferent
+from mlgokit.tune.restart import ArmStatistics, RestartKind, choose_restart, restart
+from mlgokit.tune.search import ModuleState, MovePriority, StepResult, indifferent
 from mlgokit.tune.state import Build
 
 CALLERS = ("one", "two", "three")
@@ -116,7 +117,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sea
             folder=tmp_path,
             bench=bench,  # type: ignore[arg-type]
             config=SearchConfig(refits=(), **config),
-            modules={one.name: Searched(module=one, plain=start.sizes, build=start) for one in modules},
+            modules={one.name: ModuleState(module=one, plain=start.sizes, build=start) for one in modules},
             failures={},
             account=account,
             plain_bytes=account.image,
@@ -167,7 +168,7 @@ def test_restarts_in_vain_are_counted_until_there_are_enough(opened: Callable[..
     go(search, 10_000)
     assert search.ended == NOTHING_LEFT
     assert search.modules["m"].vain == 30
-    assert set(search.tallies) == set(Kind)
+    assert set(search.tallies) == set(RestartKind)
 
 
 def test_a_module_that_a_judge_refused_too_often_is_left_alone(opened: Callable[..., Search]):
@@ -186,14 +187,14 @@ def test_a_worse_rule_gives_its_good_parts(opened: Callable[..., Search]):
     assert (len(bench.compiled), search.compilations) == (2, 2)
 
 
-def begun_anew(search: Search, kind: Kind, seed: int) -> Step:
+def begun_anew(search: Search, kind: RestartKind, seed: int) -> StepResult:
     return restart(
         search.bench,
         search.modules["m"],
         search.account,
         kind=kind,
         lock=search.lock,
-        order=Order(rank=indifferent, noise=8.0, most=64, tries=1),
+        order=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
         rng=np.random.default_rng(seed),
         is_over=lambda: False,
     )
@@ -201,10 +202,12 @@ def begun_anew(search: Search, kind: Kind, seed: int) -> Step:
 
 def test_single_callers_are_decided_as_in_a_build_that_is_larger_as_a_whole(opened: Callable[..., Search]):
     search = opened(FakeBench(weigh=together))
-    assert begun_anew(search, Kind.OTHERS, 1).compilations == 0
+    assert begun_anew(search, RestartKind.OTHERS, 1).compilations == 0
     other = build(together, (True, True, True, True, True, False))
     search.modules["m"].others = [other.site | other.inlined.astype(np.uint64)]
-    found = [done.build for seed in range(8) if (done := begun_anew(search, Kind.OTHERS, seed)).build is not None]
+    found = [
+        done.build for seed in range(8) if (done := begun_anew(search, RestartKind.OTHERS, seed)).build is not None
+    ]
     pairs = {tuple(one.inlined.tolist()) for one in found}
     assert pairs
     assert pairs <= {(True, True, False, False, False, False), (False, False, True, True, False, False)}
@@ -227,7 +230,7 @@ def test_call_sites_of_either_build_keep_their_decisions_when_merged(opened: Cal
 
 def test_a_restart_that_compiles_nothing_new_says_so(opened: Callable[..., Search]):
     search = opened(FakeBench(weigh=lambda _: (100, 100, 100)))
-    for kind in Kind:
+    for kind in RestartKind:
         done = begun_anew(search, kind, 1)
         assert (done.build, done.kept) == (None, 0)
         assert done.user_seconds == done.compilations
@@ -235,24 +238,24 @@ def test_a_restart_that_compiles_nothing_new_says_so(opened: Callable[..., Searc
 
 def test_kinds_are_drawn_by_what_they_gave_and_none_is_forgotten():
     rng = np.random.default_rng(1)
-    tallies: dict[Kind, Tally] = {}
-    for _ in Kind:
-        tallies.setdefault(choose_kind(tallies, rng), Tally()).enter(0.0, 1.0)
-    assert set(tallies) == set(Kind)
-    tallies[Kind.PAIRS].enter(100.0, 1.0)
-    drawn = [choose_kind(tallies, rng) for _ in range(300)]
-    assert set(drawn) == set(Kind)
-    assert drawn.count(Kind.PAIRS) > 150
+    tallies: dict[RestartKind, ArmStatistics] = {}
+    for _ in RestartKind:
+        tallies.setdefault(choose_restart(tallies, rng), ArmStatistics()).enter(0.0, 1.0)
+    assert set(tallies) == set(RestartKind)
+    tallies[RestartKind.PAIRS].enter(100.0, 1.0)
+    drawn = [choose_restart(tallies, rng) for _ in range(300)]
+    assert set(drawn) == set(RestartKind)
+    assert drawn.count(RestartKind.PAIRS) > 150
     for _ in range(99):
-        tallies[Kind.PAIRS].enter(0.0, 1.0)
-    tallies[Kind.CALLERS].enter(1.0, 1.0)
-    drawn = [choose_kind(tallies, rng) for _ in range(300)]
-    assert drawn.count(Kind.CALLERS) > 150
+        tallies[RestartKind.PAIRS].enter(0.0, 1.0)
+    tallies[RestartKind.CALLERS].enter(1.0, 1.0)
+    drawn = [choose_restart(tallies, rng) for _ in range(300)]
+    assert drawn.count(RestartKind.CALLERS) > 150
 
 
 def test_a_kind_that_takes_longer_is_drawn_less_often():
-    tallies = {kind: Tally() for kind in Kind}
+    tallies = {kind: ArmStatistics() for kind in RestartKind}
     for kind, tally in tallies.items():
-        tally.enter(0.0, 9.0 if kind is Kind.NEIGHBOURHOOD else 1.0)
-    drawn = [choose_kind(tallies, np.random.default_rng(seed)) for seed in range(300)]
-    assert 0 < drawn.count(Kind.NEIGHBOURHOOD) < 30
+        tally.enter(0.0, 9.0 if kind is RestartKind.NEIGHBOURHOOD else 1.0)
+    drawn = [choose_restart(tallies, np.random.default_rng(seed)) for seed in range(300)]
+    assert 0 < drawn.count(RestartKind.NEIGHBOURHOOD) < 30

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.collect import function_id, say_nothing
-from mlgokit.compiler.account import ProjectAccount, account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus
-from mlgokit.compiler.measure import Objective, ObjectSizes, SectionTotals
-from mlgokit.corpus.module import Module
+from mlgokit.compiler.objects.account import ProjectAccount, account_of
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.module import Module
+from mlgokit.progress import say_nothing
 from mlgokit.tune import project, search as searching
 from mlgokit.tune.compose import compose
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.project import Search, SearchConfig, open_search, progress_path
-from mlgokit.tune.search import COMPOSED, Order, Searched, Step, confirm_composed, indifferent, step
+from mlgokit.tune.search import COMPOSED, ModuleState, MovePriority, StepResult, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Progress, load_progress, save_progress
 
 NAME = "m"
@@ -89,25 +90,25 @@ class Made(CompileResult):
 @dataclasses.dataclass(slots=True)
 class Trial:
     bench: TableBench
-    searched: Searched
+    searched: ModuleState
     account: ProjectAccount
 
-    def step(self, *, most: int = 64) -> Step:
+    def step(self, *, most: int = 64) -> StepResult:
         """One step, entered as the loop does."""
         done = step(
             self.bench,  # type: ignore[arg-type]
             self.searched,
             self.account,
             lock=threading.Lock(),
-            order=Order(rank=indifferent, noise=1.0, most=most, tries=1),
+            order=MovePriority(rank=indifferent, noise=1.0, most=most, tries=1),
             rng=np.random.default_rng(self.bench.compilations),
         )
         return self.enter(done)
 
-    def confirm(self) -> Step:
+    def confirm(self) -> StepResult:
         return self.enter(confirm_composed(self.bench, self.searched, self.account, lock=threading.Lock()))  # type: ignore[arg-type]
 
-    def enter(self, done: Step) -> Step:
+    def enter(self, done: StepResult) -> StepResult:
         self.searched.tried.update(done.failed)
         if done.build is not None:
             self.searched.build = done.build
@@ -126,7 +127,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trial]:
         assert first is not None
         module = Module(name=NAME, project="p", language="c", bitcode=Path(), command_line=("-cc1",), bitcode_bytes=1)
         account = account_of([NAME], {NAME: first.sizes}, objective=Objective.LINK_AWARE)
-        return Trial(TableBench(make), Searched(module=module, plain=first.sizes, build=first), account)
+        return Trial(TableBench(make), ModuleState(module=module, plain=first.sizes, build=first), account)
 
     return trial
 

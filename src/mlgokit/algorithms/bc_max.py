@@ -10,8 +10,8 @@ import numpy as np
 
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcMaxConfig
-from mlgokit.algorithms.exploring import drawn_modules, drawn_seeds, followed
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 

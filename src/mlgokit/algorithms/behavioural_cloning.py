@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import BcConfig, CloningConfig, ImitationConfig
-from mlgokit.algorithms.exploring import drawn_modules, followed
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
-from mlgokit.dataset.normaliser import fit_quantile
+from mlgokit.algorithms.proposals import drawn_modules, followed
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
+from mlgokit.policy.normaliser import fit_quantile
 from mlgokit.spec import AdviceKind
 
 

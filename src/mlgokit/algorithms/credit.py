@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class ScoredBuild:
     """What one compilation decided and weighed; T decisions, F functions.
 
     Attributes:
@@ -60,7 +60,7 @@ class Credit:
     reached_by: Ints
 
 
-def attribute(base: Compiled, explored: Compiled) -> Credit:
+def attribute(base: ScoredBuild, explored: ScoredBuild) -> Credit:
     """Share the difference between two compilations of one module out among the flips of the second.
 
     Example:
@@ -69,8 +69,8 @@ def attribute(base: Compiled, explored: Compiled) -> Credit:
         >>> ids = np.array([1, 2])
         >>> both = dict(caller=ids, callee=np.array([3, 3]), functions=ids)
         >>> nothing = np.array([False, False])
-        >>> before = Compiled(**both, inlined=nothing, flipped=nothing, scores=np.array([50.0, 60.0]))
-        >>> after = Compiled(**both, inlined=~nothing, flipped=~nothing, scores=np.array([60.0, 56.0]))
+        >>> before = ScoredBuild(**both, inlined=nothing, flipped=nothing, scores=np.array([50.0, 60.0]))
+        >>> after = ScoredBuild(**both, inlined=~nothing, flipped=~nothing, scores=np.array([60.0, 56.0]))
         >>> attribute(before, after).change.tolist()
         [10.0, -4.0]
     """
@@ -117,14 +117,14 @@ def attribute(base: Compiled, explored: Compiled) -> Credit:
     )
 
 
-def _changes(base: Compiled, explored: Compiled) -> dict[int, float]:
+def _changes(base: ScoredBuild, explored: ScoredBuild) -> dict[int, float]:
     ids, inverse = np.unique(np.concatenate([explored.functions, base.functions]), return_inverse=True)
     total = np.bincount(inverse, np.concatenate([explored.scores, -base.scores]), minlength=len(ids))
     moved = np.flatnonzero(np.abs(total) > 1e-6)
     return dict(zip(ids[moved].tolist(), total[moved].tolist(), strict=True))
 
 
-def _edges(runs: Iterable[Compiled], *, only_inlined: bool) -> dict[int, set[int]]:
+def _edges(runs: Iterable[ScoredBuild], *, only_inlined: bool) -> dict[int, set[int]]:
     """For each callee the callers that asked about it, or that inlined it."""
     edges: dict[int, set[int]] = {}
     for run in runs:

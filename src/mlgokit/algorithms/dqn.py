@@ -20,8 +20,8 @@ import optax
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import Credit, DqnConfig
-from mlgokit.algorithms.exploring import explored
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import explored
 from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind

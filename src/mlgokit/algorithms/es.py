@@ -17,8 +17,8 @@ from cmaes import CMA
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import EsConfig
-from mlgokit.algorithms.exploring import drawn_modules, followed
 from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import drawn_modules, followed
 from mlgokit.algorithms.rewards import relative_gain, relative_reward
 from mlgokit.policy.network import Policy
 

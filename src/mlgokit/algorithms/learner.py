@@ -23,9 +23,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from mlgokit.dataset.normaliser import Normaliser
 from mlgokit.errors import InputError
 from mlgokit.policy.network import Policy
+from mlgokit.policy.normaliser import Normaliser
 from mlgokit.spec import AdviceKind
 
 FORMAT_VERSION = 1
@@ -67,7 +67,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forced:
+class ForcedDecisions:
     """Decisions that are given rather than asked for, by site; all other sites are the actor's.
 
     Attributes:
@@ -94,7 +94,7 @@ class Proposal:
         seeds: int64 [R] of the exploration.
         temperature: T.
         flip_probability: float64 [R].
-        forced: nothing, or one :class:`Forced` per compilation, which goes before all exploration.
+        forced: nothing, or one :class:`ForcedDecisions` per compilation, which goes before all exploration.
         independent: 0, or how many moves are made at most from the base's decisions, all others of which stay: one
             decision is turned round, or all like ones about a callee. The seed draws moves of which no two can change
             the same function. There is no other exploration then.
@@ -107,7 +107,7 @@ class Proposal:
     seeds: Ints
     temperature: float
     flip_probability: Floats
-    forced: tuple[Forced, ...] = ()
+    forced: tuple[ForcedDecisions, ...] = ()
     independent: int = 0
     base: int | None = None
 

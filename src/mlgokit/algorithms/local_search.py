@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from mlgokit.algorithms import imitation
 from mlgokit.algorithms.config import LocalSearchConfig
-from mlgokit.algorithms.exploring import drawn_modules, followed
-from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Forced, Learner, Proposal, State, Task
+from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, ForcedDecisions, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import drawn_modules, followed
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
@@ -36,8 +36,8 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         modules = np.unique(drawn_modules(task.modules, min(settings.modules, task.modules), rng))
         rows = imitation.kept_rows(state)
         policy = best(state)
-        known: list[Forced] = []
-        tried: list[Forced] = []
+        known: list[ForcedDecisions] = []
+        tried: list[ForcedDecisions] = []
         for module in modules.tolist():
             mine = imitation.chosen_rows(rows, rows["module"] == module) if rows else rows
             known.append(_forced(mine))
@@ -81,16 +81,16 @@ def _first(experience: Experience) -> imitation.Rows:
     return {**rows, "weight": np.zeros(len(rows["site"])), "tried": np.zeros(len(rows["site"]), np.int64)}
 
 
-def _forced(rows: imitation.Rows) -> Forced:
+def _forced(rows: imitation.Rows) -> ForcedDecisions:
     if not rows:
-        return Forced(sites=np.zeros(0, np.int64), decisions=np.zeros(0))
-    return Forced(sites=rows["site"], decisions=rows["decisions"])
+        return ForcedDecisions(sites=np.zeros(0, np.int64), decisions=np.zeros(0))
+    return ForcedDecisions(sites=rows["site"], decisions=rows["decisions"])
 
 
-def _joined(first: Forced, then: Forced) -> Forced:
+def _joined(first: ForcedDecisions, then: ForcedDecisions) -> ForcedDecisions:
     """``first``, with the sites of ``then`` decided as there."""
     stays = ~np.isin(first.sites, then.sites)
-    return Forced(
+    return ForcedDecisions(
         sites=np.concatenate([first.sites[stays], then.sites]),
         decisions=np.concatenate([first.decisions[stays], then.decisions]),
     )
@@ -98,7 +98,7 @@ def _joined(first: Forced, then: Forced) -> Forced:
 
 def _departures(
     rows: imitation.Rows, policy: Policy, task: Task, settings: LocalSearchConfig, rng: np.random.Generator
-) -> Forced:
+) -> ForcedDecisions:
     """Other decisions at the sites that were tried least, first of all where the fitted policy would decide otherwise.
 
     A column is the policy's favourite, or any other if that is known already; a real number is near the policy's.
@@ -124,7 +124,7 @@ def _departures(
     guess = guess[order].astype(np.float64)
     if task.kind is AdviceKind.REAL:
         guess += rng.normal(size=len(guess)) * settings.spread
-    return Forced(sites=rows["site"][order], decisions=guess)
+    return ForcedDecisions(sites=rows["site"][order], decisions=guess)
 
 
 def _judged(rows: imitation.Rows, experience: Experience, *, real: bool) -> imitation.Rows:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled
+from mlgokit.algorithms.credit import ScoredBuild
 
 Moves = list[tuple[int, ...]]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -29,12 +29,12 @@ def _positions_by(keys: Iterable[tuple[int, _Key]]) -> dict[_Key, list[int]]:
     return found
 
 
-def like_decisions(compiled: Compiled, *, by_caller: bool = False) -> Moves:
+def like_decisions(compiled: ScoredBuild, *, by_caller: bool = False) -> Moves:
     """All decisions, in groups that are about one callee, or in one caller, and alike; groups of one are among them.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
-        >>> run = Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        >>> run = ScoredBuild(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(2))
         >>> like_decisions(run), like_decisions(run, by_caller=True)
         ([(0, 1)], [(0,), (1,)])
@@ -44,12 +44,12 @@ def like_decisions(compiled: Compiled, *, by_caller: bool = False) -> Moves:
     return [tuple(group) for group in groups.values()]
 
 
-def towards(compiled: Compiled, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
+def towards(compiled: ScoredBuild, wanted: npt.NDArray[np.bool_], *, by_caller: bool) -> Moves:
     """What it takes that all calls in one caller, or of one callee, are decided as ``wanted`` [T] has it.
 
     Example:
         >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
-        >>> run = Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        >>> run = ScoredBuild(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(2))
         >>> towards(run, ~none, by_caller=False), towards(run, np.array([True, False]), by_caller=True)
         ([(0, 1)], [(0,)])
@@ -60,7 +60,7 @@ def towards(compiled: Compiled, wanted: npt.NDArray[np.bool_], *, by_caller: boo
     return [tuple(group) for group in groups.values()]
 
 
-def related_pairs(compiled: Compiled, rng: np.random.Generator) -> Moves:
+def related_pairs(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
     """Two groups of like decisions about callees that have a caller in common: of each caller all, or some if many."""
     groups = like_decisions(compiled)
     inside: dict[int, set[int]] = {}
@@ -79,7 +79,7 @@ def related_pairs(compiled: Compiled, rng: np.random.Generator) -> Moves:
     return [groups[first] + groups[second] for first, second in sorted(chosen)]
 
 
-def chains(compiled: Compiled, rng: np.random.Generator) -> Moves:
+def chains(compiled: ScoredBuild, rng: np.random.Generator) -> Moves:
     """Like decisions about a callee, and some of those inside it: all inlined ones, all others, and a drawn half."""
     callers: list[int] = compiled.caller.tolist()
     inside = _positions_by(enumerate(callers))
@@ -98,12 +98,12 @@ def drawn_halves(groups: Sequence[tuple[int, ...]], rng: np.random.Generator) ->
     return [half for half in halves if len(half) > 1]
 
 
-def neighbourhood(compiled: Compiled, size: int, rng: np.random.Generator) -> tuple[int, ...]:
+def neighbourhood(compiled: ScoredBuild, size: int, rng: np.random.Generator) -> tuple[int, ...]:
     """Decisions that are near one another in the call graph, grown from a drawn one; ``size`` of them at most.
 
     Example:
         >>> ids, none = np.array([1, 2, 7]), np.zeros(3, bool)
-        >>> run = Compiled(caller=ids, callee=np.array([2, 3, 8]), inlined=none, flipped=none, functions=ids,
+        >>> run = ScoredBuild(caller=ids, callee=np.array([2, 3, 8]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(3))
         >>> sorted(neighbourhood(run, 3, np.random.default_rng(1)))
         [0, 1]

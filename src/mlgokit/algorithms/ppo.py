@@ -21,8 +21,8 @@ import optax
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import Credit, PpoConfig
-from mlgokit.algorithms.exploring import explored, joined
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
+from mlgokit.algorithms.proposals import explored, joined
 from mlgokit.algorithms.rewards import decision_rewards, no_averages, relative_gain
 from mlgokit.spec import AdviceKind
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled, Credit, Ints, closure
-from mlgokit.algorithms.learner import Forced
+from mlgokit.algorithms.credit import Credit, Ints, ScoredBuild, closure
+from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.moves import like_decisions
 
 LARGEST_MOVE = 12
 """Decisions about one callee that are turned round together; more of them rarely all pay."""
 
 
-def moves_of(compiled: Compiled) -> list[tuple[int, ...]]:
+def moves_of(compiled: ScoredBuild) -> list[tuple[int, ...]]:
     """What a search may turn round at once: every decision by itself, and all like decisions about one callee together.
 
     A local function dies only when all its calls are inlined, so that no single flip shows what that is worth.
@@ -26,7 +26,7 @@ def moves_of(compiled: Compiled) -> list[tuple[int, ...]]:
     Example:
         >>> ids = np.array([1, 2])
         >>> none = np.zeros(2, bool)
-        >>> moves_of(Compiled(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
+        >>> moves_of(ScoredBuild(caller=ids, callee=np.array([3, 3]), inlined=none, flipped=none, functions=ids,
         ...                   scores=np.zeros(2)))
         [(0,), (1,), (0, 1)]
     """
@@ -35,7 +35,7 @@ def moves_of(compiled: Compiled) -> list[tuple[int, ...]]:
 
 
 def independent_moves(
-    compiled: Compiled, moves: Sequence[tuple[int, ...]], order: Iterable[int], *, most: int
+    compiled: ScoredBuild, moves: Sequence[tuple[int, ...]], order: Iterable[int], *, most: int
 ) -> list[int]:
     """Which moves to make in one compilation: no two of them can change the same function.
 
@@ -48,7 +48,7 @@ def independent_moves(
     Example:
         >>> ids = np.array([1, 1, 2])
         >>> none = np.zeros(3, bool)
-        >>> run = Compiled(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
+        >>> run = ScoredBuild(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(3))
         >>> independent_moves(run, [(0,), (1,), (2,)], [0, 1, 2], most=9)
         [0, 2]
@@ -75,7 +75,7 @@ def independent_moves(
     return chosen
 
 
-def independent_turns(base: Compiled, sites: npt.NDArray[np.int64], *, most: int, seed: int) -> Forced:
+def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: int, seed: int) -> ForcedDecisions:
     """All decisions of ``base``, some of them turned round by moves of which no two can change the same function.
 
     Args:
@@ -87,9 +87,9 @@ def independent_turns(base: Compiled, sites: npt.NDArray[np.int64], *, most: int
     Example:
         >>> ids = np.array([1, 1, 2])
         >>> none = np.zeros(3, bool)
-        >>> run = Compiled(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
+        >>> run = ScoredBuild(caller=ids, callee=np.array([3, 4, 5]), inlined=none, flipped=none, functions=ids,
         ...                scores=np.zeros(3))
-        >>> independent_turns(run, np.array([10, 12, 14]), most=9, seed=1).decisions.tolist()
+        >>> independent_flips(run, np.array([10, 12, 14]), most=9, seed=1).decisions.tolist()
         [1, 0, 1]
     """
     moves = moves_of(base)
@@ -98,7 +98,7 @@ def independent_turns(base: Compiled, sites: npt.NDArray[np.int64], *, most: int
     for index in independent_moves(base, moves, order.tolist(), most=most):
         places = list(moves[index])
         decisions[places] = 1 - decisions[places]
-    return Forced(sites=sites, decisions=decisions)
+    return ForcedDecisions(sites=sites, decisions=decisions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.known import KnownFunctions
-from mlgokit.compiler.measure import ObjectSizes, measure_object
+from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, record_options
-from mlgokit.compiler.resident import Residents
+from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, StorageError, TraceError
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
 from mlgokit.traces.log import Log, read_log
 
 HEURISTIC = ":default"
@@ -70,7 +70,7 @@ class PluginUse:
         flip_probability: of turning a decision round.
         decisions: a table of inlining decisions that is asked before the policy.
         allocations: a table of evictions and priorities that is asked before the policies for them.
-        trials: allocations to try for functions of the module, see :mod:`mlgokit.compiler.trials`.
+        trials: allocations to try for functions of the module, see :mod:`mlgokit.compiler.reuse.trials`.
         tried: where their results go.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """

@@ -16,7 +16,7 @@ import platformdirs
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import ToolError
-from mlgokit.manifest import atomic_write, writing
+from mlgokit.files import atomic_write, writing
 
 BUILD_SECONDS = 300
 # No fused multiply-add: a policy must give the same number in numpy and on every machine.

@@ -6,9 +6,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.files import placing
-from mlgokit.corpus.json_stream import pieces_of
-from mlgokit.corpus.module import (
+from mlgokit.corpus.corpus import (
     DESCRIPTION_NAME,
     FACTS,
     FAILURE,
@@ -19,7 +17,9 @@ from mlgokit.corpus.module import (
     check_name,
     read_description,
 )
-from mlgokit.corpus.stream import CorpusWriter, Imported, corpus_writer
+from mlgokit.corpus.files import placing
+from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
 
 _REMEDY = f"delete {SIDECAR_NAME} to combine without it"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.describe import ModuleDescription
-from mlgokit.manifest import writing
+from mlgokit.files import writing
 
 CONTENTS_NAME = "corpus_contents.jsonl"
 CONTENTS_VERSION = 1

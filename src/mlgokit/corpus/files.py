@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgokit.errors import InputError
-from mlgokit.manifest import writing
+from mlgokit.files import writing
 
 CHUNK_BYTES = 1 << 20
 

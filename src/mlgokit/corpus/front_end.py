@@ -18,13 +18,9 @@ from typing import Any, NamedTuple, Protocol, cast
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.decided import Decisions, decisions_in, earlier_decisions
-from mlgokit.corpus.files import placing, whole_file
-from mlgokit.corpus.json_stream import pieces_of
-from mlgokit.corpus.module import (
+from mlgokit.corpus.corpus import (
     SIDECAR_NAME,
     Corpus,
-    Module,
     ModuleFailure,
     bitcode_path,
     encode_command_line,
@@ -33,8 +29,13 @@ from mlgokit.corpus.module import (
     write_corpus,
     write_sidecar,
 )
+from mlgokit.corpus.files import placing, whole_file
+from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.split_assignment import SplitAssignments, assignments_in, earlier_assignments
 from mlgokit.errors import CorpusError, InputError, StorageError
-from mlgokit.manifest import check_manifest, digest_file, write_manifest, writing
+from mlgokit.files import digest_file, writing
+from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.module import Module
 
 _FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
@@ -105,7 +106,7 @@ class _Making:
     partial: Path
     limits: ExtractionLimits
     known: Mapping[str, _Known]
-    decisions: Decisions
+    decisions: SplitAssignments
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -153,7 +154,7 @@ def make_corpus(
         partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
         limits=limits or ExtractionLimits(),
         known={name: _known(facts) for name, facts in known.items()},
-        decisions=decisions_in(known.items()),
+        decisions=assignments_in(known.items()),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
@@ -191,7 +192,7 @@ def front_ends(
         partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
         limits=limits or ExtractionLimits(),
         known=known,
-        decisions=earlier_decisions(corpus_folder),
+        decisions=earlier_assignments(corpus_folder),
     )
     with writing(corpus_folder):
         making.partial.mkdir()

@@ -11,8 +11,9 @@ from mlgokit.compiler import process
 from mlgokit.compiler.describe import describe_module
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
-from mlgokit.corpus.module import Module, ModuleFailure
-from mlgokit.manifest import digest_file
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.files import digest_file
+from mlgokit.module import Module
 
 LEAST_SHARED = 0.2
 """Share of a project's own functions from which on a copy of it is reported."""

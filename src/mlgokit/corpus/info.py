@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mlgokit.corpus.corpus import DESCRIPTION_NAME, Corpus, ModuleFailure
 from mlgokit.corpus.identity import (
     Contents,
     Kinship,
@@ -16,8 +17,8 @@ from mlgokit.corpus.identity import (
     leaks,
     without_copies,
 )
-from mlgokit.corpus.module import DESCRIPTION_NAME, Corpus, Module, ModuleFailure
 from mlgokit.corpus.split import by_project
+from mlgokit.module import Module
 
 _MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """Raw bitcode, and bitcode in the wrapper that Apple's linker wants."""

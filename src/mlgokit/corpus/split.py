@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
 from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
-from mlgokit.corpus.module import Corpus, Module, read_sidecar, write_sidecar
 from mlgokit.errors import UsageError
+from mlgokit.module import Module
 
 SPLIT_KEY = "split"
 """In the sidecar's facts: who decided ``held_out``; absent if the maker of the corpus did, or nobody."""

@@ -19,11 +19,12 @@ import numpy as np
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import COMPILE_SECONDS, compile_module, first_error
-from mlgokit.compiler.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
+from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import FrontEndJob, front_end_environment
-from mlgokit.corpus.module import Corpus, Module
 from mlgokit.errors import InputError
+from mlgokit.module import Module
 
 MOST_MODULES = 100
 """How many modules are looked at if nothing else is said."""

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.collect import Report, parallel, say_nothing
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import link_aware_score, link_weights, measure_object
+from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
+from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report, say_nothing
 
 LINK_SECONDS = 120.0
 

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.collect import Report, parallel, say_nothing
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
-from mlgokit.compiler.elf import read_elf
-from mlgokit.compiler.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.extract import driver_words, input_words, project_sources
-from mlgokit.corpus.projects import Program, ProgramRun, Project
+from mlgokit.corpus.sources.extract import driver_words, input_words, project_sources
+from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
 from mlgokit.errors import CorpusError, ToolError
 from mlgokit.evaluation.compare import Sizes
+from mlgokit.progress import Report, say_nothing
 
 COMPILE_SECONDS = 180.0
 LINK_SECONDS = 180.0

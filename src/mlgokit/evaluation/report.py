@@ -31,7 +31,8 @@ from mlgokit.evaluation.sentences import (
     relative_change,
     typeset,
 )
-from mlgokit.manifest import atomic_write, finite_json, plain_json
+from mlgokit.files import atomic_write
+from mlgokit.manifest import finite_json, plain_json
 
 FORMAT_VERSION = 1
 RESULTS_NAME = "results.json"

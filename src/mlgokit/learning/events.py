@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mlgokit.manifest import atomic_write, writing
+from mlgokit.files import atomic_write, writing
 from mlgokit.traces.sequence_example import encode_field, encode_varint
 from mlgokit.traces.tfrecord import frame
 

@@ -16,19 +16,21 @@ from typing import Any
 import numpy as np
 
 from mlgokit.algorithms.learner import Learner, State, Task, state_bytes, state_from_bytes
-from mlgokit.algorithms.table import make_learner
-from mlgokit.collect import Report, Workshop, say_nothing
-from mlgokit.corpus.module import Module
+from mlgokit.algorithms.registry import make_learner
+from mlgokit.collect import Workshop
 from mlgokit.errors import CorpusError, InputError
+from mlgokit.files import atomic_write
+from mlgokit.learning.baselines import Baselines, Collected, compile_defaults, compile_proposals, evaluate_policy
 from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_events
-from mlgokit.learning.material import Collected, Material, compile_defaults, compile_proposals, evaluate_policy
 from mlgokit.learning.metrics import Row, read_metrics, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
-from mlgokit.manifest import atomic_write, finite_json
+from mlgokit.manifest import finite_json
+from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import Problem
+from mlgokit.progress import Report, say_nothing
 from mlgokit.train import check_framework
 
 CHECKPOINT_NAME = "checkpoint.state"
@@ -165,7 +167,7 @@ def learn(
 class _Run:
     """What stays the same in all turns."""
 
-    material: Material
+    material: Baselines
     task: Task
     learner: Learner
     taught: Sequence[int]

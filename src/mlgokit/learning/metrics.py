@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.errors import InputError
-from mlgokit.manifest import atomic_write, finite_json
+from mlgokit.files import atomic_write
+from mlgokit.manifest import finite_json
 
 ROWS_NAME = "turns.json"
 CSV_NAME = "metrics.csv"

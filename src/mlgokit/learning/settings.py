@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, cast
 
 import tyro
 
-from mlgokit.algorithms.table import LEARNERS
-from mlgokit.compiler.measure import Objective
+from mlgokit.algorithms.registry import LEARNERS
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import InputError, UsageError
-from mlgokit.manifest import digest_file
+from mlgokit.files import digest_file
 
 UNBOUND_ITERATIONS = 20
 

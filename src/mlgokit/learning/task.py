@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mlgokit.algorithms.learner import Task
-from mlgokit.dataset.normaliser import Normaliser, fit_quantile, fit_signed_log
-from mlgokit.dataset.vocab import Boundaries, quantile_of, read_vocab
 from mlgokit.errors import PolicyError, UsageError
-from mlgokit.learning.material import Material
+from mlgokit.learning.baselines import Baselines
 from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Normaliser, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.vocab import Boundaries, quantile_of, read_vocab
 from mlgokit.problems import INLINE_SIZE, Problem
 
 
-def split_modules(material: Material, config: Learning) -> tuple[list[int], list[int]]:
+def split_modules(material: Baselines, config: Learning) -> tuple[list[int], list[int]]:
     """Modules that teach, and modules that judge: whole projects, or a part of the modules of an only project."""
     count = len(material.modules)
     if not config.evaluate_every or not config.validation_share:
@@ -35,7 +35,7 @@ def split_modules(material: Material, config: Learning) -> tuple[list[int], list
     )
 
 
-def make_task(material: Material, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
+def make_task(material: Baselines, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
     """The task.
 
     Raises:
@@ -73,7 +73,7 @@ def make_task(material: Material, taught: Sequence[int], config: Learning, *, al
 
 
 def _normaliser(
-    material: Material, features: tuple[str, ...], config: Learning, known: Mapping[str, Boundaries] | None
+    material: Baselines, features: tuple[str, ...], config: Learning, known: Mapping[str, Boundaries] | None
 ) -> Normaliser:
     if known is not None:
         return quantile_of(known, features)
@@ -82,7 +82,7 @@ def _normaliser(
     return fit_quantile(rows) if kind == "quantile" else fit_signed_log(rows)
 
 
-def _start(config: Learning, material: Material, algorithm: str) -> Policy:
+def _start(config: Learning, material: Baselines, algorithm: str) -> Policy:
     """The policy to start from, in the form that the learner's networks have."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
@@ -110,7 +110,7 @@ def as_logits(policy: Policy) -> Policy:
     A gate is left behind: a learner that goes on from there makes its own decisions everywhere.
 
     Example:
-        >>> from mlgokit.dataset.normaliser import SignedLog
+        >>> from mlgokit.policy.normaliser import SignedLog
         >>> one = np.ones(1, np.float32)
         >>> effect = Policy(
         ...     problem="inline-size", features=("a",), normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.advisors import Advice, Observation
-from mlgokit.dataset.normaliser import Values
 from mlgokit.errors import PolicyError
 from mlgokit.policy.exploration import (
     Exploration,
@@ -18,6 +17,7 @@ from mlgokit.policy.exploration import (
     draws,
 )
 from mlgokit.policy.network import Policy
+from mlgokit.policy.normaliser import Values
 from mlgokit.problems import PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.dataset.normaliser import Normaliser, Values
 from mlgokit.errors import UsageError
+from mlgokit.policy.normaliser import Normaliser, Values
 from mlgokit.spec import AdviceKind
 
 Doubles = npt.NDArray[np.float64]

@@ -9,10 +9,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from mlgokit.dataset.normaliser import Quantile, SignedLog
 from mlgokit.errors import PolicyError
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Quantile, SignedLog
 from mlgokit.problems import PROBLEMS
 
 FORMAT_VERSION = 1

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import UsageError
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
-from mlgokit.traces.item import Cursor, Header, context_line, fail
+from mlgokit.traces.record import Cursor, Header, context_line, fail
 from mlgokit.traces.scan import Offsets, Piece, gather, pieces
 
 

@@ -1,6 +1,6 @@
 """Finds the observations of a training log in a stream of bytes, a window at a time.
 
-Reading steps from item to item (:mod:`mlgokit.traces.item`) only where it must: at the header, at spellings that LLVM
+Reading steps from item to item (:mod:`mlgokit.traces.record`) only where it must: at the header, at spellings that LLVM
 does not use, and at damage. Elsewhere two shortcuts take many observations at once, and leave anything that is not
 byte for byte as expected to the steps: one for contexts of few observations, as register allocation has them, and one
 for long stretches at a constant stride.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import TraceError
-from mlgokit.traces.item import ContextItem, Cursor, Header, LineForm, ObservationItem, read_item
+from mlgokit.traces.record import ContextItem, Cursor, Header, LineForm, ObservationItem, read_item
 
 WINDOW_BYTES = 2**21
 """Read at a time: small enough to stay in a processor's second cache, where it is read twice."""

@@ -12,7 +12,7 @@ from typing import NoReturn, cast
 import google_crc32c
 
 from mlgokit.errors import TraceError
-from mlgokit.manifest import writing
+from mlgokit.files import writing
 
 MAX_RECORD_BYTES = 2**31
 """No record is larger: protobuf takes no larger message."""

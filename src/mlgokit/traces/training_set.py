@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mlgokit.errors import TraceError, UsageError
 from mlgokit.spec import TensorSpec
-from mlgokit.traces.item import Header
 from mlgokit.traces.log import ContextSpan, Log
+from mlgokit.traces.record import Header
 from mlgokit.traces.sequence_example import SequenceExample, decode_sequence, encode_sequence
 from mlgokit.traces.tfrecord import Record, iter_records
 

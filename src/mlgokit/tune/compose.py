@@ -10,8 +10,8 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.collect import function_id
-from mlgokit.compiler.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.tune.state import Build, Ints
 
 _FUNCTION_COLUMNS = ("function_text", "function_rodata", "function_except_table", "function_eh_frame")

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import CompileResult
+from mlgokit.compiler.pool import parallel
 from mlgokit.errors import UsageError
-from mlgokit.tune.meter import CHECKS, Comparison, Means, Ready, compare, make_ready, measure
+from mlgokit.progress import Report
+from mlgokit.tune.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, make_ready, measure
 from mlgokit.tune.project import Search, progress_path, save
-from mlgokit.tune.search import Searched, compiled, moves_between
+from mlgokit.tune.search import ModuleState, compiled, moves_between
 from mlgokit.tune.state import Build, Progress, build_of, load_progress, save_progress
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
@@ -76,12 +77,12 @@ class Judge:
 
     search: Search
     folder: Path
-    means: Means
+    means: Measure
     config: JudgeConfig
     workers: int
     report: Report
-    plain: Ready
-    ready: Ready
+    plain: LinkedBuild
+    ready: LinkedBuild
     plain_value: float
     value: float | None
     accepted: dict[str, Build] = field(default_factory=dict[str, Build])
@@ -96,7 +97,7 @@ class Judge:
         self._links += 1
         return self.folder / _LINKS / str(self._links)
 
-    def compile(self, one: Searched, decisions: Mapping[int, bool]) -> tuple[Build, Path] | None:
+    def compile(self, one: ModuleState, decisions: Mapping[int, bool]) -> tuple[Build, Path] | None:
         """A module by these decisions, and its object; ``None`` if it does not compile."""
         folder = self.folder / _OBJECTS / str(list(self.search.modules).index(one.module.name))
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,7 @@ class Judge:
         build = build_of(result)
         return None if build is None else (build, path)
 
-    def object_of(self, one: Searched, build: Build) -> Path | None:
+    def object_of(self, one: ModuleState, build: Build) -> Path | None:
         """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
         known = self._objects.get(one.module.name)
         if known is not None and known[0] is build:
@@ -135,7 +136,7 @@ def plain_object(folder: Path, index: int) -> Path:
 
 def open_judge(
     search: Search,
-    means: Means,
+    means: Measure,
     config: JudgeConfig,
     plain: Mapping[str, Path],
     *,
@@ -253,7 +254,7 @@ def _changes(judge: Judge) -> list[_Change]:
     """The modules that are not as they were accepted, in link order."""
     account = judge.search.account
 
-    def change_of(one: Searched) -> _Change | None:
+    def change_of(one: ModuleState) -> _Change | None:
         name, build = one.module.name, one.build
         accepted = judge.accepted.get(name)
         plain_bytes, bytes_now = account.module_bytes(name, one.plain), account.module_bytes(name, build.sizes)
@@ -304,12 +305,12 @@ def _settle(
     return refused
 
 
-def _with(judge: Judge, group: Sequence[_Change]) -> Ready:
+def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
     changed = {change.name: change.path for change in group}
     return make_ready(judge.means, {**judge.ready.objects, **changed}, judge.scratch())
 
 
-def _accept(judge: Judge, group: Sequence[_Change], ready: Ready, found: Comparison) -> None:
+def _accept(judge: Judge, group: Sequence[_Change], ready: LinkedBuild, found: Comparison) -> None:
     if judge.ready is not judge.plain:
         _drop(judge.ready)
     judge.ready = ready
@@ -348,7 +349,7 @@ def _take_back(judge: Judge, change: _Change) -> None:
 def _recall(judge: Judge) -> None:
     """What an earlier session accepted, if it still comes out and is no larger than the plain build."""
 
-    def recall(one: Searched) -> _Change | None:
+    def recall(one: ModuleState) -> _Change | None:
         name = one.module.name
         progress = load_progress(_accepted_path(judge, name))
         found = None if progress is None else judge.compile(one, progress.decisions)
@@ -377,7 +378,7 @@ def _accepted_path(judge: Judge, name: str) -> Path:
     return progress_path(judge.search.folder / _ACCEPTED, name)
 
 
-def _drop(ready: Ready) -> None:
+def _drop(ready: LinkedBuild) -> None:
     if ready.image.name:
         shutil.rmtree(ready.image.parent, ignore_errors=True)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.compile_commands import split_command
+from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"

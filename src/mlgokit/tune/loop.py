@@ -10,15 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgokit.algorithms.effects import join_effects
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler import process
+from mlgokit.compiler.pool import parallel
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.project import Search, adopt_if_better, save_step, save_totals
-from mlgokit.tune.restart import Kind, Tally, choose_kind, restart
-from mlgokit.tune.search import Order, Rank, Searched, Step, confirm_composed, indifferent, step
+from mlgokit.tune.restart import ArmStatistics, RestartKind, choose_restart, restart
+from mlgokit.tune.search import ModuleState, MovePriority, Rank, StepResult, confirm_composed, indifferent, step
 from mlgokit.tune.state import Build, Floats
 
 WORTH_A_PASS = 5e-4
@@ -38,8 +39,8 @@ _NOTHING = 0.1
 class _Begun:
     """A step that runs, or a restart of some kind."""
 
-    searched: Searched
-    kind: Kind | None
+    searched: ModuleState
+    kind: RestartKind | None
 
 
 def run_search(
@@ -62,7 +63,7 @@ def run_search(
     refits = [share * seconds for share in search.config.refits]
     rank = rank_by(search.policy)
     pool = ThreadPoolExecutor(workers)
-    running: dict[Future[Step], _Begun] = {}
+    running: dict[Future[StepResult], _Begun] = {}
 
     def is_over() -> bool:
         return clock() - begin + _owed(search) / workers >= seconds
@@ -133,7 +134,7 @@ MOST_RANKED = 256
 def _begin_steps(
     search: Search,
     pool: ThreadPoolExecutor,
-    running: dict[Future[Step], _Begun],
+    running: dict[Future[StepResult], _Begun],
     *,
     workers: int,
     rank: Rank,
@@ -148,7 +149,7 @@ def _begin_steps(
     busy = {begun.searched.module.name for begun in running.values()}
     free = [one for one in search.modules.values() if one.module.name not in busy and _goes_on(search, one)]
     config = search.config
-    order = Order(rank=rank, noise=config.noise, most=config.most, tries=config.tries)
+    order = MovePriority(rank=rank, noise=config.noise, most=config.most, tries=config.tries)
     free.sort(
         key=lambda one: (
             -one.rate if one.rate > _NOTHING else 0.0,
@@ -167,7 +168,7 @@ def _begin_steps(
             rng=rng.spawn(1)[0],
         )
         if searched.exhausted:
-            kind = choose_kind(search.tallies, rng)
+            kind = choose_restart(search.tallies, rng)
             future = pool.submit(go, kind=kind, is_over=is_over)
         else:
             kind = None
@@ -184,7 +185,7 @@ def _owed(search: Search) -> float:
 def _confirm_composed(search: Search, *, workers: int, report: Report) -> None:
     """Compile all that was composed; nothing else runs."""
 
-    def confirm_one(searched: Searched) -> Step:
+    def confirm_one(searched: ModuleState) -> StepResult:
         return confirm_composed(search.bench, searched, search.account, lock=search.lock)
 
     waiting = [one for one in search.modules.values() if one.composed is not None]
@@ -201,13 +202,13 @@ def _is_done(search: Search, judge: Judge | None, seconds: float) -> bool:
     return True
 
 
-def _goes_on(search: Search, one: Searched) -> bool:
+def _goes_on(search: Search, one: ModuleState) -> bool:
     """Whether a module has moves that were not tried, or may be begun anew."""
     may_restart = one.vain + one.refused < search.config.restarts
     return len(one.build.site) > 0 and (not one.exhausted or may_restart)
 
 
-def _end_pass(search: Search, one: Searched) -> None:
+def _end_pass(search: Search, one: ModuleState) -> None:
     """Begin another pass over all moves of a module if the last one was worth it; the caller holds the lock."""
     name, first = one.module.name, one.pass_from or one.build
     before, now = (search.account.module_bytes(name, each.sizes) for each in (first, one.build))
@@ -218,7 +219,7 @@ def _end_pass(search: Search, one: Searched) -> None:
         one.tried.clear()
 
 
-def _take(search: Search, searched: Searched, done: Step, kind: Kind | None) -> None:
+def _take(search: Search, searched: ModuleState, done: StepResult, kind: RestartKind | None) -> None:
     """Enter the outcome of a step, or of a restart of some kind."""
     with search.lock:
         search.count(done.user_seconds, done.compilations)
@@ -234,7 +235,7 @@ def _take(search: Search, searched: Searched, done: Step, kind: Kind | None) -> 
         adopted = done.build is not None and adopt_if_better(search, searched, done.build)
         searched.composed, searched.composed_steps = done.composed, done.composed_steps
         if kind is not None:
-            tally = search.tallies.setdefault(kind, Tally())
+            tally = search.tallies.setdefault(kind, ArmStatistics())
             tally.enter(done.saved, done.user_seconds or tally.mean_seconds)
             # Where all moves that were drawn had been made, they may be made again, and nothing was in vain.
             searched.vain += done.compilations > 0
@@ -261,7 +262,7 @@ def _refitted(search: Search, rng: np.random.Generator) -> Rank | None:
     if sum(len(part.change) for part in search.effects) < LEAST_COMPONENTS or len(modules) < LEAST_MODULES:
         return None
     try:
-        from mlgokit.algorithms.effect_regression import fit_effects
+        from mlgokit.algorithms.effect_fit import fit_effects
     except ImportError:
         return None
     begin = time.process_time()

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlgokit.algorithms.credit import attribute
 from mlgokit.algorithms.search import judge
-from mlgokit.compiler.account import ProjectAccount
+from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.tune.search import compiled
 from mlgokit.tune.state import Build
 

@@ -13,18 +13,19 @@ from typing import Any, cast
 
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.collect import Report, parallel
-from mlgokit.compiler.account import ProjectAccount, account_of
 from mlgokit.compiler.compile import CompileResult, CompileStatus
-from mlgokit.compiler.measure import Objective
-from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import entry_of
+from mlgokit.compiler.objects.account import ProjectAccount, account_of
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.pool import parallel
 from mlgokit.errors import CorpusError
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
 from mlgokit.policy.network import Policy
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import entry_of
 from mlgokit.tune.merge import merge
-from mlgokit.tune.restart import Kind, Tally
-from mlgokit.tune.search import Bench, Searched
+from mlgokit.tune.restart import ArmStatistics, RestartKind
+from mlgokit.tune.search import Bench, ModuleState
 from mlgokit.tune.state import (
     Build,
     Progress,
@@ -64,7 +65,7 @@ class SearchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class CurvePoint:
     """The search at one moment.
 
     Attributes:
@@ -102,12 +103,12 @@ class Search:
     folder: Path
     bench: Bench
     config: SearchConfig
-    modules: dict[str, Searched]
+    modules: dict[str, ModuleState]
     failures: dict[str, str]
     account: ProjectAccount
     plain_bytes: float
-    curve: list[Point] = field(default_factory=list[Point])
-    tallies: dict[Kind, Tally] = field(default_factory=dict[Kind, Tally])
+    curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
+    tallies: dict[RestartKind, ArmStatistics] = field(default_factory=dict[RestartKind, ArmStatistics])
     ended: str = ""
     user_seconds: float = 0.0
     compilations: int = 0
@@ -121,16 +122,16 @@ class Search:
         self.user_seconds += user_seconds
         self.compilations += compilations
 
-    def now(self) -> Point:
+    def now(self) -> CurvePoint:
         """Where the search stands."""
-        return Point(
+        return CurvePoint(
             user_seconds=self.user_seconds,
             wall_seconds=time.monotonic() - self.begin,
             compilations=self.compilations,
             bytes=self.account.image,
         )
 
-    def mark(self) -> Point:
+    def mark(self) -> CurvePoint:
         """Add a point to the curve, and keep it."""
         self.curve.append(self.now())
         return self.curve[-1]
@@ -164,14 +165,14 @@ def open_search(
     composed: dict[str, Build] = {}
     spent = [0.0]
 
-    def begin(module: Module) -> Searched | None:
+    def begin(module: Module) -> ModuleState | None:
         plain = bench.compile_plain(module, keep_object=None if keep is None else keep[module.name])
         if plain.status is not CompileStatus.OK or plain.sizes is None:
             failures[module.name] = f"{plain.status.value}: {plain.reason}"
             return None
         progress = load_progress(progress_path(folder, module.name))
         known = None if progress is None else progress.decisions
-        searched = Searched(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
+        searched = ModuleState(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
         result = bench.compile(module, decisions=known, names=searched.names)
         build = build_of(result)
         if build is not None:
@@ -225,21 +226,21 @@ def open_search(
 def try_policy(search: Search, policy: str, *, workers: int, report: Report) -> None:
     """Compile every module under a policy or rule, and adopt what is smaller."""
 
-    def compile_one(searched: Searched) -> CompileResult:
+    def compile_one(searched: ModuleState) -> CompileResult:
         return search.bench.compile(searched.module, policy=policy)
 
     try_on_all(search, compile_one, workers=workers, report=report, label=f"try {policy}")
 
 
 def try_on_all(
-    search: Search, compile_one: Callable[[Searched], CompileResult], *, workers: int, report: Report, label: str
+    search: Search, compile_one: Callable[[ModuleState], CompileResult], *, workers: int, report: Report, label: str
 ) -> None:
     """Compile every module in some way, and adopt what is smaller and has decisions to search from.
 
     Where only parts of a module are smaller, these are compiled together with the best parts of what was known.
     """
 
-    def attempt(searched: Searched) -> None:
+    def attempt(searched: ModuleState) -> None:
         result = compile_one(searched)
         build = build_of(result)
         merged = None
@@ -262,7 +263,7 @@ def try_on_all(
     search.mark()
 
 
-def adopt_if_better(search: Search, searched: Searched, build: Build) -> bool:
+def adopt_if_better(search: Search, searched: ModuleState, build: Build) -> bool:
     """Make ``build`` the module's best one if the project gets smaller; the caller holds the search's lock."""
     name = searched.module.name
     if search.account.module_bytes(name, build.sizes) >= search.account.module_bytes(name, searched.build.sizes):
@@ -272,7 +273,7 @@ def adopt_if_better(search: Search, searched: Searched, build: Build) -> bool:
     return True
 
 
-def save(search: Search, searched: Searched) -> None:
+def save(search: Search, searched: ModuleState) -> None:
     """Keep what is known of a module."""
     path = progress_path(search.folder, searched.module.name)
     composed = {} if searched.composed is None else searched.composed.decisions
@@ -290,7 +291,7 @@ def save_totals(search: Search) -> None:
     atomic_write(search.folder / "curve.json", json.dumps(curve))
 
 
-def save_step(search: Search, searched: Searched, effects: MeasuredEffects | None) -> None:
+def save_step(search: Search, searched: ModuleState, effects: MeasuredEffects | None) -> None:
     """Keep all that a finished step gave: the module's progress, what was spent, and what was measured."""
     save(search, searched)
     atomic_write(search.folder / "spent.json", json.dumps(dataclasses.asdict(search.now())))
@@ -307,11 +308,11 @@ def _recall_totals(search: Search) -> None:
         search.begin -= reached.wall_seconds
 
 
-def _points(path: Path) -> list[Point]:
+def _points(path: Path) -> list[CurvePoint]:
     """The points in a file, one or several; none if it is not there or damaged."""
     try:
         found: Any = json.loads(path.read_bytes())
         points = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
-        return [Point(**point) for point in points]
+        return [CurvePoint(**point) for point in points]
     except (OSError, ValueError, TypeError):
         return []

@@ -6,21 +6,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
+from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
+from mlgokit.compiler.objects.measure import ObjectSizes, project_image_estimate
+from mlgokit.compiler.pool import parallel
+from mlgokit.progress import Report
 from mlgokit.tune.judge import Judge, prove
-from mlgokit.tune.meter import Comparison
+from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.project import Search
-from mlgokit.tune.search import Searched
+from mlgokit.tune.search import ModuleState
 
 PLAIN, DECIDED, ALLOCATED = "plain", "decided", "allocated"
 """What everything is compiled with: nothing, the decisions alone, and these with the allocations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Proof:
+class VerifiedBuild:
     """All modules compiled with one artifact.
 
     Attributes:
@@ -33,7 +34,7 @@ class Proof:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Proving:
+class Verifier:
     """How the results of one search are proved, and what was compiled for it so far.
 
     Attributes:
@@ -52,7 +53,7 @@ class Proving:
     workers: int
     report: Report
     judge: Judge | None = None
-    proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
+    proofs: dict[str, VerifiedBuild] = field(default_factory=dict[str, VerifiedBuild])
 
     def inside(self, decisions: Path) -> dict[str, Path]:
         """What a plugin with the decision table holds, by kind."""
@@ -60,25 +61,25 @@ class Proving:
 
 
 @contextmanager
-def open_proving(
+def open_verifier(
     search: Search, *, policy: Path | None, workers: int, report: Report, judge: Judge | None = None
-) -> Generator[Proving]:
+) -> Generator[Verifier]:
     """Prove in a folder beside the search's files, which goes at the end."""
     folder = search.folder.resolve() / "proof"
     try:
-        yield Proving(search=search, folder=folder, policy=policy, workers=workers, report=report, judge=judge)
+        yield Verifier(search=search, folder=folder, policy=policy, workers=workers, report=report, judge=judge)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def compile_all(proving: Proving, name: str, plugin: Path | None) -> Proof:
+def compile_all(proving: Verifier, name: str, plugin: Path | None) -> VerifiedBuild:
     """Compile every module with a plugin, or plainly, and keep that under the name."""
     search, folder = proving.search, proving.folder / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     paths = {module: folder / f"{index}.o" for index, module in enumerate(search.modules)}
 
-    def compile_one(one: Searched) -> CompileResult:
+    def compile_one(one: ModuleState) -> CompileResult:
         return compile_module(
             search.bench.toolchain,
             one.module.command_line,
@@ -97,17 +98,17 @@ def compile_all(proving: Proving, name: str, plugin: Path | None) -> Proof:
         for module, result in zip(search.modules, results, strict=True)
         if result.status is CompileStatus.OK and result.sizes is not None
     }
-    proving.proofs[name] = Proof(objects=paths, sizes=sizes)
+    proving.proofs[name] = VerifiedBuild(objects=paths, sizes=sizes)
     return proving.proofs[name]
 
 
-def total_bytes(search: Search, proof: Proof) -> float:
+def total_bytes(search: Search, proof: VerifiedBuild) -> float:
     """The project's account: every COMDAT signature once."""
     objects = (proof.sizes[name] for name in search.modules if name in proof.sizes)
     return project_image_estimate(objects, objective=search.config.objective)
 
 
-def link_proof(proving: Proving, name: str) -> LinkedImage | None:
+def link_proof(proving: Verifier, name: str) -> LinkedImage | None:
     """Link the objects with --gc-sections; ``None`` without a linker."""
     lld, plain, proof = proving.search.bench.toolchain.lld, proving.proofs[PLAIN], proving.proofs[name]
     if lld is None:
@@ -117,7 +118,7 @@ def link_proof(proving: Proving, name: str) -> LinkedImage | None:
     return link_image(objects, proving.folder / f"{name}.image", roots=roots, lld=lld, timeout_seconds=120)
 
 
-def judge_proof(proving: Proving, name: str, *, any_changed: bool) -> Comparison | None:
+def judge_proof(proving: Verifier, name: str, *, any_changed: bool) -> Comparison | None:
     """The plain build and that one by the user's measure; ``None`` without a judge."""
     judge = proving.judge
     if judge is None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.algorithms.credit import Compiled
+from mlgokit.algorithms.credit import ScoredBuild
 from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs, towards
 from mlgokit.algorithms.search import LARGEST_MOVE
-from mlgokit.compiler.account import ProjectAccount
+from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.tune.merge import merge
-from mlgokit.tune.search import Bench, Order, Propose, Searched, Step, compiled, indifferent, step
+from mlgokit.tune.search import Bench, ModuleState, MovePriority, Propose, StepResult, compiled, indifferent, step
 from mlgokit.tune.state import Build, build_of
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
@@ -26,7 +26,7 @@ _OPTIMISM = 0.1
 """No kind is drawn as if it gave less than this share of the best one's bytes per second."""
 
 
-class Kind(enum.Enum):
+class RestartKind(enum.Enum):
     """How a restart departs from the best build."""
 
     PAIRS = "two groups of like decisions, about callees of one caller"
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class ArmStatistics:
     """What a kind of restart gave lately; older restarts count less.
 
     Attributes:
@@ -67,12 +67,12 @@ class Tally:
         self.restarts = _MEMORY * self.restarts + 1
 
 
-def choose_kind(tallies: dict[Kind, Tally], rng: np.random.Generator) -> Kind:
+def choose_restart(tallies: dict[RestartKind, ArmStatistics], rng: np.random.Generator) -> RestartKind:
     """Draw a kind, so that each gets time in proportion to the bytes per second that it gave.
 
     Those that were not tried yet come first.
     """
-    kinds = list(Kind)
+    kinds = list(RestartKind)
     if fresh := [kind for kind in kinds if kind not in tallies]:
         return fresh[int(rng.integers(len(fresh)))]
     rates = np.array([tallies[kind].rate for kind in kinds])
@@ -83,15 +83,15 @@ def choose_kind(tallies: dict[Kind, Tally], rng: np.random.Generator) -> Kind:
 
 def restart(
     bench: Bench,
-    searched: Searched,
+    searched: ModuleState,
     account: ProjectAccount,
     *,
-    kind: Kind,
+    kind: RestartKind,
     lock: threading.Lock,
-    order: Order,
+    order: MovePriority,
     rng: np.random.Generator,
     is_over: Callable[[], bool],
-) -> Step:
+) -> StepResult:
     """Depart from a module's best build, and bring back what is smaller.
 
     Args:
@@ -104,9 +104,9 @@ def restart(
         rng: of all that is drawn.
         is_over: says when to give up.
     """
-    if kind is Kind.NEIGHBOURHOOD:
+    if kind is RestartKind.NEIGHBOURHOOD:
         return _decide_anew(bench, searched, account, lock=lock, order=order, rng=rng, is_over=is_over)
-    same = Searched(module=searched.module, plain=searched.plain, build=searched.build, tried=searched.drawn)
+    same = ModuleState(module=searched.module, plain=searched.plain, build=searched.build, tried=searched.drawn)
     return step(
         bench,
         same,
@@ -119,13 +119,13 @@ def restart(
     )
 
 
-def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propose:
+def _proposal(kind: RestartKind, searched: ModuleState, rng: np.random.Generator) -> Propose:
     """The moves of a kind that a single step makes."""
 
-    def propose(base: Compiled) -> list[tuple[int, ...]]:
-        if kind is Kind.PAIRS:
+    def propose(base: ScoredBuild) -> list[tuple[int, ...]]:
+        if kind is RestartKind.PAIRS:
             return related_pairs(base, rng)
-        if kind is Kind.OTHERS:
+        if kind is RestartKind.OTHERS:
             if not searched.others:
                 return []
             other = searched.others[int(rng.integers(len(searched.others)))]
@@ -133,7 +133,7 @@ def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propo
             known = np.isin(best.site | decision, other | decision)
             wanted = np.where(known, np.isin(best.site | decision, other), best.inlined)
             return towards(base, wanted, by_caller=rng.random() < 0.5)
-        if kind is Kind.CALLERS:
+        if kind is RestartKind.CALLERS:
             alike = [group for group in like_decisions(base, by_caller=True) if len(group) > 1]
             return alike + drawn_halves(towards(base, ~base.inlined, by_caller=True), rng)
         groups = like_decisions(base)
@@ -145,14 +145,14 @@ def _proposal(kind: Kind, searched: Searched, rng: np.random.Generator) -> Propo
 
 def _decide_anew(
     bench: Bench,
-    searched: Searched,
+    searched: ModuleState,
     account: ProjectAccount,
     *,
     lock: threading.Lock,
-    order: Order,
+    order: MovePriority,
     rng: np.random.Generator,
     is_over: Callable[[], bool],
-) -> Step:
+) -> StepResult:
     """Decide a neighbourhood anew, search locally from there, and take what is smaller than in the best build."""
     build, name = searched.build, searched.module.name
     with lock:
@@ -163,8 +163,8 @@ def _decide_anew(
     compilations, seconds = 1, result.user_seconds
     found = build_of(result)
     if found is None or not len(found.site):
-        return Step(compilations=compilations, user_seconds=seconds)
-    elsewhere = Searched(module=searched.module, plain=searched.plain, build=found)
+        return StepResult(compilations=compilations, user_seconds=seconds)
+    elsewhere = ModuleState(module=searched.module, plain=searched.plain, build=found)
     for _ in range(_LOCAL_STEPS):
         if is_over():
             break
@@ -185,7 +185,7 @@ def _decide_anew(
     with lock:
         before = account.module_bytes(name, build.sizes)
         saved = 0.0 if found is None else before - account.module_bytes(name, found.sizes)
-    return Step(
+    return StepResult(
         build=found if saved > 0 else None,
         compilations=compilations,
         user_seconds=seconds,
@@ -195,7 +195,9 @@ def _decide_anew(
     )
 
 
-def _departed(build: Build, positions: tuple[int, ...], order: Order, rng: np.random.Generator) -> dict[int, bool]:
+def _departed(
+    build: Build, positions: tuple[int, ...], order: MovePriority, rng: np.random.Generator
+) -> dict[int, bool]:
     """The decisions of a build, those at ``positions`` by a drawn rule.
 
     Rules are: at random, never, always, as LLVM decides there, and as a policy prefers that is not sure of itself.

@@ -5,16 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.compiler.link import LinkedImage
-from mlgokit.compiler.measure import ObjectSizes, project_image_estimate
+from mlgokit.compiler.objects.link import LinkedImage
+from mlgokit.compiler.objects.measure import ObjectSizes, project_image_estimate
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.deploy.decisions import Promise, entry_of, renew_promise, write_table
 from mlgokit.errors import ToolError
+from mlgokit.tables.decisions import TuningSummary, entry_of, renew_summary, write_table
 from mlgokit.tune.judge import Judge
-from mlgokit.tune.meter import Comparison
-from mlgokit.tune.project import Point, Search
-from mlgokit.tune.proof import DECIDED, PLAIN, Proof, Proving, compile_all, grew, judge_proof, link_proof, total_bytes
-from mlgokit.tune.search import Searched
+from mlgokit.tune.measurement import Comparison
+from mlgokit.tune.project import CurvePoint, Search
+from mlgokit.tune.proof import (
+    DECIDED,
+    PLAIN,
+    VerifiedBuild,
+    Verifier,
+    compile_all,
+    grew,
+    judge_proof,
+    link_proof,
+    total_bytes,
+)
+from mlgokit.tune.search import ModuleState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +111,7 @@ class Tuned:
     ended: str
     modules: tuple[TunedModule, ...]
     failures: dict[str, str]
-    curve: tuple[Point, ...]
+    curve: tuple[CurvePoint, ...]
     user_seconds: float
     compilations: int
     allocated: AllocatedBytes | None = None
@@ -116,7 +126,7 @@ class Tuned:
         return value
 
 
-def finish(proving: Proving, output: Path) -> Tuned:
+def finish(proving: Verifier, output: Path) -> Tuned:
     """Write the artifact and compile everything with it and without.
 
     A module that is no smaller than the plain one is put back to plain. If an object is smaller, but not as the search
@@ -161,7 +171,7 @@ def finish(proving: Proving, output: Path) -> Tuned:
             wrong = {name: why for name in search.modules if name not in plain}
         notes |= wrong
         plain |= set(wrong)
-    if renew_promise(table, whole):
+    if renew_summary(table, whole):
         link_policies(search.bench.toolchain, inside, output)
     return Tuned(
         plugin=str(output),
@@ -192,7 +202,7 @@ def _write(search: Search, table: Path, plain: set[str]) -> None:
     ]
     expected = {name: one.plain if name in plain else one.build.sizes for name, one in search.modules.items()}
     objective = search.config.objective
-    promise = Promise(
+    promise = TuningSummary(
         llvm=search.bench.toolchain.major,
         objective=objective.value,
         plain_bytes=search.plain_bytes,
@@ -202,7 +212,7 @@ def _write(search: Search, table: Path, plain: set[str]) -> None:
     write_table(table, entries, promise)
 
 
-def _differences(search: Search, before: Proof, after: Proof, plain: set[str]) -> dict[str, str]:
+def _differences(search: Search, before: VerifiedBuild, after: VerifiedBuild, plain: set[str]) -> dict[str, str]:
     """Modules whose object is not what was expected of the artifact, and what is wrong with it."""
     wrong: dict[str, str] = {}
     for name, one in search.modules.items():
@@ -217,19 +227,19 @@ def _differences(search: Search, before: Proof, after: Proof, plain: set[str]) -
     return wrong
 
 
-def _stays_plain(search: Search, one: Searched, judge: Judge | None) -> bool:
+def _stays_plain(search: Search, one: ModuleState, judge: Judge | None) -> bool:
     name = one.module.name
     if judge is not None:
         return name not in judge.accepted
     return not len(one.build.site) or not _is_smaller(search, one, one.build.sizes)
 
 
-def _is_smaller(search: Search, one: Searched, found: ObjectSizes) -> bool:
+def _is_smaller(search: Search, one: ModuleState, found: ObjectSizes) -> bool:
     name, account = one.module.name, search.account
     return account.module_bytes(name, found) < account.module_bytes(name, one.plain)
 
 
-def _module(search: Search, one: Searched, after: Proof, *, plain: bool, note: str) -> TunedModule:
+def _module(search: Search, one: ModuleState, after: VerifiedBuild, *, plain: bool, note: str) -> TunedModule:
     name = one.module.name
     sizes = after.sizes.get(name, one.plain)
     return TunedModule(

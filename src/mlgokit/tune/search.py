@@ -17,25 +17,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Compiled, attribute
+from mlgokit.algorithms.credit import ScoredBuild, attribute
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.search import functions_as_before, independent_moves, judge, moves_of
-from mlgokit.compiler.account import ProjectAccount
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
-from mlgokit.compiler.known import KnownFunctions, may_drop
-from mlgokit.compiler.measure import ObjectSizes
-from mlgokit.compiler.resident import Residents
+from mlgokit.compiler.objects.account import ProjectAccount
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.module import Module
-from mlgokit.deploy.decisions import entry_of, strong_names, table_bytes
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.tables.decisions import entry_of, strong_names, table_bytes
 from mlgokit.tune.compose import compose, ids_of
 from mlgokit.tune.state import Build, Keys, build_of
 
 Floats = npt.NDArray[np.float64]
 Rank = Callable[[Build], Floats]
 """For each decision [T] the bytes that turning it round is expected to save."""
-Propose = Callable[[Compiled], list[tuple[int, ...]]]
+Propose = Callable[[ScoredBuild], list[tuple[int, ...]]]
 """The moves that may be made from a build, each as positions of the decisions that it turns round."""
 
 COMPOSED = 8
@@ -124,7 +124,7 @@ class Bench:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Searched:
+class ModuleState:
     """A module in the search.
 
     Attributes:
@@ -173,7 +173,7 @@ def indifferent(build: Build) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class MovePriority:
     """What a step tries first, and how much of it.
 
     Attributes:
@@ -190,7 +190,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
+class StepResult:
     """What one step did.
 
     Attributes:
@@ -218,11 +218,13 @@ class Step:
     effects: MeasuredEffects | None = None
 
 
-def compiled(build: Build, account: ProjectAccount, name: str, flipped: Keys | None = None) -> tuple[Compiled, float]:
+def compiled(
+    build: Build, account: ProjectAccount, name: str, flipped: Keys | None = None
+) -> tuple[ScoredBuild, float]:
     """A build, ready for credit, and the bytes that the module answers for."""
     functions, scores, rest = account.functions(name, build.sizes)
     turned = np.zeros(len(build.site), bool) if flipped is None else np.isin(build.site, flipped)
-    ready = Compiled(
+    ready = ScoredBuild(
         caller=build.caller,
         callee=build.callee,
         inlined=build.inlined,
@@ -235,14 +237,14 @@ def compiled(build: Build, account: ProjectAccount, name: str, flipped: Keys | N
 
 def step(
     bench: Bench,
-    searched: Searched,
+    searched: ModuleState,
     account: ProjectAccount,
     *,
     lock: threading.Lock,
-    order: Order,
+    order: MovePriority,
     rng: np.random.Generator,
     propose: Propose = moves_of,
-) -> Step:
+) -> StepResult:
     """Turn many independent decisions of a module round in one compilation, and keep those that paid.
 
     Or, if that is due or nothing is left to try, compile what was composed.
@@ -271,13 +273,13 @@ def step(
     wanted = [index for index in ranked if searched.tried[names[index]] < order.tries]
     made = independent_moves(base, moves, wanted, most=order.most)
     if not made:
-        return Step() if searched.composed is None else confirm_composed(bench, searched, account, lock=lock)
+        return StepResult() if searched.composed is None else confirm_composed(bench, searched, account, lock=lock)
     every = {sites[position]: names[index] for index in made for position in moves[index]}
     decisions = build.decisions
     turned = decisions | {key: not decisions[key] for key in every}
     result = bench.compile(searched.module, decisions=turned, names=searched.names)
     explored = build_of(result)
-    vain = Step(
+    vain = StepResult(
         composed=searched.composed,
         composed_steps=searched.composed_steps,
         failed=frozenset(every.values()),
@@ -309,24 +311,26 @@ def step(
     return _settled(tried, searched, account, explored, composed, lock=lock)
 
 
-def confirm_composed(bench: Bench, searched: Searched, account: ProjectAccount, *, lock: threading.Lock) -> Step:
+def confirm_composed(
+    bench: Bench, searched: ModuleState, account: ProjectAccount, *, lock: threading.Lock
+) -> StepResult:
     """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller."""
     if searched.composed is None:
-        return Step()
+        return StepResult()
     result = bench.compile(searched.module, decisions=searched.composed.decisions, names=searched.names)
-    done = Step(compilations=1, user_seconds=result.user_seconds)
+    done = StepResult(compilations=1, user_seconds=result.user_seconds)
     return _settled(done, searched, account, build_of(result), None, lock=lock)
 
 
 def _settled(
-    done: Step,
-    searched: Searched,
+    done: StepResult,
+    searched: ModuleState,
     account: ProjectAccount,
     real: Build | None,
     composed: Build | None,
     *,
     lock: threading.Lock,
-) -> Step:
+) -> StepResult:
     """The step with what to go on from: the composed build, else the real one, if it is smaller than the best one."""
     name = searched.module.name
     with lock:
@@ -349,13 +353,13 @@ def _settled(
     return dataclasses.replace(done, failed=done.failed | lost, kept=0, saved=0.0)
 
 
-def moves_between(base: Compiled, site: Keys, decisions: Mapping[int, bool]) -> frozenset[int]:
+def moves_between(base: ScoredBuild, site: Keys, decisions: Mapping[int, bool]) -> frozenset[int]:
     """Keys of the moves that lead from a build with calls at ``site`` [T] to other decisions.
 
     Example:
         >>> ids = np.array([1, 2])
         >>> none = np.zeros(2, bool)
-        >>> base = Compiled(caller=ids, callee=ids, inlined=none, flipped=none, functions=ids, scores=np.zeros(2))
+        >>> base = ScoredBuild(caller=ids, callee=ids, inlined=none, flipped=none, functions=ids, scores=np.zeros(2))
         >>> moves_between(base, np.array([20, 22], np.uint64), {22: True, 24: False})
         frozenset({22})
     """

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.collect import NOT_FEATURES
 from mlgokit.compiler.compile import CompileResult
-from mlgokit.compiler.measure import ObjectSizes
-from mlgokit.manifest import atomic_write, writing
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.files import atomic_write, writing
 from mlgokit.problems import INLINE_SIZE
 
 Ints = npt.NDArray[np.int64]

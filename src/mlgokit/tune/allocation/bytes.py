@@ -8,24 +8,24 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlgokit.collect import Report
-from mlgokit.compiler.measure import Objective, ObjectSizes
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.compiler.trials import CODE_BYTES, IMAGE_BYTES, Departures
-from mlgokit.deploy.allocations import write_allocations
-from mlgokit.deploy.decisions import renew_promise
+from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, Overrides
+from mlgokit.progress import Report
+from mlgokit.tables.allocations import write_allocations
+from mlgokit.tables.decisions import renew_summary
 from mlgokit.tune.allocation.loop import AllocationSearch, open_allocation_search
 from mlgokit.tune.allocation.proof import promise_of
 from mlgokit.tune.allocation.search import AllocationBench
 from mlgokit.tune.allocation.state import ModuleSearch
-from mlgokit.tune.meter import Comparison
+from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.project import Search
 from mlgokit.tune.proof import (
     ALLOCATED,
     DECIDED,
     PLAIN,
-    Proof,
-    Proving,
+    VerifiedBuild,
+    Verifier,
     compile_all,
     grew,
     judge_proof,
@@ -41,7 +41,7 @@ _LEAST = 0.5
 
 
 def open_allocation(
-    search: Search, tuned: Tuned, *, start: Mapping[int, Departures], workers: int, report: Report
+    search: Search, tuned: Tuned, *, start: Mapping[int, Overrides], workers: int, report: Report
 ) -> AllocationSearch:
     """Begin with the functions as the decisions of ``tuned`` make them, or go on from what is known of them.
 
@@ -71,7 +71,7 @@ def open_allocation(
     )
 
 
-def finish_bytes(proving: Proving, tuned: Tuned, found: AllocationSearch) -> Tuned:
+def finish_bytes(proving: Verifier, tuned: Tuned, found: AllocationSearch) -> Tuned:
     """Put the allocations into the plugin of ``tuned`` as well, and compile everything with it once more.
 
     A function that is then larger than by the decisions alone is put back, and all functions of a module that is; so
@@ -126,7 +126,7 @@ def finish_bytes(proving: Proving, tuned: Tuned, found: AllocationSearch) -> Tun
         for row in tuned.modules
     )
     whole = total_bytes(search, after)
-    if chosen and renew_promise(Path(tuned.table), whole):
+    if chosen and renew_summary(Path(tuned.table), whole):
         link_policies(search.bench.toolchain, both, output)
     allocated = AllocatedBytes(
         functions=sum(bool(one.trials) for one in functions),
@@ -162,7 +162,7 @@ def _is_worse(judged: Comparison | None, before: Comparison | None) -> bool:
 
 
 def _wrong(
-    module: ModuleSearch, before: Proof, after: Proof, chosen: Mapping[int, Departures], search: Search
+    module: ModuleSearch, before: VerifiedBuild, after: VerifiedBuild, chosen: Mapping[int, Overrides], search: Search
 ) -> set[int]:
     """Functions of a module that are to be put back."""
     name = module.module.name

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.collect import Report
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import CompileResult
-from mlgokit.compiler.trials import Departures
-from mlgokit.corpus.module import Module
-from mlgokit.manifest import atomic_write
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+from mlgokit.progress import Report
 from mlgokit.tune.allocation.search import AllocationBench, open_modules, run_round
 from mlgokit.tune.allocation.state import (
     ModuleSearch,
@@ -64,7 +64,7 @@ def open_allocation_search(
     *,
     bench: AllocationBench,
     folder: Path,
-    start: Mapping[int, Departures],
+    start: Mapping[int, Overrides],
     seed: int,
     workers: int,
     report: Report,

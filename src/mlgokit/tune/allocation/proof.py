@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.compiler.trials import Departures
-from mlgokit.deploy.allocations import AllocationPromise, write_allocations
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.errors import ToolError
+from mlgokit.progress import Report
+from mlgokit.tables.allocations import AllocationSummary, write_allocations
 from mlgokit.tune.allocation.loop import AllocationSearch
 from mlgokit.tune.allocation.state import ModuleSearch, Reached, mean_ratio
 
@@ -196,18 +197,18 @@ def finish_allocations(
     )
 
 
-def _put_table(search: AllocationSearch, table: Path, chosen: Mapping[int, Departures], *, all_functions: bool) -> None:
+def _put_table(search: AllocationSearch, table: Path, chosen: Mapping[int, Overrides], *, all_functions: bool) -> None:
     """Write the table; with ``all_functions`` it also has those that stay as LLVM allocates them."""
     entries = dict(chosen)
     if all_functions:
-        entries = {key: Departures() for module in search.modules for key in module.keys.values()} | entries
+        entries = {key: Overrides() for module in search.modules for key in module.keys.values()} | entries
     write_allocations(table, entries, promise_of(search, chosen))
 
 
-def promise_of(search: AllocationSearch, chosen: Mapping[int, Departures]) -> AllocationPromise:
+def promise_of(search: AllocationSearch, chosen: Mapping[int, Overrides]) -> AllocationSummary:
     """What the search says of a table with these functions."""
     functions = [one for module in search.modules for one in module.functions if math.isfinite(one.plain)]
-    return AllocationPromise(
+    return AllocationSummary(
         llvm=search.bench.toolchain.major,
         functions=len(functions),
         plain_score=sum(one.plain for one in functions),
@@ -241,7 +242,7 @@ def _compile_all(search: AllocationSearch, plugin: Path | None, *, workers: int,
 
 
 def _wrong(
-    module: ModuleSearch, before: _Built, after: _Built, chosen: Mapping[int, Departures]
+    module: ModuleSearch, before: _Built, after: _Built, chosen: Mapping[int, Overrides]
 ) -> tuple[set[int], str]:
     """Functions of a module that are to be put back, and why."""
     mine = {key for key in module.keys.values() if key in chosen}
@@ -260,7 +261,7 @@ def _wrong(
 
 
 def _row(
-    module: ModuleSearch, before: _Built, after: _Built, chosen: Mapping[int, Departures], note: str
+    module: ModuleSearch, before: _Built, after: _Built, chosen: Mapping[int, Overrides], note: str
 ) -> AllocatedModule:
     changed = sum(key in chosen for key in module.keys.values())
     if not changed and after.digest != before.digest:

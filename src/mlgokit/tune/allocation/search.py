@@ -13,26 +13,27 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.collect import Report, parallel
 from mlgokit.compiler.compile import HEURISTIC, CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS, OFFSET
-from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.trials import (
+from mlgokit.compiler.reuse.trials import (
     PENALTY,
     SPILL_COST,
     TRIAL,
-    Departures,
     Floats,
     Outcome,
+    Overrides,
     Records,
     Series,
     Tried,
     read_tried,
     request_bytes,
 )
-from mlgokit.corpus.module import Module
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError, InputError
+from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
 from mlgokit.tune.allocation.state import FunctionSearch, ModuleSearch, load_functions
 from mlgokit.tune.project import progress_path
 
@@ -118,7 +119,7 @@ def open_modules(
     *,
     bench: AllocationBench,
     folder: Path,
-    start: Mapping[int, Departures],
+    start: Mapping[int, Overrides],
     workers: int,
     report: Report,
 ) -> tuple[list[ModuleSearch], dict[str, str], float]:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.compiler.trials import DEPARTURE, Departures
-from mlgokit.corpus.module import Module
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.manifest import atomic_write
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3
@@ -47,8 +47,8 @@ class FunctionSearch:
     plain: float
     score: float
     spills: bool = True
-    departures: Departures = field(default_factory=Departures)
-    start: Departures | None = None
+    departures: Overrides = field(default_factory=Overrides)
+    start: Overrides | None = None
     evictions: int = 0
     priorities: int = 0
     trials: int = 0
@@ -148,7 +148,7 @@ def save_functions(path: Path, functions: Sequence[FunctionSearch]) -> None:
         key=np.array([one.key for one in functions], np.uint64),
         score=np.array([(one.plain, one.score, one.seconds, one.cost) for one in functions], np.float64).reshape(-1, 4),
         numbers=np.array(numbers, np.int64).reshape(-1, 6),
-        records=np.concatenate([np.zeros(0, DEPARTURE), *records]).view(np.uint64),
+        records=np.concatenate([np.zeros(0, OVERRIDE), *records]).view(np.uint64),
     )
     atomic_write(path, file.getvalue())
 
@@ -158,7 +158,7 @@ def load_functions(path: Path) -> dict[int, FunctionSearch]:
     found: dict[int, FunctionSearch] = {}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            records = stored["records"].view(DEPARTURE)
+            records = stored["records"].view(OVERRIDE)
             rows = zip(stored["key"].tolist(), stored["score"].tolist(), stored["numbers"].tolist(), strict=True)
             for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
                 mine, records = records[:both], records[both:]
@@ -167,7 +167,7 @@ def load_functions(path: Path) -> dict[int, FunctionSearch]:
                     name="",
                     plain=plain,
                     score=score,
-                    departures=Departures(evictions=mine[:first], priorities=mine[first:]),
+                    departures=Overrides(evictions=mine[:first], priorities=mine[first:]),
                     evictions=evictions,
                     priorities=priorities,
                     trials=trials,

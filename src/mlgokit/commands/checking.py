@@ -1,0 +1,88 @@
+"""The stage that asks what a tuned plugin still does for code that changed since."""
+
+import dataclasses
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.commands.builds import check_given, given_corpus
+from mlgokit.commands.chosen import modules_for_size, modules_of_project
+from mlgokit.compiler.compile import PluginUse
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.importers.database import Level
+from mlgokit.errors import UsageError
+from mlgokit.progress import Report, say_nothing
+from mlgokit.tables.allocations import AllocationTable, allocates_only, read_allocations
+from mlgokit.tables.decisions import read_table
+from mlgokit.tune.allocation.check import AllocationCheckResult, check_allocations
+from mlgokit.tune.build_pair import BuildPairConfig
+from mlgokit.tune.check import CheckResult, check_decisions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Say what of a tuned plugin still applies to today's code, and whether to tune again."""
+
+    plugin: Annotated[Path, tyro.conf.Positional]
+    """The plugin that `mlgokit tune` wrote."""
+    compile_commands: Path | None = None
+    """Today's compile_commands.json; name this or a corpus."""
+    corpus: Path | None = None
+    """A corpus of today's code."""
+    project: str | None = None
+    """With a corpus of several projects: the one that was tuned."""
+    least_kept: float = 0.0
+    """End with exit code 1 if a smaller share of the plugin's decisions applies, such as 0.8; of its functions if it
+    was tuned for spill cost."""
+    level: Level | None = None
+    """With a database: optimization level in place of the build's own; one for size unless tuned for spill cost."""
+    llvm: int | None = None
+    """LLVM major to use; the plugin's if not given."""
+    workers: int = os.cpu_count() or 1
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+
+
+def check(config: Check, *, report: Report = say_nothing) -> CheckResult | AllocationCheckResult:
+    """Compile today's code plainly and with the plugin, and compare: bytes, or spill cost if it was tuned for that.
+
+    Raises:
+        UsageError: the call contradicts itself.
+        InputError: the plugin is none that a tuning wrote.
+        CorpusError: there is nothing to compile.
+    """
+    check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
+    if not 0 <= config.least_kept <= 1:
+        raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
+    table = read_allocations(config.plugin) if allocates_only(config.plugin) else read_table(config.plugin)
+    major = table.promise.llvm if config.llvm is None and table.promise is not None else config.llvm
+    toolchain = find_toolchain(major)
+    # Always imported anew: a changed header is not noticed in a folder that has the modules already.
+    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        corpus = given_corpus(
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            folder=Path(scratch) / "corpus",
+            level=config.level,
+            llvm=toolchain.major,
+            workers=config.workers,
+            report=report,
+        )
+        twice = BuildPairConfig(
+            toolchain=toolchain,
+            use=PluginUse(plugin=config.plugin.resolve()),
+            workers=config.workers,
+            timeout_seconds=config.timeout_seconds,
+        )
+        if isinstance(table, AllocationTable):
+            chosen = modules_of_project(corpus, config.project)
+            kept = check_allocations(chosen.modules, twice, table, report=report)
+        else:
+            chosen = modules_for_size(corpus, config.project)
+            kept = check_decisions(chosen.modules, twice, table, report=report)
+        return dataclasses.replace(kept, plugin=str(config.plugin), left_out=chosen.left_out)

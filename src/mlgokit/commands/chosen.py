@@ -1,0 +1,71 @@
+"""Which modules of a corpus are tuned or checked, and why the others are not."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.module import Module
+from mlgokit.progress import Report
+
+_SIZE_LEVELS = ("-Oz", "-Os")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSelection:
+    """Modules of one project.
+
+    Attributes:
+        modules: those to work on.
+        left_out: the project's other sources and modules, with the reason.
+    """
+
+    modules: tuple[Module, ...]
+    left_out: dict[str, str]
+
+    def tell(self, report: Report) -> None:
+        """Say before long work that it is not for all of the project."""
+        if self.left_out:
+            name, reason = next(iter(self.left_out.items()))
+            count = len(self.modules)
+            report(count, count + len(self.left_out), f"sources to work on; left out {name}: {reason}")
+
+
+def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
+    """The modules of one project.
+
+    Raises:
+        UsageError: the corpus has several projects and none was named, or has no such one.
+    """
+    corpus = load_corpus(folder)
+    projects = sorted({module.project for module in corpus.modules})
+    if project is None and len(projects) > 1:
+        raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")
+    if project is not None and project not in projects:
+        raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
+    failed = (*corpus.failures, *corpus.missing)
+    return ModuleSelection(
+        modules=tuple(module for module in corpus.modules if project in (None, module.project)),
+        left_out={one.name: one.reason for one in failed if project in (None, one.project)},
+    )
+
+
+def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
+    """The modules of one project that are compiled for size.
+
+    Raises:
+        UsageError: as :func:`modules_of_project`.
+        CorpusError: none of the project's modules is compiled for size.
+    """
+    whole = modules_of_project(folder, project)
+    found = tuple(module for module in whole.modules if set(_SIZE_LEVELS) & set(module.command_line))
+    if not found:
+        raise CorpusError(
+            f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "
+            "build for size, or give --level Oz and then build with -Oz as well"
+        )
+    names = {module.name for module in found}
+    others = (module.name for module in whole.modules if module.name not in names)
+    return ModuleSelection(
+        modules=found, left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os")
+    )

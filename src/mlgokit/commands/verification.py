@@ -1,0 +1,138 @@
+"""The stages that hold a corpus against the build it came from: its code, and the command that linked it."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import numpy as np
+import tyro
+
+from mlgokit.commands.changes import NO_CHANGES, Changes
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
+from mlgokit.corpus.options.override import LinkOptions, fill_override, link_options, read_link_command
+from mlgokit.corpus.sources.extract import project_jobs
+from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
+from mlgokit.errors import UsageError
+from mlgokit.manifest import MANIFEST_NAME
+from mlgokit.progress import Report, say_nothing
+
+WORKERS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Compile modules of a corpus and compare their code with the build's: name one thing to compare with."""
+
+    corpus: Path = Path("corpus")
+    """The corpus."""
+    objects: Path | None = None
+    """The folder with the build's objects, under the modules' names; the linker's for ThinLTO."""
+    compile_commands: Path | None = None
+    """The database that the corpus was imported from: its commands are run, each writing to a temporary folder."""
+    sources: Path | None = None
+    """Where `corpus fetch` put the sources of a corpus that `corpus extract` made: they are compiled in one go."""
+    manifest: Path | None = None
+    """With --sources: the TOML file that lists the projects, if it is not the list that comes with mlgokit."""
+    most: int = 100
+    """Look at so many modules, drawn from all."""
+    seed: int = 1
+    """Of the draw."""
+    llvm: int | None = None
+    """LLVM major to use, the build's; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+    changes: Changes = NO_CHANGES
+    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Fill in the options of a corpus of a local ThinLTO link: what the linker's command means for clang."""
+
+    link_command: Annotated[Path, tyro.conf.Positional]
+    """A file with the command that linked, such as the output of `ninja -t commands program`."""
+    corpus: Path = Path("corpus")
+    """The corpus; its corpus_description.json waits for the options."""
+    build: Path | None = None
+    """The build folder, for response files that the command names."""
+    llvm: int | None = None
+    """LLVM major to use, the build's; the newest supported one if not given."""
+
+
+def verify(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
+    """Compare; the command line ends with 1 if not all that was looked at has the build's code.
+
+    Raises:
+        UsageError: not exactly one thing to compare with is named.
+    """
+    named = [name for name in ("objects", "compile_commands", "sources") if getattr(config, name) is not None]
+    if len(named) != 1:
+        raise UsageError(
+            "verify: expected one of --objects, --compile-commands and --sources, found "
+            f"{' and '.join(named) or 'none'}; name what the build left"
+        )
+    edits = config.changes.edits()
+    toolchain = find_toolchain(config.llvm)
+    corpus = load_corpus(config.corpus, edits)
+    return verify_corpus(
+        corpus,
+        _reference(config, corpus, toolchain),
+        toolchain=toolchain,
+        rng=np.random.default_rng(config.seed),
+        most=config.most,
+        workers=config.workers,
+        timeout_seconds=config.timeout_seconds,
+        report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
+    )
+
+
+def override(config: Override) -> LinkOptions:
+    """Translate the command and write the options into the corpus.
+
+    Raises:
+        CorpusError: the corpus has options already.
+        UsageError: the file has no command that links.
+    """
+    words = read_link_command(config.link_command)
+    found = link_options(words, toolchain=find_toolchain(config.llvm), folder=config.build)
+    fill_override(config.corpus, found.options)
+    return found
+
+
+def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Reference:
+    if config.objects is not None:
+        return objects_of_build(config.objects)
+    if config.compile_commands is not None:
+        recorded = _recorded(config.corpus)
+        level = recorded.get("level")
+        jobs = command_jobs(
+            config.compile_commands,
+            toolchain=toolchain,
+            project=recorded.get("project"),
+            level=cast("Level", level) if level in get_args(Level) else None,
+            wanted=CommandFilter(include=recorded.get("include"), exclude=recorded.get("exclude")),
+            workers=config.workers,
+        )
+        return compiled_in_one_go(jobs, timeout_seconds=config.timeout_seconds)
+    known = {module.project for module in corpus.modules}
+    projects = [project for project in load_projects(config.manifest) if project.name in known]
+    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=config.sources or Path())
+    return compiled_in_one_go(jobs, timeout_seconds=config.timeout_seconds)
+
+
+def _recorded(folder: Path) -> dict[str, str | None]:
+    """With which settings the corpus was imported; nothing if it was not made here."""
+    try:
+        manifest: object = json.loads((folder / MANIFEST_NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    config: Any = cast("dict[str, Any]", manifest).get("config") if isinstance(manifest, dict) else None
+    texts = cast("dict[str, object]", config) if isinstance(config, dict) else {}
+    return {key: value if isinstance(value, str) else None for key, value in texts.items()}

@@ -1,0 +1,1 @@
+"""LLVM's interactive channels: what is said on them, and their host."""

@@ -1,0 +1,257 @@
+"""What is said on one interactive channel: bytes from the compiler become observations, advice becomes bytes. No I/O.
+
+docs/formats.md, "Interactive channel", has the protocol. One channel may carry several *sessions*, one after the other:
+LLVM opens its pipes once for each pass manager that asks, and begins with a header each time.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgokit.advisors import Advice, Observation, check_advice
+from mlgokit.errors import TraceError, UsageError
+from mlgokit.problems import PROBLEMS, Problem, header_defect
+from mlgokit.spec import TensorSpec
+from mlgokit.traces import ContextSpan, Header, Log, read_log_bytes
+from mlgokit.traces.record import Cursor, ObservationItem, feature_decoder, read_item
+
+_HEADER_BEGINS = b'{"features":'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """What a session's header says.
+
+    Attributes:
+        decode: from the bytes of an observation to its tensors, as they were sent.
+        told: the header, as an advisor sees it.
+        advice: what an answer must be.
+        problem: what is decided, if the name of the advice is known.
+    """
+
+    decode: Callable[[bytes], Mapping[str, NDArray[Any]]]
+    told: Header
+    advice: TensorSpec
+    problem: Problem | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """One channel's side of a compilation.
+
+    Attributes:
+        name: stands for the channel in messages.
+        overwritten: of these two features the first is missing from what is told and logged, because its bytes are
+            those of the second (:class:`mlgokit.problems.Channel`).
+        problem: what the channel must be about; found by the name of the advice if not given.
+        sessions: how many headers were understood.
+    """
+
+    name: str
+    overwritten: tuple[str, str] | None = None
+    problem: Problem | None = None
+    sessions: int = 0
+    _stream: bytearray = field(default_factory=bytearray)
+    _cursor: Cursor = field(default_factory=lambda: Cursor(name=""))
+    _terms: _Terms | None = None
+    _first: Header | None = None
+    _decisions: list[Advice] = field(default_factory=list[Advice])
+    _asked: Observation | None = None
+    _asked_at: int = 0
+    _logs: list[Log] = field(default_factory=list[Log])
+
+    def __post_init__(self) -> None:
+        """Give the first session its cursor."""
+        self._cursor = Cursor(name=self.name)
+
+    def hear(self, data: bytes) -> None:
+        """Take more bytes."""
+        self._stream += data
+
+    def next(self) -> Observation | None:
+        """The observation that waits for an answer; ``None`` before it is complete.
+
+        Raises:
+            TraceError: the bytes are not LLVM's protocol, or do not fit the problem.
+        """
+        while self._asked is None:
+            position = self._cursor.position
+            if self._terms is not None and self._stream.startswith(_HEADER_BEGINS, position):
+                following = self._stream[position:]
+                del self._stream[position:]
+                self._turn_over(following)
+            item = self._read(ended=False)
+            match item, self._terms:
+                case None, _:
+                    return None
+                case Header(), _:
+                    self._begin(item)
+                case ObservationItem(), _Terms():
+                    begin = item.features_at
+                    payload = bytes(self._stream[begin : begin + self._cursor.features_bytes])
+                    self._asked_at = position
+                    self._asked = Observation(
+                        header=self._terms.told,
+                        values=_put_right(self._terms.decode(payload), self.overwritten),
+                        context=item.context,
+                        index=item.index,
+                    )
+                case _:
+                    pass
+        return self._asked
+
+    def answer(self, advice: Advice) -> bytes:
+        """The bytes of a legal answer to the observation that waits.
+
+        Raises:
+            UsageError: the answer is not legal, or nothing was asked. The question stays open.
+        """
+        if self._asked is None or self._terms is None:
+            raise UsageError(
+                f"{self.name}: expected an observation that waits for an answer, found none; ask for the next"
+            )
+        data = encode_advice(self._terms.advice, advice)
+        if self._terms.problem is not None:
+            check_advice(self._terms.problem, self._asked, advice)
+        self._decisions.append(advice)
+        self._asked = None
+        return data
+
+    def close(self) -> str:
+        """The compiler closed the channel; give the sentence about an item that it left incomplete, or nothing."""
+        damage = ""
+        if self._stream and self._asked is None:
+            try:
+                self._read(ended=True)
+            except TraceError as error:
+                damage = str(error)
+        self._turn_over(bytearray())
+        return damage
+
+    def log(self) -> Log | None:
+        """What was asked and answered in all sessions, the answers as last feature; ``None`` if there was no header."""
+        self._turn_over(bytearray())
+        return _joined(self._logs)
+
+    def _turn_over(self, following: bytearray) -> None:
+        """End the present session and keep its log; ``following`` is what the next one begins with."""
+        if self._terms is not None:
+            position = self._cursor.position if self._asked is None else self._asked_at
+            log = read_log_bytes(bytes(self._stream), name=self.name, partial=True)
+            if log.observation_count != len(self._decisions):
+                log = read_log_bytes(bytes(self._stream[:position]), name=self.name, partial=True)
+            self._logs.append(_with_decisions(log, self._terms, self._decisions, self.overwritten))
+        self._stream = following
+        self._cursor = Cursor(name=self.name)
+        self._terms = self._asked = None
+        self._decisions = []
+
+    def _read(self, *, ended: bool) -> Any:
+        try:
+            return read_item(self._stream, self._cursor, ended=ended)
+        except TraceError as error:
+            if self.sessions < 2:
+                raise
+            message = f"{error}; the compiler opened the channel {self.sessions} times, perhaps at once: use one thread"
+            raise TraceError(message, path=error.path, offset=error.offset) from None
+
+    def _begin(self, header: Header) -> None:
+        self._terms = self._terms_of(header)
+        self._first = self._first or header
+        self.sessions += 1
+
+    def _terms_of(self, header: Header) -> _Terms:
+        """Accept the header.
+
+        Raises:
+            TraceError: it is not that of a channel, of this problem, or of the first session.
+        """
+        advice = header.advice
+        kinds = {spec.name: (spec.type, spec.shape) for spec in header.features}
+        if advice is None or advice.size_bytes != advice.dtype.itemsize:
+            found = "none" if advice is None else f"shape {list(advice.shape)}"
+            expected = f'an "advice" of one element in the header, found {found}'
+        elif header.score is not None:
+            expected = 'a header without "score", found one with it'
+        elif advice.name in kinds:
+            expected = f"features of other names than the advice, found {advice.name!r} as both"
+        elif self._first is not None and header != self._first:
+            expected = (
+                f"the header of the first session again, found one with {len(kinds)} features for {advice.name!r}"
+            )
+        elif self.overwritten is not None and (
+            self.overwritten[0] not in kinds or len({kinds.get(name) for name in self.overwritten}) > 1
+        ):
+            expected = f"features {' and '.join(self.overwritten)} of one type and shape, found {', '.join(kinds)}"
+        else:
+            place = None if self.overwritten is None else self.overwritten[0]
+            told = replace(header, features=tuple(spec for spec in header.features if spec.name != place))
+            problem = self.problem or next((it for it in PROBLEMS.values() if it.decision == advice.name), None)
+            defect = None if problem is None else header_defect(problem, header.features, advice=advice)
+            if defect is None:
+                return _Terms(decode=feature_decoder(header), told=told, advice=advice, problem=problem)
+            raise TraceError(f"trace {self.name}: byte 0: {defect}", path=self.name, offset=0)
+        message = f"trace {self.name}: byte 0: expected {expected}; this compiler speaks another protocol"
+        raise TraceError(message, path=self.name, offset=0)
+
+
+def encode_advice(spec: TensorSpec, advice: Advice) -> bytes:
+    r"""The bytes of an answer.
+
+    Raises:
+        UsageError: the element type cannot hold the answer.
+
+    Example:
+        >>> encode_advice(TensorSpec(name="inlining_decision", type="int64_t", shape=(1,)), 1)
+        b'\x01\x00\x00\x00\x00\x00\x00\x00'
+    """
+    value = None
+    with contextlib.suppress(OverflowError, ValueError, TypeError):
+        if spec.dtype.kind != "f":
+            value = np.array(int(advice), spec.dtype) if int(advice) == advice else None
+        elif abs(advice) <= float(np.finfo(spec.dtype).max):
+            value = np.array(advice, spec.dtype)
+    if value is None:
+        raise UsageError(
+            f"advice {spec.name!r}: expected a value of type {spec.type}, found {advice!r}; "
+            "use an advisor that is made for this problem"
+        )
+    return value.tobytes()
+
+
+def _put_right(values: Mapping[str, NDArray[Any]], overwritten: tuple[str, str] | None) -> Mapping[str, NDArray[Any]]:
+    """Give tensors that were sent in the place of others their own name."""
+    if overwritten is None:
+        return values
+    place, owner = overwritten
+    return {name: values[place] if name == owner else value for name, value in values.items() if name != place}
+
+
+def _with_decisions(log: Log, terms: _Terms, decisions: Sequence[Advice], overwritten: tuple[str, str] | None) -> Log:
+    """The log that LLVM's development mode would have written: the decision as last feature, and no advice."""
+    column = np.array(decisions, terms.advice.dtype).reshape(-1, *terms.advice.shape)
+    column.flags.writeable = False
+    columns = {**_put_right(log.columns, overwritten), terms.advice.name: column}
+    return replace(log, header=Header(features=(*terms.told.features, terms.advice)), columns=columns)
+
+
+def _joined(logs: Sequence[Log]) -> Log | None:
+    """Logs with one header after each other; a context that occurs in two is one that was entered again."""
+    if len(logs) < 2:
+        return logs[0] if logs else None
+    contexts: list[ContextSpan] = []
+    start = 0
+    for log in logs:
+        contexts += (
+            ContextSpan(name=span.name, start=span.start + start, stop=span.stop + start) for span in log.contexts
+        )
+        start += log.observation_count
+    columns = {name: np.concatenate([log.columns[name] for log in logs]) for name in logs[0].columns}
+    for column in columns.values():
+        column.flags.writeable = False
+    truncated = next((log.truncated for log in logs if log.truncated is not None), None)
+    return Log(header=logs[0].header, contexts=tuple(contexts), columns=columns, truncated=truncated)

@@ -1,0 +1,1 @@
+"""What compilers and linkers write: objects, their bytes by owner, archives, linked images."""

@@ -1,0 +1,108 @@
+"""The exact account of a project: every COMDAT signature counted once, as the linker keeps it.
+
+A linker keeps the first copy of a signature in link order. So a module answers for the bytes of the signatures that it
+is the first to define, less those of the copy that would be kept without it, and for no others. ``docs/scores.md``
+compares this with the link-aware score, whose 1/k needs no other module's state.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, columns_of
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True, kw_only=True)
+class ProjectAccount:
+    """The current objects of a project, by module in link order.
+
+    Attributes:
+        order: the modules, in link order.
+        objective: which bytes count; 1/k never does.
+        existence: the share of a signature's bytes, divided by the number of its definers, that a module is credited
+            with when it stops defining it although others do. 0 is the exact image; more rewards steps on the way to
+            a signature that no module defines.
+        sizes: [module] the current object.
+        image: bytes of all current objects, each signature once.
+        definers: for each signature the positions in ``order`` of the modules that define it, ascending.
+    """
+
+    order: tuple[str, ...]
+    objective: Objective
+    existence: float = 0.0
+    sizes: dict[str, ObjectSizes] = field(default_factory=dict[str, ObjectSizes])
+    image: float = 0.0
+    definers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _places: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._places = {module: place for place, module in enumerate(self.order)}
+
+    def put(self, module: str, sizes: ObjectSizes) -> None:
+        """Replace the object of a module."""
+        position = self._places[module]
+        before = self.sizes.get(module)
+        self.image += self.module_bytes(module, sizes) - (self.module_bytes(module, before) if before else 0.0)
+        for signature in before.signatures if before is not None else ():
+            self.definers[signature].remove(position)
+        for signature in sizes.signatures:
+            found = self.definers.setdefault(signature, [])
+            found.append(position)
+            found.sort()
+        self.sizes[module] = sizes
+
+    def module_bytes(self, module: str, sizes: ObjectSizes) -> float:
+        """What the image would weigh more than without the module, if ``sizes`` were its object and all others stayed.
+
+        Differences between objects of one module are exact; the sum over modules is not the image.
+        """
+        _, scores, rest = self.functions(module, sizes, existence=0.0)
+        return float(scores.sum()) + rest
+
+    def functions(
+        self, module: str, sizes: ObjectSizes, *, existence: float | None = None
+    ) -> tuple[tuple[str, ...], Floats, float]:
+        """The same by function: names [F], bytes [F], and what belongs to no function.
+
+        Where the module's copy of a signature stands in for a later one, the later one's functions follow with
+        negative bytes.
+        """
+        columns = columns_of(self.objective)
+        functions = sizes.function_bytes[:, :columns].sum(axis=1).astype(np.float64)
+        groups = sizes.signature_rest[:, :columns].sum(axis=1)
+        rest = float(sizes.rest[:columns].sum())
+        if self.objective is Objective.OBJECT_TEXT:
+            return sizes.function_names, functions, rest + float(groups.sum())
+        share = self.existence if existence is None else existence
+        position = self._places[module]
+        weight = np.ones(len(sizes.signatures) + 1)
+        names, scores = list(sizes.function_names), [functions]
+        for index, signature in enumerate(sizes.signatures):
+            others = [place for place in self.definers.get(signature, ()) if place != position]
+            if others and others[0] < position:
+                weight[index] = share / (len(others) + 1)
+            elif others:
+                later = self.sizes[self.order[others[0]]]
+                there = later.signatures.index(signature)
+                inside = np.flatnonzero(later.function_signature == there)
+                spared = 1.0 - share / (len(others) + 1)
+                names.extend(later.function_names[function] for function in inside.tolist())
+                scores.append(-spared * later.function_bytes[inside, :columns].sum(axis=1))
+                rest -= spared * float(later.signature_rest[there, :columns].sum())
+        functions *= weight[sizes.function_signature]
+        return tuple(names), np.concatenate(scores), rest + float(groups @ weight[:-1])
+
+
+def account_of(
+    order: Sequence[str], objects: Mapping[str, ObjectSizes], *, objective: Objective, existence: float = 0.0
+) -> ProjectAccount:
+    """The account of objects in link order."""
+    account = ProjectAccount(order=tuple(order), objective=objective, existence=existence)
+    for name in order:
+        if name in objects:
+            account.put(name, objects[name])
+    return account

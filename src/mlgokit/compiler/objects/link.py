@@ -1,0 +1,152 @@
+"""The final word on size: the linked image of a project, after COMDAT merging and ``--gc-sections``.
+
+A library has no ``main``, so what is live must be said: every strong definition outside of COMDAT groups in the
+baseline objects is a root, in the baseline's link and in the other's. What inlining leaves without callers is dropped,
+the library's interface is not. Nothing is linked against: references to other libraries become address zero.
+"""
+
+import enum
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler import process
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.measure import SectionTotals, read_groups, section_totals
+from mlgokit.errors import InputError, UsageError
+
+IMAGE_BASE = 0x200000
+"""Low enough that a 26-bit AArch64 branch and a signed 32-bit displacement reach address zero from any image under
+120 MB, high enough that no section begins below the headers."""
+
+FLAGS = (
+    "-static",
+    "--gc-sections",
+    "--unresolved-symbols=ignore-all",
+    "--allow-multiple-definition",
+    "--no-demangle",
+    "--build-id=none",
+    "--entry=0",
+    "-znognustack",
+    "-znorelro",
+    f"--image-base={IMAGE_BASE:#x}",
+    "--threads=1",
+)
+
+
+class LinkStatus(enum.Enum):
+    """How a link ended."""
+
+    LINKED = "the linker wrote an image"
+    FAILED = "the linker failed"
+    TIMED_OUT = "the linker was killed at its deadline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedImage:
+    """Bytes of a linked image; all zero unless ``status`` is ``LINKED``.
+
+    Attributes:
+        status: how the link ended.
+        text: executable sections.
+        rodata: read-only data, exception tables included.
+        eh_frame: unwind tables (the link makes no ``.eh_frame_hdr``, which has 8 bytes more per function).
+        except_table: the part of ``rodata`` that is exception tables.
+        image: text + rodata + eh_frame, what llvm-size calls text.
+        stderr: the end of what the linker had to say.
+    """
+
+    status: LinkStatus
+    text: int
+    rodata: int
+    eh_frame: int
+    except_table: int
+    image: int
+    stderr: str
+
+
+def link_roots(objects: Iterable[Path | bytes]) -> tuple[str, ...]:
+    """Names of all strong definitions outside of COMDAT groups, sorted: what a library offers to its users.
+
+    Raises:
+        InputError: an object is missing or damaged.
+    """
+    roots: set[str] = set()
+    for source in objects:
+        elf = e.read_elf(source)
+        symbols = e.read_symbols(elf)
+        _, group = read_groups(elf, symbols)
+        strong = np.flatnonzero((symbols.binding == e.STB_GLOBAL) & (symbols.section >= 0))
+        strong = strong[group[symbols.section[strong]] < 0]
+        roots.update(e.text_at(symbols.strings, offset) for offset in symbols.table["name"][strong].tolist())
+    return tuple(sorted(roots))
+
+
+def link_image(
+    objects: Sequence[Path],
+    output: Path,
+    *,
+    roots: Sequence[str],
+    lld: Path,
+    timeout_seconds: float,
+    icf: bool = False,
+) -> LinkedImage:
+    """Link objects into a static image that is measured, never run.
+
+    Of a COMDAT signature, and of a strong symbol that several objects define, the copy in the first object is kept:
+    give the objects of both builds in the same order.
+
+    Args:
+        objects: relocatable objects, compiled with ``-ffunction-sections -fdata-sections``.
+        output: where the image goes.
+        roots: symbols to keep, from ``link_roots`` of the baseline.
+        lld: path of ``ld.lld``.
+        timeout_seconds: deadline of the linker.
+        icf: fold identical functions (``--icf=all``).
+
+    Raises:
+        UsageError: there is nothing to link.
+        ToolError: the linker cannot be started.
+    """
+    if not objects:
+        raise UsageError(f"{output}: expected at least one object to link, found none; give the objects of a project")
+    words = [*FLAGS, *(["--icf=all"] if icf else []), "-o", str(output)]
+    words += [f"--undefined={root}" for root in roots]
+    words += [str(path) for path in objects]
+    with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
+        response = Path(folder, "arguments.rsp")
+        response.write_text("\n".join(map(_quoted, words)), encoding="utf-8")
+        completed = process.run([lld, f"@{response}"], timeout_seconds=timeout_seconds)
+    if completed.timed_out:
+        return _failed(LinkStatus.TIMED_OUT, completed.stderr)
+    if completed.returncode != 0:
+        return _failed(LinkStatus.FAILED, completed.stderr)
+    try:
+        totals = section_totals(e.read_elf(output))
+    except InputError as error:
+        return _failed(LinkStatus.FAILED, f"{completed.stderr}{error}")
+    return _linked(totals, completed.stderr)
+
+
+def _quoted(word: str) -> str:
+    """One word of a response file in GNU syntax: quoted, because symbols and paths may hold anything."""
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _failed(status: LinkStatus, stderr: str) -> LinkedImage:
+    return LinkedImage(status=status, text=0, rodata=0, eh_frame=0, except_table=0, image=0, stderr=stderr)
+
+
+def _linked(totals: SectionTotals, stderr: str) -> LinkedImage:
+    return LinkedImage(
+        status=LinkStatus.LINKED,
+        text=totals.text,
+        rodata=totals.rodata,
+        eh_frame=totals.eh_frame,
+        except_table=totals.except_table,
+        image=totals.llvm_size_text,
+        stderr=stderr,
+    )

@@ -1,0 +1,322 @@
+"""What an object weighs: per section kind, per function, per COMDAT signature; and the scores made of it.
+
+Every byte that ``llvm-size`` calls *text* (allocated, not writable) is owned exactly once: by a function, by a COMDAT
+signature (vtables, typeinfo names and other group contents that no function owns), or by the rest (constants,
+strings, the CIEs of ``.eh_frame``, padding between functions that share a section).
+
+The scores: a linker keeps one copy of a COMDAT signature however many modules define it, so the link-aware score
+counts its bytes 1/k in a module of a project in which k modules define it (``docs/scores.md``).
+"""
+
+import enum
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+from mlgokit.compiler.objects.ownership import Functions, extents, find_functions, read_frames
+from mlgokit.errors import InputError
+
+NONE, TEXT, RODATA, EH_FRAME, DATA, BSS = range(6)
+"""Section kinds; ``TEXT``, ``RODATA`` and ``EH_FRAME`` together are what llvm-size calls text."""
+COLUMNS = 3
+"""Columns of the byte tables: text, rodata, eh_frame, in this order."""
+
+_EXCEPT_TABLES = (".gcc_except_table", ".ARM.extab")
+
+
+class Objective(enum.Enum):
+    """Which bytes of an object count."""
+
+    LINK_AWARE = "link-aware"
+    """Text, read-only data and unwind tables, COMDAT signatures at 1/k."""
+    LINK_AWARE_TEXT = "link-aware-text"
+    """Machine code only, COMDAT signatures at 1/k: for builds that strip or never make unwind tables."""
+    OBJECT_TEXT = "object-text"
+    """What llvm-size calls text, as the reference implementation scores; rewards what a linker undoes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionTotals:
+    """Bytes of a file's sections by kind; ``except_table`` is a part of ``rodata``."""
+
+    text: int
+    rodata: int
+    eh_frame: int
+    data: int
+    bss: int
+    except_table: int
+
+    @property
+    def llvm_size_text(self) -> int:
+        """What llvm-size's first column says: all allocated bytes that are not writable, and all executable ones."""
+        return self.text + self.rodata + self.eh_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSizes:
+    """The account of one object; F functions, S COMDAT signatures.
+
+    Attributes:
+        totals: bytes by section kind.
+        function_names: [F] one symbol name per function, of those that share an address the defining one.
+        function_text: [F] machine code; the whole section, padding included, where a function has one of its own.
+        function_rodata: [F] jump tables in a section of the function's own, and ``function_except_table``.
+        function_except_table: [F] the function's LSDA.
+        function_eh_frame: [F] the function's FDEs.
+        function_signature: [F] index of the COMDAT signature, -1 outside of groups.
+        signatures: [S] COMDAT signatures that this object defines.
+        signature_rest: [S, 3] text, rodata and eh_frame bytes of the group that no function owns.
+        signature_data: [S] writable bytes of the group (vtables of position-independent code).
+        rest: [3] text, rodata and eh_frame bytes that no function and no signature owns.
+    """
+
+    totals: SectionTotals
+    function_names: tuple[str, ...]
+    function_text: Ints
+    function_rodata: Ints
+    function_except_table: Ints
+    function_eh_frame: Ints
+    function_signature: Ints
+    signatures: tuple[str, ...]
+    signature_rest: Ints
+    signature_data: Ints
+    rest: Ints
+
+    @property
+    def llvm_size_text(self) -> int:
+        """Bytes in llvm-size's text column."""
+        return self.totals.llvm_size_text
+
+    @property
+    def function_bytes(self) -> Ints:
+        """[F, 3] text, rodata and eh_frame of each function."""
+        return np.stack([self.function_text, self.function_rodata, self.function_eh_frame], axis=1)
+
+    @property
+    def signature_bytes(self) -> Ints:
+        """[S, 3] text, rodata and eh_frame of each COMDAT signature, its functions included."""
+        total = self.signature_rest.copy()
+        inside = self.function_signature >= 0
+        np.add.at(total, self.function_signature[inside], self.function_bytes[inside])
+        return total
+
+
+def section_totals(elf: Elf) -> SectionTotals:
+    """Add the sections of an object or a linked file up by kind."""
+    kind, size = _kinds(elf), elf.sections["size"].astype(np.int64)
+    sums = np.bincount(kind, np.where(kind == NONE, 0, size), minlength=6).astype(np.int64).tolist()
+    return SectionTotals(
+        text=sums[TEXT],
+        rodata=sums[RODATA],
+        eh_frame=sums[EH_FRAME],
+        data=sums[DATA],
+        bss=sums[BSS],
+        except_table=int(size[_except_tables(elf, kind)].sum()),
+    )
+
+
+def measure_object(data: bytes | Path) -> ObjectSizes:
+    """Read an ELF object and account for every byte of it.
+
+    Raises:
+        InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
+    """
+    elf = e.read_elf(data)
+    if elf.kind != e.ET_REL:
+        raise InputError(
+            f"{elf.where}: expected a relocatable object (ELF type 1), found ELF type {elf.kind}; "
+            "give the output of clang -c, before linking"
+        )
+    kind, symbols = _kinds(elf), e.read_symbols(elf)
+    signatures, group = read_groups(elf, symbols)
+    code = find_functions(elf, symbols, kind == TEXT)
+    count = len(code.names)
+    left = np.where(kind == NONE, 0, elf.sections["size"].astype(np.int64))
+    np.subtract.at(left, code.section, code.size)
+
+    eh_frame, except_table = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    rest, signature_rest = np.zeros(COLUMNS, np.int64), np.zeros((len(signatures), COLUMNS), np.int64)
+    tables = np.flatnonzero(kind == EH_FRAME)
+    frames = read_frames(elf, symbols, tables, code, _except_tables(elf, kind))
+    np.subtract.at(left, frames.table, frames.size)
+    owned = frames.function >= 0
+    np.add.at(eh_frame, frames.function[owned], frames.size[owned])
+    owner = np.where(frames.section >= 0, group[frames.section], -1)
+    grouped = ~owned & (owner >= 0)
+    np.add.at(signature_rest[:, 2], owner[grouped], frames.size[grouped])
+    rest[2] += int(frames.size[~owned & ~grouped].sum())
+    table_size = extents(elf, frames.table_section, frames.table_begin)
+    described = table_size > 0
+    np.add.at(except_table, frames.function[described], table_size[described])
+    np.subtract.at(left, frames.table_section[described], table_size[described])
+    rodata = except_table.copy()
+    for index, function in _jump_tables(elf, kind, group, code):
+        rodata[function] += left[index]
+        left[index] = 0
+
+    column = kind - TEXT
+    counted = (column >= 0) & (column < COLUMNS)
+    grouped = counted & (group >= 0)
+    np.add.at(signature_rest, (group[grouped], column[grouped]), left[grouped])
+    np.add.at(rest, column[counted & (group < 0)], left[counted & (group < 0)])
+    written = (group >= 0) & ((kind == DATA) | (kind == BSS))
+    signature_data = np.zeros(len(signatures), np.int64)
+    np.add.at(signature_data, group[written], left[written])
+    return ObjectSizes(
+        totals=section_totals(elf),
+        function_names=code.names,
+        function_text=code.size,
+        function_rodata=rodata,
+        function_except_table=except_table,
+        function_eh_frame=eh_frame,
+        function_signature=group[code.section],
+        signatures=signatures,
+        signature_rest=signature_rest,
+        signature_data=signature_data,
+        rest=rest,
+    )
+
+
+def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
+    """The COMDAT signatures of an object, and for each section [N] the index of its signature or -1.
+
+    Raises:
+        InputError: a group names a symbol or a section that does not exist, or a section is in two groups.
+    """
+    sections, count = elf.sections, len(elf.sections)
+    group = [-1] * count
+    signatures: list[str] = []
+    for index in np.flatnonzero(sections["type"] == e.SHT_GROUP).tolist():
+        where = f"{elf.where}: section group {index}"
+        begin, size, link, symbol = (int(sections[field][index]) for field in ("offset", "size", "link", "info"))
+        if size < 4 or size % 4:
+            raise e.damaged(where, "a flag word and section indices of 4 bytes each", f"{size} bytes")
+        flags, *members = struct.unpack_from(f"<{size // 4}I", elf.data, begin)
+        if not flags & e.GRP_COMDAT:
+            continue
+        if link != symbols.index or symbol >= len(symbols.table):
+            raise e.damaged(where, f"a signature among {len(symbols.table)} symbols", f"symbol {symbol}")
+        for member in members:
+            if member >= count or group[member] >= 0:
+                raise e.damaged(where, f"members of its own among {count} sections", f"section {member}")
+            group[member] = len(signatures)
+        signatures.append(_signature(elf, symbols, symbol))
+    return tuple(signatures), np.array(group, np.int64)
+
+
+def _signature(elf: Elf, symbols: Symbols, symbol: int) -> str:
+    """The name of a group: its symbol's, or the section's where the symbol stands for one."""
+    entry, section = symbols.table[symbol], int(symbols.section[symbol])
+    if int(entry["info"]) & 15 == e.STT_SECTION and section >= 0:
+        return elf.names[section]
+    return e.text_at(symbols.strings, int(entry["name"]))
+
+
+def link_weights(objects: Iterable[ObjectSizes]) -> dict[str, int]:
+    """For each COMDAT signature the number k of baseline objects of one project that define it."""
+    weights: dict[str, int] = {}
+    for sizes in objects:
+        for signature in set(sizes.signatures):
+            weights[signature] = weights.get(signature, 0) + 1
+    return weights
+
+
+def size_score(sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE) -> float:
+    """Bytes of an object under an objective; a signature that ``weights`` does not know counts whole."""
+    scores, rest = _weighted(sizes, weights, objective)
+    return float(scores.sum()) + rest
+
+
+def link_aware_score(sizes: ObjectSizes, weights: Mapping[str, int]) -> float:
+    """The default score: all of llvm-size's text, each COMDAT signature at 1/k."""
+    return size_score(sizes, weights)
+
+
+def function_scores(
+    sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE
+) -> tuple[tuple[str, ...], npt.NDArray[np.float64], float]:
+    """The same score resolved: names [F], scores [F], and what belongs to no function."""
+    return sizes.function_names, *_weighted(sizes, weights, objective)
+
+
+def project_image_estimate(objects: Iterable[ObjectSizes], *, objective: Objective = Objective.LINK_AWARE) -> float:
+    """Bytes of all objects linked with every COMDAT signature once, as the first object that defines it has it.
+
+    No section is dropped as unreferenced. ``OBJECT_TEXT`` merges nothing: the sum over the objects.
+    """
+    seen: set[str] = set()
+    total = 0.0
+    for sizes in objects:
+        unknown = dict.fromkeys(sizes.signatures, 1)
+        total += size_score(sizes, unknown, objective=objective)
+        if objective is not Objective.OBJECT_TEXT:
+            duplicate = np.array([signature in seen for signature in sizes.signatures], bool)
+            total -= float(sizes.signature_bytes[duplicate][:, : columns_of(objective)].sum())
+            seen.update(sizes.signatures)
+    return total
+
+
+def columns_of(objective: Objective) -> int:
+    """How many of text, rodata and eh_frame count."""
+    return 1 if objective is Objective.LINK_AWARE_TEXT else COLUMNS
+
+
+def _weighted(
+    sizes: ObjectSizes, weights: Mapping[str, int], objective: Objective
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Scores of the functions [F], and of everything else."""
+    columns = columns_of(objective)
+    functions = sizes.function_bytes[:, :columns].sum(axis=1)
+    groups = sizes.signature_rest[:, :columns].sum(axis=1)
+    rest = float(sizes.rest[:columns].sum())
+    if objective is Objective.OBJECT_TEXT:
+        return functions.astype(np.float64), rest + float(groups.sum())
+    share = np.array([1.0 / weights.get(signature, 1) for signature in sizes.signatures] + [1.0])
+    return functions * share[sizes.function_signature], rest + float(groups @ share[:-1])
+
+
+def _kinds(elf: Elf) -> Ints:
+    """[N] the kind of each section; the rule for text is llvm-size's."""
+    flags, types = elf.sections["flags"], elf.sections["type"]
+    kind = np.full(len(flags), RODATA, np.int64)
+    kind[(flags & e.SHF_WRITE) != 0] = DATA
+    kind[((flags & e.SHF_WRITE) != 0) & (types == e.SHT_NOBITS)] = BSS
+    kind[(flags & e.SHF_EXECINSTR) != 0] = TEXT
+    kind[(flags & e.SHF_ALLOC) == 0] = NONE
+    for index in np.flatnonzero(kind == RODATA).tolist():
+        if elf.names[index] in (".eh_frame", ".eh_frame_hdr") or elf.is_index_table(index):
+            kind[index] = EH_FRAME
+    return kind
+
+
+def _except_tables(elf: Elf, kind: Ints) -> npt.NDArray[np.bool_]:
+    """[N] whether a section holds exception tables."""
+    mask = np.zeros(len(kind), bool)
+    for index in np.flatnonzero(kind == RODATA).tolist():
+        mask[index] = elf.names[index].startswith(_EXCEPT_TABLES)
+    return mask
+
+
+def _jump_tables(elf: Elf, kind: Ints, group: Ints, code: Functions) -> list[tuple[int, int]]:
+    """Pairs of a read-only section named after a function, ``.rodata.<name>``, and that function."""
+    plain = (kind == RODATA) & ((elf.sections["flags"] & e.SHF_MERGE) == 0)
+    named = [index for index in np.flatnonzero(plain).tolist() if elf.names[index].startswith(".rodata.")]
+    if not named:
+        return []
+    functions = {name: function for function, name in enumerate(code.names)}
+    pairs: list[tuple[int, int]] = []
+    for index in named:
+        name = elf.names[index].removeprefix(".rodata.")
+        function = functions.get(name)
+        for prefix in ("hot.", "unlikely."):
+            if function is None:
+                function = functions.get(name.removeprefix(prefix))
+        if function is not None and group[index] == group[code.section[function]]:
+            pairs.append((index, function))
+    return pairs

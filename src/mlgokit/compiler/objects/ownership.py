@@ -1,0 +1,203 @@
+"""Which bytes of an object belong to which function: its symbol, its FDEs in ``.eh_frame``, its exception table.
+
+The unwind format is that of the LSB core specification, chapter "Exception Frames" (``.eh_frame``); on 32-bit ARM that
+of "Exception Handling ABI for the Arm Architecture": an entry of ``.ARM.exidx`` is what an FDE is elsewhere, and its
+entry of ``.ARM.extab``, if it has one, the exception table. Which function it describes and where that table lies is
+read from the relocations, so it holds with one section per function and without.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+
+_INDEX_ENTRY = 8
+"""Bytes for a function in ``.ARM.exidx``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions:
+    """Functions in the order of (section, begin): names, and where each one's own bytes are."""
+
+    names: tuple[str, ...]
+    section: Ints
+    begin: Ints
+    size: Ints
+
+    def at(self, section: Ints, offset: Ints) -> Ints:
+        """[Q] the function that covers each place, or -1."""
+        if not len(self.names):
+            return np.full(len(section), -1, np.int64)
+        known = (section >= 0) & (offset >= 0) & (offset < e.LARGEST_SECTION)
+        keys = self.section * e.LARGEST_SECTION + self.begin
+        found = np.searchsorted(keys, np.where(known, section * e.LARGEST_SECTION + offset, -1), side="right") - 1
+        inside = known & (found >= 0) & (self.section[found] == section)
+        inside &= (offset < self.begin[found] + self.size[found]) | (offset == self.begin[found])
+        return np.where(inside, found, -1)
+
+
+def find_functions(elf: Elf, symbols: Symbols, executable: npt.NDArray[np.bool_]) -> Functions:
+    """Defined function symbols, one per address; overlapping ones are clipped where the next begins."""
+    types = symbols.type
+    chosen = np.flatnonzero(np.isin(types, e.FUNCTIONS) & (symbols.section >= 0))
+    chosen = chosen[executable[symbols.section[chosen]]]
+    table, section = symbols.table[chosen], symbols.section[chosen]
+    limit = elf.sections["size"][section]
+    outside = (table["value"] > limit) | (table["size"] > limit - np.minimum(table["value"], limit))
+    if outside.any():
+        name = e.text_at(symbols.strings, int(table["name"][outside][0]))
+        raise e.damaged(f"{elf.where}: symbol {name}", "a function within its section", "one that reaches beyond it")
+    begin, size, limit = (column.astype(np.int64) for column in (table["value"], table["size"], limit))
+    is_local = table["info"] >> 4 == e.STB_LOCAL
+    order = np.lexsort((is_local, begin, section))
+    section, begin, size, limit = section[order], begin[order], size[order], limit[order]
+    offsets = table["name"][order].tolist()
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (section[1:] != section[:-1]) | (begin[1:] != begin[:-1])
+    first = np.flatnonzero(fresh)
+    if not len(first):
+        nothing = np.empty(0, np.int64)
+        return Functions(names=(), section=nothing, begin=nothing, size=nothing)
+    names = [e.text_at(symbols.strings, offsets[index]) for index in first.tolist()]
+    for function in np.flatnonzero(np.diff(np.append(first, len(order))) > 1).tolist():
+        stop = first[function + 1] if function + 1 < len(first) else len(order)
+        aliases = (e.text_at(symbols.strings, offset) for offset in offsets[first[function] : stop])
+        suffix = elf.names[int(section[first[function]])]
+        names[function] = next((name for name in aliases if suffix.endswith("." + name)), names[function])
+    size, section, begin, limit = np.maximum.reduceat(size, first), section[first], begin[first], limit[first]
+    last = np.append(section[1:] != section[:-1], True)
+    end = np.where(last, limit, np.append(begin[1:], 0))
+    alone = last & np.append(True, section[1:] != section[:-1]) & (begin == 0)
+    size = np.where(alone, limit, np.minimum(size, end - begin))
+    return Functions(names=tuple(names), section=section, begin=begin, size=size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """The FDEs of an object.
+
+    Attributes:
+        table: [D] the unwind table that the FDE is in, or the entry of ``.ARM.exidx``.
+        size: [D] bytes.
+        section: [D] section of the code described, or -1.
+        function: [D] index of the function described, or -1.
+        table_section: [D] section of its exception table, or -1.
+        table_begin: [D] where in that section it begins.
+    """
+
+    table: Ints
+    size: Ints
+    section: Ints
+    function: Ints
+    table_section: Ints
+    table_begin: Ints
+
+
+def read_frames(elf: Elf, symbols: Symbols, sections: Ints, code: Functions, excepts: npt.NDArray[np.bool_]) -> Frames:
+    """Walk the unwind tables, and let their relocations say what each FDE describes.
+
+    An FDE's first relocation is its ``pc_begin``; a later one into an exception table is its LSDA pointer.
+
+    Args:
+        elf: the object.
+        symbols: its symbols.
+        sections: indices of its unwind tables.
+        code: its functions.
+        excepts: [N] whether a section holds exception tables.
+
+    Raises:
+        InputError: an entry or a relocation reaches beyond its table.
+    """
+    tables = [_read_frame_table(elf, symbols, index, code, excepts) for index in sections.tolist()]
+    nothing = (np.empty(0, np.int64),) * 6
+    columns = [np.concatenate(parts) for parts in zip(nothing, *tables, strict=True)]
+    return Frames(
+        table=columns[0],
+        size=columns[1],
+        section=columns[2],
+        function=columns[3],
+        table_section=columns[4],
+        table_begin=columns[5],
+    )
+
+
+def _read_frame_table(
+    elf: Elf, symbols: Symbols, index: int, code: Functions, excepts: npt.NDArray[np.bool_]
+) -> tuple[Ints, ...]:
+    """The columns of ``Frames`` for one unwind table."""
+    starts, ends = _walk_frames(elf, index)
+    count = len(starts)
+    section, function, table_section = (np.full(count, -1, np.int64) for _ in range(3))
+    table_begin = np.zeros(count, np.int64)
+    for source in e.relocation_sections(elf, index):
+        relocations = e.read_relocations(elf, source, symbols)
+        relocations = relocations[relocations["type"] != e.R_NONE]
+        relocations = relocations[np.argsort(relocations["offset"], kind="stable")]
+        offset = np.minimum(relocations["offset"], e.LARGEST_SECTION).astype(np.int64)
+        entry = np.searchsorted(starts, offset, side="right") - 1
+        inside = entry >= 0
+        inside[inside] = offset[inside] < ends[entry[inside]]
+        entry, relocations = entry[inside], relocations[inside]
+        target = symbols.section[relocations["symbol"]]
+        value = symbols.table["value"][relocations["symbol"]].astype(np.int64)
+        place = value + np.clip(relocations["addend"], -e.LARGEST_SECTION, e.LARGEST_SECTION)
+        described, first = np.unique(entry, return_index=True)
+        section[described] = target[first]
+        function[described] = code.at(target[first], place[first])
+        later = np.ones(len(entry), bool)
+        later[first] = False
+        later[later] = (target[later] >= 0) & excepts[target[later]]
+        table_section[entry[later]] = target[later]
+        table_begin[entry[later]] = place[later]
+    table_section[function < 0] = -1
+    return np.full(count, index, np.int64), ends - starts, section, function, table_section, table_begin
+
+
+def _walk_frames(elf: Elf, index: int) -> tuple[Ints, Ints]:
+    """[D] where each FDE begins and ends; CIEs and the terminator are left out."""
+    begin, size = int(elf.sections["offset"][index]), int(elf.sections["size"][index])
+    if elf.is_index_table(index):
+        entries = np.arange(0, size - size % _INDEX_ENTRY, _INDEX_ENTRY)
+        return entries, entries + _INDEX_ENTRY
+    if elf.sections["type"][index] == e.SHT_NOBITS:
+        size = 0
+    contents = memoryview(elf.data)[begin : begin + size]
+    starts: list[int] = []
+    ends: list[int] = []
+    position = 0
+    while position + 4 <= size:
+        length, header = int.from_bytes(contents[position : position + 4], "little"), 4
+        if length == 0xFFFFFFFF:
+            length, header = int.from_bytes(contents[position + 4 : position + 12], "little"), 12
+        if length == 0:
+            break
+        end = position + header + length
+        if length < 4 or end > size:
+            where = f"{elf.where}: .eh_frame"
+            raise e.damaged(where, f"entries within {size} bytes", f"one of {length} bytes at {position}")
+        if int.from_bytes(contents[position + header : position + header + 4], "little"):
+            starts.append(position)
+            ends.append(end)
+        position = end
+    return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def extents(elf: Elf, section: Ints, begin: Ints) -> Ints:
+    """[D] bytes from each place to the next one named in the same section, or to the section's end."""
+    extent = np.zeros(len(section), np.int64)
+    known = np.flatnonzero(section >= 0)
+    if not len(known):
+        return extent
+    limit = elf.sections["size"][section].astype(np.int64)
+    known = known[(begin[known] >= 0) & (begin[known] < limit[known])]
+    known = known[np.lexsort((begin[known], section[known]))]
+    again = (section[known][1:] == section[known][:-1]) & (begin[known][1:] == begin[known][:-1])
+    known = np.delete(known, np.flatnonzero(again) + 1)
+    end = limit[known]
+    follows = section[known][1:] == section[known][:-1]
+    end[:-1] = np.where(follows, begin[known][1:], end[:-1])
+    extent[known] = end - begin[known]
+    return extent

@@ -1,0 +1,1 @@
+"""What compilations share: resident compilers, known functions, trials in forked copies."""

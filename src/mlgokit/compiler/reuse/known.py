@@ -1,0 +1,384 @@
+"""What known functions weigh, so that the compiler need not generate them again.
+
+After the last pass over the IR the plugin drops the bodies of functions whose digest is known, and lists them
+(``plugin/KnownFunctions.cpp``; ``docs/formats.md``, "Known functions"). The object then has the others, and all data.
+Here the sizes of the dropped ones are put back, so that the account is that of the whole object, to the byte.
+``docs/architecture.md``, "Known functions are not generated again", says why that is exact. Whatever does not fit
+the argument is not remembered, and what contradicts it ends the use of the memory for the module.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+from mlgokit.compiler.objects.frames import FrameTable, read_frame_table
+from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, measure_object
+from mlgokit.compiler.objects.ownership import Functions, find_functions
+from mlgokit.errors import InputError
+
+MOST_KNOWN = 8192
+"""Functions that are remembered of a module; those that were not asked for longest go."""
+DIGEST_BYTES = 16
+_SHF_STRINGS, _SHF_LINK_ORDER = 0x20, 0x80
+_ABSOLUTE = (1, 10, 11)
+"""``R_X86_64_64``, ``_32`` and ``_32S``; what else refers to constants counts from the end of its four bytes."""
+_SHARED = (".rodata", ".data.rel.ro", ".data.rel.ro.local")
+_LAYOUT = (
+    "-mllvm",
+    "-load",
+    "-plugin",
+    "-no-integrated-as",
+    "-fno-integrated-as",
+    "-fbasic-block-",
+    "-fsplit-machine-functions",
+    "-fno-unique-section-names",
+    "-fxray-",
+    "-fpatchable-",
+    "-fsanitize",
+    "-fprofile-",
+    "-fcoverage-",
+    "-fcs-profile-",
+    "-pg",
+    "-mfentry",
+    "-mcmodel=",
+    "-fembed-bitcode",
+    "-fsplit-stack",
+)
+"""How options begin under which the code of functions may depend on others, or is laid out in other ways."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A function that came to code generation.
+
+    Attributes:
+        name: its symbol.
+        digest: of its final IR.
+        dropped: the object has it not.
+        droppable: it may be left out, as far as the IR says.
+        no_constants: its code surely refers to no constants in memory of its own.
+    """
+
+    name: str
+    digest: bytes
+    dropped: bool
+    droppable: bool
+    no_constants: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """What a function's code weighs in the object that it is in.
+
+    Attributes:
+        text: machine code.
+        rodata: jump tables and exception table.
+        except_table: of those, the exception table.
+        frame: the FDE, without what the last one of the section is filled up with; 0 without one.
+        personality: symbol of the personality in the FDE's CIE.
+        signature: of the section group; empty outside of groups.
+    """
+
+    text: int
+    rodata: int
+    except_table: int
+    frame: int
+    personality: str
+    signature: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class KnownFunctions:
+    """The memory of one module with one command line.
+
+    Attributes:
+        codes: by digest.
+        cies: bytes of the CIE, by the personality in it.
+        groups: of each reference to a personality that is a group of its own: [3] sizes of sections, and data.
+        refused: why the memory is not used for this module; empty if it is.
+        hits: functions that were not generated.
+        misses: functions that were.
+    """
+
+    codes: dict[bytes, Code] = field(default_factory=dict[bytes, Code])
+    cies: dict[str, int] = field(default_factory=dict[str, int])
+    groups: dict[str, tuple[Ints, int]] = field(default_factory=dict[str, tuple[Ints, int]])
+    refused: str = ""
+    hits: int = 0
+    misses: int = 0
+
+    def file(self) -> bytes:
+        """What the plugin reads."""
+        return b"".join(self.codes)
+
+    def complete(self, path: Path, functions: Path) -> ObjectSizes | None:
+        """The sizes of the whole object whose part is at ``path``, and remember what is new in it.
+
+        Returns:
+            ``None`` if that cannot be said; then :attr:`refused` says why.
+
+        Raises:
+            InputError: the object cannot be read.
+        """
+        listed = read_functions(functions)
+        if not listed:
+            return measure_object(path)
+        elf = e.read_elf(path)
+        part = _Part.of(elf, {one.name: order for order, one in enumerate(listed)})
+        if isinstance(part, str):
+            self.refused = part
+            return None
+        self._learn(part, listed)
+        dropped = [one for one in listed if one.dropped]
+        self.hits += len(dropped)
+        self.misses += len(listed) - len(dropped)
+        whole = self._whole(part, listed, dropped)
+        if isinstance(whole, str):
+            self.refused = whole
+            return None
+        for one in dropped:
+            self.codes[one.digest] = self.codes.pop(one.digest)
+        while len(self.codes) > MOST_KNOWN:
+            del self.codes[next(iter(self.codes))]
+        return whole
+
+    def _learn(self, part: "_Part", listed: Sequence[Listed]) -> None:
+        for personality, size in part.frames.cies.items():
+            self.cies[personality] = size
+        for index, signature in enumerate(part.sizes.signatures):
+            if signature in part.frames.cies:
+                self.groups[signature] = part.sizes.signature_rest[index], int(part.sizes.signature_data[index])
+        places = {name: function for function, name in enumerate(part.sizes.function_names)}
+        for one in listed:
+            function = places.get(one.name)
+            sure = one.no_constants or (one.droppable and part.explained)
+            if sure and function is not None and part.separate[function]:
+                self.codes[one.digest] = part.code(function)
+
+    def _whole(self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed]) -> ObjectSizes | str:
+        sizes = part.sizes
+        codes = [self.codes.get(one.digest) for one in dropped]
+        found = [code for code in codes if code is not None]
+        if len(found) < len(dropped):
+            return "a function was dropped whose code is not known"
+        signatures = list(sizes.signatures)
+        places = {signature: index for index, signature in enumerate(signatures)}
+        rest, data = [sizes.signature_rest], [sizes.signature_data]
+        indices: list[int] = []
+        for code in found:
+            if code.signature in places:
+                return f"the group {code.signature} has more than its function"
+            indices.append(len(signatures) if code.signature else -1)
+            if code.signature:
+                places[code.signature] = len(signatures)
+                signatures.append(code.signature)
+                rest.append(np.zeros((1, COLUMNS), np.int64))
+                data.append(np.zeros(1, np.int64))
+        personal = {code.personality for code in found if code.frame}
+        for personality in personal - places.keys():
+            if personality in self.groups:
+                group, written = self.groups[personality]
+                signatures.append(personality)
+                rest.append(group[None])
+                data.append(np.array([written]))
+        frame = np.concatenate([part.frame, np.array([code.frame for code in found], np.int64)])
+        used = personal | part.frames.cies.keys()
+        shared = sum(self.cies[personality] for personality in used)
+        filled = -(int(frame.sum()) + shared) % 8
+        order = {one.name: index for index, one in enumerate(listed)}
+        names = (*sizes.function_names, *(one.name for one in dropped))
+        personalities = (*part.personality, *(code.personality for code in found))
+        if filled:
+            described = np.flatnonzero(frame).tolist()
+            frame[max(described, key=lambda index: (personalities[index].encode(), order[names[index]]))] += filled
+        text, rodata, except_table = (
+            np.concatenate([before, np.array([getattr(code, name) for code in found], np.int64)])
+            for before, name in (
+                (sizes.function_text, "text"),
+                (sizes.function_rodata, "rodata"),
+                (sizes.function_except_table, "except_table"),
+            )
+        )
+        all_rest, all_data = np.concatenate(rest), np.concatenate(data)
+        more = all_rest[len(sizes.signatures) :].sum(axis=0)
+        totals = dataclasses.replace(
+            sizes.totals,
+            text=sizes.totals.text + sum(code.text for code in found) + int(more[0]),
+            rodata=sizes.totals.rodata + sum(code.rodata for code in found) + int(more[1]),
+            except_table=sizes.totals.except_table + sum(code.except_table for code in found),
+            eh_frame=int(frame.sum()) + shared,
+            data=sizes.totals.data + int(all_data[len(sizes.signatures) :].sum()),
+        )
+        return ObjectSizes(
+            totals=totals,
+            function_names=names,
+            function_text=text,
+            function_rodata=rodata,
+            function_except_table=except_table,
+            function_eh_frame=frame,
+            function_signature=np.concatenate([sizes.function_signature, np.array(indices, np.int64)]),
+            signatures=tuple(signatures),
+            signature_rest=all_rest,
+            signature_data=all_data,
+            rest=np.array([sizes.rest[0], sizes.rest[1], shared]),
+        )
+
+
+def may_drop(command_line: Sequence[str]) -> bool:
+    """Whether functions may be left out under these options, as far as the options say.
+
+    Example:
+        >>> may_drop(["-cc1", "-Oz"]), may_drop(["-cc1", "-Oz", "-mllvm", "-enable-ipra"])
+        (True, False)
+    """
+    return not any(option.startswith(_LAYOUT) for option in command_line)
+
+
+def read_functions(path: Path) -> list[Listed]:
+    """Read the list that the plugin wrote; nothing if it wrote none.
+
+    Raises:
+        InputError: a line is not one of the plugin's.
+    """
+    if not path.exists():
+        return []
+    found: list[Listed] = []
+    for line in path.read_bytes().splitlines():
+        kind, digest, name = line[:1], line[2 : 2 + 2 * DIGEST_BYTES], line[3 + 2 * DIGEST_BYTES :]
+        try:
+            value = bytes.fromhex(digest.decode("ascii"))
+        except ValueError:
+            value = b""
+        if kind not in b"dnks" or len(value) != DIGEST_BYTES or not name:
+            raise InputError(
+                f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"
+            )
+        found.append(
+            Listed(
+                name=name.decode("utf-8", "backslashreplace"),
+                digest=value,
+                dropped=kind == b"d",
+                droppable=kind != b"k",
+                no_constants=kind == b"s",
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """An object in which functions may be missing; F functions.
+
+    Attributes:
+        sizes: of what is there.
+        frames: its unwind table.
+        frame: [F] bytes of the FDE without filling.
+        personality: [F] of the FDE's CIE.
+        separate: [F] the function shares no section that is there because of it.
+        explained: every constant in a section that functions share is referred to.
+    """
+
+    sizes: ObjectSizes
+    frames: FrameTable
+    frame: Ints
+    personality: tuple[str, ...]
+    separate: npt.NDArray[np.bool_]
+    explained: bool
+
+    @classmethod
+    def of(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
+        sizes, symbols = measure_object(elf.data), e.read_symbols(elf)
+        flags = elf.sections["flags"]
+        code = find_functions(elf, symbols, (flags & e.SHF_EXECINSTR) != 0)
+        frames = read_frame_table(elf, symbols, code)
+        if isinstance(frames, str):
+            return frames
+        if code.names != sizes.function_names or sizes.rest[2] != sum(frames.cies.values()):
+            return "its unwind table has more than functions"
+        frame, personality = np.zeros(len(code.names), np.int64), [""] * len(code.names)
+        for function, size, name in zip(frames.function, frames.size, frames.personality, strict=True):
+            if frame[function] or code.names[function] not in order:
+                return "its unwind table has more than one entry for a function, or one for a function of its own"
+            frame[function], personality[function] = size, name
+        pooled, explained = _constants(elf, symbols)
+        return cls(
+            sizes=sizes,
+            frames=frames,
+            frame=frame,
+            personality=tuple(personality),
+            separate=_separate(elf, sizes, code, pooled),
+            explained=explained,
+        )
+
+    def code(self, function: int) -> Code:
+        sizes = self.sizes
+        signature = int(sizes.function_signature[function])
+        return Code(
+            text=int(sizes.function_text[function]),
+            rodata=int(sizes.function_rodata[function]),
+            except_table=int(sizes.function_except_table[function]),
+            frame=int(self.frame[function]),
+            personality=self.personality[function],
+            signature=sizes.signatures[signature] if signature >= 0 else "",
+        )
+
+
+def _constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], bool]:
+    """[N] whether a section refers to constants that functions share; and whether all those are referred to."""
+    sections = elf.sections
+    flags = sections["flags"]
+    merged = ((flags & e.SHF_MERGE) != 0) & ((flags & _SHF_STRINGS) == 0) & ((flags & e.SHF_ALLOC) != 0)
+    merged &= sections["size"] > 0
+    shared = merged | np.array([name in _SHARED for name in elf.names], bool)
+    pooled = np.zeros(len(sections), bool)
+    there = symbols.section >= 0
+    there[there] &= merged[symbols.section[there]] & (symbols.type[there] != e.STT_SECTION)
+    places = [(symbols.section[there], symbols.table["value"][there].astype(np.int64))]
+    for source in np.flatnonzero(sections["type"] == e.SHT_RELA).tolist():
+        relocations = e.read_relocations(elf, source, symbols)
+        target = symbols.section[relocations["symbol"]]
+        inside = (target >= 0) & shared[target]
+        if not inside.any():
+            continue
+        pooled[int(sections["info"][source])] = True
+        relocations, target = relocations[inside], target[inside]
+        after = np.where(np.isin(relocations["type"], _ABSOLUTE), 0, 4)
+        value = symbols.table["value"][relocations["symbol"]].astype(np.int64)
+        places.append((target, value + relocations["addend"] + after))
+    section, place = (np.concatenate(columns) for columns in zip(*places, strict=True))
+    for index in np.flatnonzero(merged).tolist():
+        size, entry = int(sections["size"][index]), max(int(sections["entry_size"][index]), 1)
+        if len(np.unique(place[section == index] // entry)) * entry < size:
+            return pooled, False
+    return pooled, True
+
+
+def _separate(elf: Elf, sizes: ObjectSizes, code: Functions, pooled: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """[F] whether a function's sections are its own, and refer to no constants that functions share."""
+    sections = elf.sections
+    alone = (np.bincount(code.section, minlength=len(sections)) == 1)[code.section] & (code.begin == 0)
+    alone &= code.size == sections["size"][code.section].astype(np.int64)
+    places: list[int] = code.section.tolist()
+    named = [elf.names[place].endswith(f".{name}") for name, place in zip(code.names, places, strict=True)]
+    alone &= np.array(named, bool)
+    spoiled = pooled.copy()
+    owner = {name: int(section) for name, section in zip(code.names, code.section.tolist(), strict=True)}
+    for index in np.flatnonzero(sections["flags"] & e.SHF_ALLOC).tolist():
+        name = elf.names[index]
+        if sections["flags"][index] & _SHF_LINK_ORDER:
+            section = int(sections["link"][index])
+            if pooled[index] or not name.startswith(".gcc_except_table"):
+                spoiled[section] = True
+        elif name.startswith(".rodata.") and pooled[index] and (section := owner.get(name[8:])) is not None:
+            spoiled[section] = True
+    alone &= ~spoiled[code.section]
+    signature = sizes.function_signature
+    functions = np.bincount(signature[signature >= 0], minlength=len(sizes.signatures))
+    lonely = (functions == 1) & (sizes.signature_rest.sum(axis=1) == 0) & (sizes.signature_data == 0)
+    return alone & np.append(lonely, True)[signature]

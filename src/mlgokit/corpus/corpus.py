@@ -1,0 +1,404 @@
+"""A corpus on disk: LLVM's layout, and a sidecar for what that layout has no place for.
+
+``corpus_description.json``  ``{"has_thinlto": false, "modules": ["leveldb/db/db_impl.cc.o", ...]}``; may have
+                             ``global_command_override``, a command line that serves every module
+``<name>.bc``                the module's bitcode, before any optimization
+``<name>.cmd``               its command line for ``clang -cc1``, each option ended by a NUL byte; no input or output
+``<name>.thinlto.bc``        if ``has_thinlto``: what ThinLTO knows of the other modules; empty for a module alone
+``corpus_modules.json``      ours, optional: see :func:`write_corpus`
+
+Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
+from mlgokit.corpus.options.override import from_driver
+from mlgokit.corpus.options.parse import parse_options
+from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_file
+from mlgokit.errors import CorpusError
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+
+DESCRIPTION_NAME = "corpus_description.json"
+SIDECAR_NAME = "corpus_modules.json"
+SIDECAR_VERSION = 1
+
+MOST_MODULES = 4_000_000
+MOST_BITCODE_BYTES = 1 << 30
+MOST_JSON_BYTES = 1 << 30
+"""Limits of what is read from a corpus that may be a stranger's."""
+
+_SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
+FACTS: dict[str, tuple[type, ...]] = {
+    "project": (str,),
+    "language": (str,),
+    "held_out": (bool,),
+    "source": (str, type(None)),
+    "front_end_seconds": (float, int, type(None)),
+    "bitcode_bytes": (int,),
+    "bitcode_sha256": (str, type(None)),
+    "text_bytes": (int, type(None)),
+    "split": (str, type(None)),
+}
+FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFailure:
+    """A module that could not be extracted or loaded, and why."""
+
+    name: str
+    project: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """The modules of a folder.
+
+    Attributes:
+        folder: where they are.
+        modules: in the order of the description.
+        failures: sources that gave no module when the corpus was extracted.
+        missing: modules that the description names and that are not there, or not whole.
+        has_thinlto: each module has a ``<name>.thinlto.bc``.
+    """
+
+    folder: Path
+    modules: tuple[Module, ...]
+    failures: tuple[ModuleFailure, ...] = ()
+    missing: tuple[ModuleFailure, ...] = ()
+    has_thinlto: bool = False
+
+
+def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
+    """Read a corpus; bitcode is not opened, only its presence and size are checked.
+
+    A name that the description has twice gives one module. Command lines are given as they are compiled: edited,
+    without what only the front end needs, and checked (:mod:`mlgokit.corpus.options.safety`). A module whose command
+    line is refused is missing.
+
+    Args:
+        folder: the corpus.
+        edits: the user's changes of all command lines.
+
+    Raises:
+        CorpusError: the folder is no corpus, is empty, or none of its modules can be used.
+        UsageError: an option that is to be replaced is not in a module's command line.
+    """
+    description, names = read_description(folder)
+    if not names:
+        raise CorpusError(
+            f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
+        )
+    if len(names) > MOST_MODULES:
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected at most {MOST_MODULES} modules, found {len(names)}; "
+            "make several corpora of it"
+        )
+    has_thinlto = description.get("has_thinlto", False)
+    if not isinstance(has_thinlto, bool):
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: has_thinlto: expected true or false, found {has_thinlto!r}; correct it there"
+        )
+    override = _override(description, folder)
+    facts, failures = read_sidecar(folder)
+    modules: list[Module] = []
+    missing: list[ModuleFailure] = []
+    for name in dict.fromkeys(names):
+        check_name(name, folder)
+        module = _load_module(folder, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
+        if isinstance(module, Module):
+            module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
+        if isinstance(module, Module):
+            modules.append(module)
+        else:
+            missing.append(module)
+    if not modules:
+        first = missing[0]
+        raise CorpusError(
+            f"{folder}: expected the modules that {DESCRIPTION_NAME} names, found none of {len(missing)} usable "
+            f"({first.name}: {first.reason}); extract the corpus again"
+        )
+    return Corpus(
+        folder=folder,
+        modules=tuple(modules),
+        failures=failures,
+        missing=tuple(missing),
+        has_thinlto=has_thinlto,
+    )
+
+
+def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a corpus's description but ``modules``, and the names of its modules.
+
+    Raises:
+        CorpusError: there is none, or it is malformed.
+    """
+    description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
+    names = _texts(description.pop("modules", None), folder / DESCRIPTION_NAME, "modules")
+    return description, names
+
+
+def write_corpus(
+    folder: Path,
+    modules: Iterable[Module],
+    failures: Iterable[ModuleFailure],
+    *,
+    has_thinlto: bool = False,
+    override: Sequence[str] | None = None,
+) -> None:
+    """Write the sidecar, then the description, for modules whose bitcode and command lines are there already.
+
+    Args:
+        folder: the corpus.
+        modules: in the order of the description.
+        failures: sources that gave none.
+        has_thinlto: whether each module has its part of a ThinLTO index.
+        override: options that serve every module in place of ``.cmd`` files.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    facts = {module.name: module_facts(module) for module in modules}
+    write_sidecar(folder, facts, failures)
+    start = {} if override is None else {"global_command_override": list(override)}
+    description = {**start, "has_thinlto": has_thinlto, "modules": list(facts)}
+    atomic_write(folder / DESCRIPTION_NAME, json.dumps(description, indent=2) + "\n")
+
+
+def module_facts(module: Module) -> dict[str, Any]:
+    """A module's entry in the sidecar: what LLVM's layout has no place for."""
+    facts = {key: getattr(module, key) for key in FACTS}
+    return facts if module.split is not None else {key: value for key, value in facts.items() if key != "split"}
+
+
+def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
+    """Write ``{"format_version": 1, "modules": {name: facts}, "failures": [{"name", "project", "reason"}]}``.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    failed = [asdict(failure) for failure in failures]
+    sidecar = {"format_version": SIDECAR_VERSION, "modules": facts, "failures": failed}
+    atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n")
+
+
+def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:
+    """Facts by module name, and failures; nothing if the corpus has no sidecar.
+
+    Raises:
+        CorpusError: the sidecar is malformed or of another version.
+    """
+    path = folder / SIDECAR_NAME
+    remedy = f"delete {SIDECAR_NAME} to load the corpus without it"
+    if not path.exists():
+        return {}, ()
+    sidecar = _read_object(path, remedy)
+    if sidecar.get("format_version") != SIDECAR_VERSION:
+        found = sidecar.get("format_version")
+        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r}; {remedy}")
+    modules, failures = sidecar.get("modules"), sidecar.get("failures", [])
+    if not isinstance(modules, dict) or not isinstance(failures, list):
+        raise CorpusError(f"{path}: expected an object 'modules' and a list 'failures', found neither or one; {remedy}")
+    facts = cast("dict[str, object]", modules)
+    for name, value in facts.items():
+        check_fields(value, FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
+    failed = cast("list[object]", failures)
+    for value in failed:
+        check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=remedy)
+    return (
+        cast("dict[str, dict[str, Any]]", facts),
+        tuple(
+            ModuleFailure(name=value["name"], project=value["project"], reason=value["reason"])
+            for value in cast("list[dict[str, str]]", failed)
+        ),
+    )
+
+
+def bitcode_path(folder: Path, name: str) -> Path:
+    """Where a module's bitcode stands.
+
+    Example:
+        >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
+        'corpus/lua/lapi.c.o.bc'
+    """
+    return folder / f"{name}.bc"
+
+
+def thinlto_index_path(folder: Path, name: str) -> Path:
+    """Where a module's part of the ThinLTO index stands."""
+    return folder / f"{name}.thinlto.bc"
+
+
+def encode_command_line(options: Iterable[str]) -> bytes:
+    r"""The content of a ``.cmd`` file.
+
+    Example:
+        >>> encode_command_line(["-cc1", "-Oz"])
+        b'-cc1\x00-Oz\x00'
+    """
+    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
+
+
+def decode_command_line(data: bytes) -> tuple[str, ...]:
+    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent, empty options are left out.
+
+    Example:
+        >>> decode_command_line(b"-cc1\x00-Oz\x00")
+        ('-cc1', '-Oz')
+    """
+    # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
+    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+
+
+def _load_module(
+    folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
+) -> Module | ModuleFailure:
+    project = facts.get("project", name.split("/", maxsplit=1)[0])
+    bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
+    command_file = folder / f"{name}.cmd"
+    try:
+        os.fsencode(name)
+    except UnicodeError:
+        reason = f"expected a name that a file can have, found {name!r}"
+        return ModuleFailure(name=name, project=project, reason=reason)
+    try:
+        reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
+        if reason is None and override is None:
+            reason = check_file(command_file, "a command line", folder=folder, most_bytes=LONGEST_COMMAND_LINE)
+        if reason is None and has_thinlto:
+            reason = check_file(index, "the module's ThinLTO index", folder=folder, most_bytes=MOST_BITCODE_BYTES)
+        if reason is not None:
+            return ModuleFailure(name=name, project=project, reason=reason)
+        size = bitcode.stat().st_size
+        command_line = override or decode_command_line(command_file.read_bytes())
+    except OSError as error:
+        return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
+    if not size:
+        reason = f"expected bitcode in {bitcode.name}, found an empty file"
+    elif command_line[:1] != ("-cc1",) and override is None:
+        reason = f"expected -cc1 as the first option, found {command_line[0] if command_line else 'no option'}"
+    if reason is not None:
+        return ModuleFailure(name=name, project=project, reason=reason)
+    return Module(
+        name=name,
+        project=project,
+        language=facts.get("language", language_of(name, command_line)),
+        held_out=facts.get("held_out", False),
+        split=facts.get("split"),
+        bitcode=bitcode,
+        command_line=command_line,
+        source=facts.get("source"),
+        bitcode_bytes=size,
+        bitcode_sha256=facts.get("bitcode_sha256"),
+        front_end_seconds=facts.get("front_end_seconds"),
+        text_bytes=facts.get("text_bytes"),
+        thinlto_index=index if has_thinlto else None,
+    )
+
+
+def _prepare(
+    module: Module, folder: Path, edits: CommandLineEdits, *, overridden: bool, has_thinlto: bool
+) -> Module | ModuleFailure:
+    """The module with the command line that is compiled, or why it is refused."""
+    where = f"{folder / DESCRIPTION_NAME}: global_command_override" if overridden else module.name
+    words, reason = command_line_to_compile(
+        module.command_line, edits, folder=folder, where=where, has_thinlto=has_thinlto
+    )
+    if reason is not None:
+        return ModuleFailure(name=module.name, project=module.project, reason=reason)
+    return module if words == module.command_line else replace(module, command_line=words)
+
+
+def language_of(name: str, command_line: tuple[str, ...]) -> str:
+    """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
+    path = PurePosixPath(name)
+    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
+    if found:
+        return found
+    standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
+    if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
+        return "c++"
+    return "c" if standards else "unknown"
+
+
+def check_name(name: str, folder: Path) -> None:
+    """Raise if a module of that name would stand outside of the corpus.
+
+    Raises:
+        CorpusError: it would.
+    """
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
+            "do not use this corpus"
+        )
+
+
+def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
+    if "global_command_override" not in description:
+        return None
+    where = folder / DESCRIPTION_NAME
+    options = _texts(description["global_command_override"], where, "global_command_override")
+    if not options or options == ["<UNSPECIFIED>"]:
+        raise CorpusError(
+            f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
+        )
+    if options[0] == "-cc1":
+        return tuple(options)
+    # LLVM's own tools take a driver's options here as well, and its own layout does not say which they are.
+    is_driver = any(option.kind == "unknown" for option in parse_options(options))
+    return from_driver(options) if is_driver else ("-cc1", *options)
+
+
+def check_fields(
+    value: object, fields: Mapping[str, tuple[type, ...]], *, required: bool, where: str, remedy: str
+) -> None:
+    """Raise if an entry of the sidecar is not what :data:`FACTS` or :data:`FAILURE` says.
+
+    Raises:
+        CorpusError: a field is of another type, or one that is required is missing.
+    """
+    if not isinstance(value, dict):
+        raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
+    found = cast("dict[str, object]", value)
+    for key, types in fields.items():
+        if key not in found and not required:
+            continue
+        # bool is a subclass of int, so that isinstance would take true for a size.
+        if type(found.get(key)) not in types:
+            names = " or ".join(type_.__name__ for type_ in types)
+            raise CorpusError(f"{where}: {key}: expected {names}, found {found.get(key)!r}; {remedy}")
+
+
+def _read_object(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        if path.exists() and (not path.is_file() or path.stat().st_size > MOST_JSON_BYTES):
+            raise CorpusError(
+                f"{path}: expected a regular file of at most {MOST_JSON_BYTES} bytes, found one of "
+                f"{path.stat().st_size} or of another kind; {remedy}"
+            )
+        value: object = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: expected JSON, found: {error}; {remedy}") from error
+    if not isinstance(value, dict):
+        raise CorpusError(f"{path}: expected a JSON object, found {type(value).__name__}; {remedy}")
+    return cast("dict[str, Any]", value)
+
+
+def _texts(value: object, path: Path, key: str) -> list[str]:
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(item, str) for item in items):
+        raise CorpusError(f"{path}: {key}: expected a list of strings, found {value!r:.200}; extract the corpus again")
+    return cast("list[str]", items)

@@ -1,0 +1,1 @@
+"""Users' builds as corpora."""

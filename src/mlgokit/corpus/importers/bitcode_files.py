@@ -1,0 +1,165 @@
+"""Corpora of bitcode files: what lld saved of a local ThinLTO link, and folders of loose bitcode."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgokit.compiler.pool import in_order
+from mlgokit.corpus.corpus import ModuleFailure, bitcode_path, language_of, thinlto_index_path
+from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing
+from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, files_below
+from mlgokit.corpus.importers.objects import Progress, first_of_each_name
+from mlgokit.corpus.writer import UNSPECIFIED, Imported, corpus_writer, description_fields
+from mlgokit.errors import InputError
+from mlgokit.module import Module
+
+IMPORTED_SUFFIX = ".3.import.bc"
+"""lld's name for a module after ThinLTO's imports and before optimization, as ``--save-temps=import`` leaves it."""
+INDEX_SUFFIX = ".thinlto.bc"
+"""lld's name for the module's part of the index, as ``--thinlto-emit-index-files`` leaves it."""
+BITCODE_SUFFIX = ".bc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Import:
+    corpus_folder: Path
+    project: str
+    command_line: tuple[str, ...]
+    has_thinlto: bool
+
+
+def import_local_thinlto(
+    folder: Path,
+    *,
+    corpus_folder: Path,
+    project: str,
+    override: Sequence[str] = (),
+    workers: int = 1,
+    report: Progress | None = None,
+) -> Imported:
+    """Make a corpus of a ThinLTO link with ``-Wl,--save-temps=import`` and ``-Wl,--thinlto-emit-index-files``.
+
+    Args:
+        folder: of the build; ``lib/a.o.3.import.bc`` and ``lib/a.o.thinlto.bc`` become module ``lib/a.o``.
+        corpus_folder: where the corpus goes.
+        project: whose the modules are.
+        override: the options for all modules; without, the description says that they must be filled in.
+        workers: threads.
+        report: told after every module.
+
+    Raises:
+        CorpusError: there is no such folder, or nothing in it.
+        StorageError: the disk is full or not writable.
+        UsageError: nobody is to work.
+    """
+    return _import_files(
+        _found(folder, IMPORTED_SUFFIX, corpus_folder),
+        _Import(corpus_folder=corpus_folder, project=project, command_line=tuple(override), has_thinlto=True),
+        description_fields(has_thinlto=True, override=list(override) or [UNSPECIFIED]),
+        remedy="link with -Wl,--save-temps=import and -Wl,--thinlto-emit-index-files, and give that build's folder",
+        workers=workers,
+        report=report,
+    )
+
+
+def import_bitcode(
+    folder: Path,
+    *,
+    corpus_folder: Path,
+    project: str,
+    options: Sequence[str],
+    workers: int = 1,
+    report: Progress | None = None,
+) -> Imported:
+    """Make a corpus of all ``.bc`` files below a folder, compiled with the same options.
+
+    Args:
+        folder: ``lib/a.bc`` becomes module ``lib/a``.
+        corpus_folder: where the corpus goes; if it is inside of ``folder``, what is in it is left out.
+        project: whose the modules are.
+        options: for ``clang -cc1``, for every module.
+        workers: threads.
+        report: told after every module.
+
+    Raises:
+        CorpusError: there is no such folder, or nothing in it.
+        StorageError: the disk is full or not writable.
+        UsageError: nobody is to work.
+    """
+    return _import_files(
+        _found(folder, BITCODE_SUFFIX, corpus_folder),
+        _Import(corpus_folder=corpus_folder, project=project, command_line=tuple(options), has_thinlto=False),
+        description_fields(override=options),
+        remedy="give a folder with bitcode, as clang -c -emit-llvm makes it",
+        workers=workers,
+        report=report,
+    )
+
+
+def _found(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
+    """The files of that suffix, but what stands in the corpus that is being made."""
+    own = corpus_folder.absolute()
+    skip = own.relative_to(folder.absolute()).as_posix() if own.is_relative_to(folder.absolute()) else None
+    for name in files_below(folder, (suffix,)):
+        if skip is None or not (skip == "." or name.startswith(f"{skip}/")):
+            yield ObjectFile(name=name.removesuffix(suffix), path=folder / name, base=folder)
+
+
+def _import_files(
+    files: Iterable[ObjectFile],
+    shared: _Import,
+    fields: dict[str, Any],
+    *,
+    remedy: str,
+    workers: int,
+    report: Progress | None,
+) -> Imported:
+    check_workers(workers)
+    work: Callable[[ObjectFile], Module | ModuleFailure] = functools.partial(_import, shared)
+    with corpus_writer(shared.corpus_folder, fields, remedy=remedy) as writer:
+        unique = first_of_each_name(files, has_thinlto=shared.has_thinlto)
+        with contextlib.closing(in_order(work, unique, workers=workers)) as outcomes:
+            for done, outcome in enumerate(outcomes, 1):
+                writer.add(outcome)
+                if report is not None:
+                    report(done, 0, outcome.name)
+    return writer.imported()
+
+
+def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
+    reason = item.trouble
+    if not reason:
+        try:
+            return _copy(shared, item)
+        except InputError as error:
+            reason = str(error)
+    return ModuleFailure(name=item.name, project=shared.project, reason=reason)
+
+
+def _copy(shared: _Import, item: ObjectFile) -> Module:
+    path = bitcode_path(shared.corpus_folder, item.name)
+    index = thinlto_index_path(shared.corpus_folder, item.name) if shared.has_thinlto else None
+    with opened(item.path, "expected bitcode, found no such file; import again") as descriptor:
+        size = item.path.stat().st_size
+        if not size:
+            raise InputError(f"expected bitcode in {item.path.name}, found an empty file")
+        if index is not None:
+            beside = item.base / f"{item.name}{INDEX_SUFFIX}"
+            missing = f"expected the index {beside.name} beside it, found none; link with --thinlto-emit-index-files"
+            with opened(beside, missing) as index_descriptor, placing(item.name, shared.corpus_folder):
+                copy_index(index_descriptor, index)
+        with placing(item.name, shared.corpus_folder):
+            digest = copy_bytes(descriptor, 0, size, path)
+    return Module(
+        name=item.name,
+        project=shared.project,
+        language=language_of(item.name, shared.command_line),
+        bitcode=path,
+        command_line=shared.command_line,
+        bitcode_bytes=size,
+        bitcode_sha256=digest,
+        thinlto_index=index,
+    )

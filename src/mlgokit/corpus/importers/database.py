@@ -1,0 +1,415 @@
+"""From any compilation database to a corpus, without a special build: only the front end runs, and only our clang.
+
+The options are the build's own, so that a module's code is what the build would have got from this compiler. Debug
+information is left out: it has the machine's paths, and no decision of the optimizer depends on it.
+"""
+
+import contextlib
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.front_end import (
+    ExtractionLimits,
+    FrontEndJob,
+    Progress,
+    claim_corpus,
+    front_ends,
+)
+from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
+from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.files import digest_file
+from mlgokit.module import Module
+
+Level = Literal["O1", "O2", "O3", "Os", "Oz"]
+
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_BUILD_FOLDERS = re.compile(
+    r"(cmake-)?(build|out|output|release|debug|obj|bin|_build|builddir)([-_.].*)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFilter:
+    """Which commands of a database are wanted, by regular expressions that are searched for in the source's path.
+
+    Attributes:
+        include: what must be found; everything if left out.
+        exclude: what must not be found.
+    """
+
+    include: str | None = None
+    exclude: str | None = None
+
+    def predicate(self) -> Callable[[CompileCommand], bool]:
+        """Whether a command is wanted.
+
+        Raises:
+            UsageError: an expression is none.
+        """
+        include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
+
+        def wanted(command: CompileCommand) -> bool:
+            path = str(command.file)
+            return (include is None or include.search(path) is not None) and (
+                exclude is None or exclude.search(path) is None
+            )
+
+        return wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedCommands:
+    """What came of a compilation database.
+
+    Attributes:
+        imported: how many modules and failures the corpus has.
+        repeated: commands that the database had before.
+        unwanted: commands that the filter left out.
+        dropped: options of the build that clang does not know, or that were not wanted, with the number of commands.
+    """
+
+    imported: Imported
+    repeated: int
+    unwanted: int
+    dropped: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A command on its way to a job."""
+
+    name: str
+    call: FrontEndCall
+    options: BuildOptions
+    file: Path
+    output: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is read of which database."""
+
+    database: Path
+    project: str
+    root: Path
+    level: Level | None
+    is_wanted: Callable[[CompileCommand], bool]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
+
+    names: Counter[int] = field(default_factory=Counter[int])
+    seen: set[int] = field(default_factory=set[int])
+    failures: int = 0
+    first_failure: ModuleFailure | None = None
+    repeated: int = 0
+    unwanted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What the compiler says about the commands; ``sources`` is their number."""
+
+    toolchain: Toolchain
+    answers: Mapping[tuple[object, ...], DryRun]
+    sources: int
+    held_out: bool
+
+
+def import_commands(
+    database: Path,
+    *,
+    toolchain: Toolchain,
+    corpus_folder: Path,
+    project: str | None = None,
+    level: Level | None = None,
+    wanted: CommandFilter | None = None,
+    held_out: bool = False,
+    workers: int = 1,
+    limits: ExtractionLimits | None = None,
+    report: Progress | None = None,
+) -> ImportedCommands:
+    """Make a corpus of the sources that a build compiles, whatever compiler it names; takes little memory.
+
+    The database is read twice, first for the options that differ, then for the sources, one by one.
+
+    Modules that an earlier run finished are reused, unless their source is newer; a changed header is not noticed.
+
+    Args:
+        database: ``compile_commands.json``.
+        toolchain: whose clang makes the bitcode.
+        corpus_folder: where the corpus goes.
+        project: first component of the modules' names; the build's folder by default.
+        level: in place of the build's own; a build at ``-O0`` needs one.
+        wanted: which commands; all by default.
+        held_out: keep the modules out of training.
+        workers: how many compilers run at a time.
+        limits: what one module may take.
+        report: told after every module.
+
+    Raises:
+        CorpusError: the database is none, or no module came out at all.
+        ReuseError: the corpus folder was made in another way.
+        StorageError: the disk is full or not writable.
+        ToolError: the compiler cannot be started.
+        UsageError: a filter or the project's name is not usable.
+    """
+    wanted = wanted or CommandFilter()
+    request = _request(database, project=project, level=level, wanted=wanted)
+    options, sources = _survey(request)
+    claim_corpus(
+        corpus_folder,
+        config={
+            "source": "compile_commands",
+            "project": request.project,
+            "level": level,
+            "include": wanted.include,
+            "exclude": wanted.exclude,
+        },
+        toolchain=toolchain,
+        inputs={"compile_commands": digest_file(database)},
+    )
+    plan = _Plan(
+        toolchain=toolchain,
+        answers=dry_runs(toolchain, options, workers=workers),
+        sources=sources,
+        held_out=held_out,
+    )
+    reading, dropped = _Reading(), Counter[str]()
+    remedy = "correct the database, or give options that this compiler takes"
+    with (
+        front_ends(corpus_folder, limits=limits) as make,
+        corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
+    ):
+
+        def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+            return job if isinstance(job, ModuleFailure) else make(job)
+
+        jobs = _jobs(request, reading, plan, dropped)
+        with contextlib.closing(in_order(outcome, jobs, workers=workers)) as outcomes:
+            for done, found in enumerate(outcomes, 1):
+                writer.add(found)
+                if report is not None:
+                    report(done, max(done, plan.sources), found.name)
+    return ImportedCommands(
+        imported=writer.imported(),
+        repeated=reading.repeated,
+        unwanted=reading.unwanted,
+        dropped=dict(dropped.most_common()),
+    )
+
+
+def command_jobs(
+    database: Path,
+    *,
+    toolchain: Toolchain,
+    project: str | None = None,
+    level: Level | None = None,
+    wanted: CommandFilter | None = None,
+    workers: int = 1,
+) -> list[FrontEndJob]:
+    """What :func:`import_commands` would run for the same arguments, without running it.
+
+    Raises:
+        CorpusError: the database is none.
+        ToolError: the compiler cannot be started.
+        UsageError: a filter or the project's name is not usable.
+    """
+    request = _request(database, project=project, level=level, wanted=wanted or CommandFilter())
+    options, sources = _survey(request)
+    answers = dry_runs(toolchain, options, workers=workers)
+    plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False)
+    return [job for job in _jobs(request, _Reading(), plan, Counter()) if isinstance(job, FrontEndJob)]
+
+
+def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
+    """By module of :func:`import_commands` for the same arguments, the object that the build makes of its source.
+
+    Raises:
+        CorpusError: the database is none.
+        UsageError: the project's name is not usable.
+    """
+    request = _request(database, project=project, level=level, wanted=CommandFilter())
+    return {
+        source.name: source.output
+        for source in _sources(request, _Reading())
+        if isinstance(source, _Source) and source.output is not None
+    }
+
+
+def _request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Request:
+    root = database.resolve().parent
+    return _Request(
+        database=database,
+        project=check_project(project, root),
+        root=root,
+        level=level,
+        is_wanted=wanted.predicate(),
+    )
+
+
+def _survey(request: _Request) -> tuple[list[BuildOptions], int]:
+    """One set of options for each dry run, and how many sources and failures there are."""
+    reading = _Reading()
+    distinct: dict[tuple[object, ...], BuildOptions] = {}
+    count = 0
+    for source in _sources(request, reading):
+        count += 1
+        if isinstance(source, _Source):
+            distinct.setdefault(dry_run_key(source.options), source.options)
+    if not distinct:
+        raise _nothing(request.database, reading)
+    return list(distinct.values()), count
+
+
+def _sources(request: _Request, reading: _Reading) -> Generator[_Source | ModuleFailure]:
+    """The database, entry by entry, without those that are repeated or not wanted."""
+    for item in read_compile_commands(request.database):
+        source = _source(request, reading, item)
+        if isinstance(source, ModuleFailure):
+            reading.failures += 1
+            reading.first_failure = reading.first_failure or source
+        if source is not None:
+            yield source
+
+
+def _jobs(
+    request: _Request, reading: _Reading, plan: _Plan, dropped: Counter[str]
+) -> Generator[FrontEndJob | ModuleFailure]:
+    """A job for each source that the compiler can be asked about; counts how many commands lost which option."""
+    for source in _sources(request, reading):
+        if isinstance(source, ModuleFailure):
+            yield source
+            continue
+        dry = plan.answers[dry_run_key(source.options)]
+        dropped.update(source.call.dropped)
+        dropped.update(word for word in source.options.words if word in dry.unknown)
+        if dry.reason is not None:
+            yield ModuleFailure(name=source.name, project=request.project, reason=dry.reason)
+        else:
+            yield _job(request, source, plan, dry)
+
+
+def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
+
+
+def default_project(folder: Path) -> str:
+    """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
+
+    Example:
+        >>> default_project(Path("/src/zlib/build-release")), default_project(Path("/src/My Project"))
+        ('zlib', 'My-Project')
+    """
+    root = folder.resolve()
+    if _BUILD_FOLDERS.fullmatch(root.name) and root.parent.name:
+        root = root.parent
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", root.name).lstrip("._+-") or "project"
+
+
+def check_project(project: str | None, folder: Path) -> str:
+    """A name that was given, or the folder's.
+
+    Raises:
+        UsageError: the name cannot be the first component of a module's.
+    """
+    if project is not None and not _PROJECT.fullmatch(project):
+        raise UsageError(f"project: expected a name of letters, digits and ._+-, found {project!r}; choose another")
+    return project or default_project(folder)
+
+
+def _nothing(database: Path, reading: _Reading) -> CorpusError:
+    found = f"{reading.failures} entries that are none"
+    if reading.first_failure is not None:
+        found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
+    if reading.unwanted:
+        found += f", and {reading.unwanted} that the filter leaves out"
+    return CorpusError(
+        f"{database}: expected at least one command that compiles C or C++, found {found}; "
+        "check the database and the filter"
+    )
+
+
+def _source(
+    request: _Request, reading: _Reading, item: CompileCommand | MalformedCommand
+) -> _Source | ModuleFailure | None:
+    """Make a source of one entry, or a failure, or count it."""
+    if isinstance(item, MalformedCommand):
+        name = f"{request.project}/entry-{item.index}"
+        return ModuleFailure(name=name, project=request.project, reason=item.reason)
+    if not request.is_wanted(item):
+        reading.unwanted += 1
+        return None
+    name = _module_name(item, request)
+    try:
+        call = front_end_call(item, level=request.level)
+    except ValueError as error:
+        return ModuleFailure(name=name, project=request.project, reason=str(error))
+    options = BuildOptions(
+        directory=item.directory,
+        driver=call.driver,
+        words=_interned(call.options),
+        essential=_interned(call.essential),
+        language=call.language,
+        named=call.input[:-1],
+    )
+    key = hash((options, str(item.file), str(item.output)))
+    if key in reading.seen:
+        reading.repeated += 1
+        return None
+    reading.seen.add(key)
+    reading.names[hash(name)] += 1
+    if (count := reading.names[hash(name)]) > 1:
+        name = f"{name}-{count}"
+    return _Source(name=name, call=call, options=options, file=item.file, output=item.output)
+
+
+def _interned(words: Iterable[str]) -> tuple[str, ...]:
+    """Ten thousand commands have a few hundred different words."""
+    return tuple(sys.intern(word) for word in words)
+
+
+def _module_name(command: CompileCommand, request: _Request) -> str:
+    """The output's path below the build folder, or the source's, with an ``.o``."""
+    path = command.output or command.file.with_name(f"{command.file.name}.o")
+    relative = os.path.relpath(path, request.root)
+    parts = [part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."}]
+    name = re.sub(r"[\x00-\x1f\x7f\\]", "_", "/".join(parts).encode("utf-8", "replace").decode())
+    return (
+        f"{request.project}/{name}" if PurePosixPath(name).suffix in {".o", ".obj"} else f"{request.project}/{name}.o"
+    )
+
+
+def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun) -> FrontEndJob:
+    options = source.options
+    words = (word for word in options.words if word not in dry.unknown)
+    relative = os.path.relpath(source.file, request.root)
+    return FrontEndJob(
+        name=source.name,
+        project=request.project,
+        language=source.call.language,
+        held_out=plan.held_out,
+        source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
+        directory=options.directory,
+        driver=(driver_path(plan.toolchain, options.driver), *words),
+        input=source.call.input,
+        command_line=dry.command_line,
+        made_from=source.file,
+    )

@@ -1,0 +1,210 @@
+"""Which object files a build made: from a folder, a linker's parameters, bazel's action graph or compilation commands.
+
+Every list is read as a stream, and every name is made so that it stays inside a folder.
+"""
+
+import os
+import shlex
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand
+from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.errors import CorpusError, UsageError
+
+OBJECT_SUFFIXES = (".o", ".obj")
+LONGEST_LINE = 1 << 20
+"""Characters of one line of a parameters file."""
+
+_LINK = "CppLink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFile:
+    """An object file that a build says it made.
+
+    Attributes:
+        name: of the module that it gives, such as ``lib/bar.o``.
+        path: where it stands.
+        base: the folder that paths in its command line are relative to.
+        trouble: why there is no object, or empty.
+    """
+
+    name: str
+    path: Path
+    base: Path
+    trouble: str = ""
+
+
+def module_name(path: str, base: str) -> str:
+    """The name of the module of an object at ``path``, which may be relative to ``base``.
+
+    Outside of ``base`` the name is the whole path without its root, so that it cannot leave the corpus.
+
+    Example:
+        >>> [module_name(path, "/build") for path in ("lib/bar.o", "./lib/../bar.o", "/build/a.o", "../x/b.o")]
+        ['lib/bar.o', 'bar.o', 'a.o', 'x/b.o']
+    """
+    whole = os.path.normpath(os.path.join(base, path))  # noqa: PTH118  (paths of other machines, as text)
+    inside = whole.removeprefix(os.path.normpath(base).rstrip("/") + "/")
+    return "/".join(part for part in inside.split("/") if part not in {"", ".", ".."})
+
+
+def object_at(path: str, base: Path) -> ObjectFile:
+    """The object at ``path``, which may be relative to ``base``."""
+    return ObjectFile(name=module_name(path, str(base.absolute())), path=base / path, base=base)
+
+
+def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
+    """All object files below a folder, in order; links to folders are not followed.
+
+    Raises:
+        CorpusError: there is no such folder.
+    """
+    for name in files_below(folder, suffixes):
+        yield ObjectFile(name=name, path=folder / name, base=folder)
+
+
+def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
+    """Paths below ``folder`` of files with one of the suffixes, relative to it, folder by folder in order.
+
+    Raises:
+        CorpusError: there is no such folder.
+    """
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        raise CorpusError(f"{folder}: expected a folder, found {found}; give the folder of the build")
+    ends = tuple(suffixes)
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        inside = os.path.relpath(parent, folder)
+        for name in sorted(files):
+            if name.endswith(ends):
+                yield name if inside == "." else f"{inside}/{name}"
+
+
+def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
+    """The objects that a linker was given, from a file with one parameter a line (``@file`` of lld, of bazel).
+
+    Args:
+        path: the file.
+        object_base: the folder that the objects' paths are relative to.
+
+    Raises:
+        CorpusError: the file cannot be read.
+    """
+    has_output = any(_is_output(word) for word in _parameters(path))
+    yield from _objects_of_link(_parameters(path), has_output=has_output, object_base=object_base)
+
+
+def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Path) -> Generator[ObjectFile]:
+    """Without ``-o`` the words are taken for a plain list of objects, whatever their suffix."""
+    rest = iter(words)
+    for word in rest:
+        if word in {"-o", "--output"}:
+            next(rest, None)
+        elif word and not word.startswith(("-", "@")) and (word.endswith(OBJECT_SUFFIXES) or not has_output):
+            yield object_at(word, object_base)
+
+
+def _is_output(word: str) -> bool:
+    return word in {"-o", "--output"} or word.startswith(("-o ", "--output="))
+
+
+def _parameters(path: Path) -> Generator[str]:
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            while line := file.readline(LONGEST_LINE):
+                yield _unquoted(line.strip())
+    except OSError as error:
+        raise CorpusError(
+            f"{path}: expected a file with a linker's parameters, found: {error.strerror or error}; give another"
+        ) from error
+
+
+def _unquoted(line: str) -> str:
+    """A line of lld's ``response.txt`` may have quotes."""
+    if not line.startswith(('"', "'")):
+        return line
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return line
+    return words[0] if len(words) == 1 else line
+
+
+def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
+    """The objects of the last link action of ``bazel aquery --output=jsonproto``, those in its parameter files as well.
+
+    Args:
+        path: the JSON, an ``analysis.ActionGraphContainer``.
+        object_base: the folder that the objects' paths are relative to, usually bazel's execution root.
+
+    Raises:
+        CorpusError: the file cannot be read, is not such JSON, or has no link action.
+    """
+    words: list[str] | None = None
+    for _, action in pieces_of(path, "actions", remedy="query the target again"):
+        if isinstance(action, dict) and cast("dict[str, Any]", action).get("mnemonic") == _LINK:
+            words = _link_words(cast("dict[str, Any]", action), path)
+    if words is None:
+        raise CorpusError(
+            f"{path}: expected an action of kind {_LINK}, found none; query the target of a program, as JSON "
+            "(bazel aquery --output=jsonproto --include_commandline --include_param_files)"
+        )
+    has_output = any(_is_output(word) for word in words)
+    yield from _objects_of_link(words, has_output=has_output, object_base=object_base)
+
+
+def _link_words(action: dict[str, Any], path: Path) -> list[str]:
+    files = action.get("paramFiles", [])
+    words: list[str] = []
+    for part in [action, *cast("list[object]", files if isinstance(files, list) else [])]:
+        found: object = cast("dict[str, Any]", part).get("arguments", []) if isinstance(part, dict) else None
+        if not isinstance(found, list) or not all(isinstance(word, str) for word in cast("list[Any]", found)):
+            raise CorpusError(
+                f"{path}: {_LINK}: expected arguments that are a list of strings, found {found!r:.100}; query it again"
+            )
+        words += cast("list[str]", found)
+    return words
+
+
+def objects_of_commands(
+    commands: Iterable[CompileCommand | MalformedCommand], *, object_base: Path | None = None
+) -> Generator[ObjectFile]:
+    """The object that each compilation made: its ``-o`` or ``output``, or what clang calls it without.
+
+    Args:
+        commands: see :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.
+        object_base: the folder that modules are named relative to; by default each command's own, where objects of
+            equal names in several folders collide.
+    """
+    for command in commands:
+        if isinstance(command, MalformedCommand):
+            yield ObjectFile(name=f"entry {command.index}", path=Path(), base=Path(), trouble=command.reason)
+            continue
+        directory = command.directory
+        path = command.output
+        if path is None:
+            yield ObjectFile(
+                name=module_name(str(command.file), str(directory)),
+                path=command.file,
+                base=directory,
+                trouble="expected a command with -o or -c, found one that makes no object",
+            )
+            continue
+        yield ObjectFile(
+            name=module_name(str(path), str((object_base or directory).absolute())), path=path, base=directory
+        )
+
+
+def check_workers(workers: int) -> None:
+    """Raise if nobody is to work.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+    if workers < 1:
+        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")

@@ -1,0 +1,257 @@
+"""From object files with embedded bitcode to a corpus.
+
+``clang -Xclang -fembed-bitcode=all`` puts into an object the bitcode that its optimizer got and the ``-cc1`` options;
+``-mllvm -lto-embed-bitcode=post-merge-pre-opt`` does so in a distributed ThinLTO build, whose options name the module's
+part of the index. What is wrong with one object is a failure in the corpus, and never stops the others.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import THINLTO_INDEX, first_error
+from mlgokit.compiler.pool import in_order
+from mlgokit.corpus.corpus import ModuleFailure, bitcode_path, decode_command_line, language_of, thinlto_index_path
+from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes, whole_file
+from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
+from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields
+from mlgokit.errors import InputError, UsageError
+from mlgokit.module import Module
+
+LARGEST_COMMAND_LINE = 16 << 20
+"""Bytes of the options of one module."""
+OBJCOPY_SECONDS = 60.0
+
+_NO_OBJECT = "expected an object file, found no such file; build it first"
+_EMBED = "compile with -Xclang -fembed-bitcode=all"
+_APART = "import the objects that were linked into it"
+
+
+class Progress(Protocol):
+    """Told after every module; ``total`` is 0 while it is not known."""
+
+    def __call__(self, done: int, total: int, label: str) -> None:
+        """Show it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Import:
+    """What all objects of one call share."""
+
+    corpus_folder: Path
+    project: str
+    pattern: re.Pattern[str] | None
+    distributed_thinlto: bool
+    index_base: Path | None
+    cmd_section: str | None
+    bitcode_section: str | None
+    llvm_objcopy: Path | None
+
+
+def import_objects(
+    objects: Iterable[ObjectFile],
+    *,
+    corpus_folder: Path,
+    project: str,
+    cmd_filter: str | None = None,
+    distributed_thinlto: bool = False,
+    index_base: Path | None = None,
+    cmd_section: str | None = None,
+    bitcode_section: str | None = None,
+    llvm_objcopy: Path | None = None,
+    workers: int = 1,
+    report: Progress | None = None,
+) -> Imported:
+    """Make a corpus of the bitcode and options in object files; takes little memory, however many there are.
+
+    Args:
+        objects: see :mod:`mlgokit.corpus.importers.object_lists`.
+        corpus_folder: where the corpus goes.
+        project: whose the modules are.
+        cmd_filter: a regular expression; modules none of whose options it is found in are left out.
+        distributed_thinlto: also copy the index that each module's ``-fthinlto-index=`` names.
+        index_base: the folder that these indices' paths are relative to, which is where the compilers ran; by default
+            that of each object, see :class:`ObjectFile`.
+        cmd_section: name of the section with the options, ``segment,section`` for Mach-O; by default the format's own.
+        bitcode_section: the same for the bitcode.
+        llvm_objcopy: gets the sections out of formats that are not read here; both names must be given then.
+        workers: threads.
+        report: told after every object.
+
+    Raises:
+        CorpusError: no object gives a module, or a list of objects cannot be read.
+        StorageError: the disk is full or not writable.
+        ToolError: llvm-objcopy cannot be started.
+        UsageError: ``cmd_filter`` is no regular expression, or the arguments contradict each other.
+    """
+    check_workers(workers)
+    shared = _Import(
+        corpus_folder=corpus_folder,
+        project=project,
+        pattern=_compiled(cmd_filter),
+        distributed_thinlto=distributed_thinlto,
+        index_base=index_base,
+        cmd_section=cmd_section,
+        bitcode_section=bitcode_section,
+        llvm_objcopy=llvm_objcopy,
+    )
+    fields = description_fields(has_thinlto=distributed_thinlto)
+    with corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
+        unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
+        with contextlib.closing(in_order(functools.partial(_import, shared), unique, workers=workers)) as outcomes:
+            for done, outcome in enumerate(outcomes, 1):
+                writer.add(outcome)
+                if report is not None:
+                    report(done, 0, outcome.name)
+    return writer.imported()
+
+
+def first_of_each_name(objects: Iterable[ObjectFile], *, has_thinlto: bool = False) -> Generator[ObjectFile]:
+    """The objects, those in trouble whose files would stand where an earlier one's do.
+
+    What is remembered of a name is 64 bits of a hash of it: about 70 bytes of memory for each object.
+    """
+    seen: set[int] = set()
+    for item in objects:
+        # The index of module "a" stands where the bitcode of a module "a.thinlto" would.
+        keys = {hash(name) for name in ((item.name, f"{item.name}.thinlto") if has_thinlto else (item.name,))}
+        trouble = item.trouble or _bad_name(item.name)
+        if not trouble and keys & seen:
+            trouble = "expected a name of its own, found an earlier object of that name; give the base folder of all"
+        if not trouble:
+            seen |= keys
+        yield ObjectFile(name=item.name, path=item.path, base=item.base, trouble=trouble)
+
+
+def _bad_name(name: str) -> str:
+    """Why a name cannot be a module's, or nothing; see :func:`mlgokit.corpus.corpus.load_corpus`."""
+    if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
+        return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
+    return ""
+
+
+def _compiled(cmd_filter: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if cmd_filter is None else re.compile(cmd_filter)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(
+            f"command filter: expected a regular expression, found {cmd_filter!r:.200} ({error}); correct it"
+        ) from error
+
+
+def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
+    """One object's module, its files written; or why there is none."""
+    reason = item.trouble
+    if not reason:
+        try:
+            with opened(item.path, _NO_OBJECT) as descriptor:
+                return _import_open(shared, item, descriptor)
+        except InputError as error:
+            reason = str(error)
+    return ModuleFailure(name=item.name, project=shared.project, reason=reason)
+
+
+def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
+    sections = find_sections(
+        descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
+    )
+    if sections is None:
+        if shared.llvm_objcopy is None:
+            found = kind_of(os.pread(descriptor, 4, 0))
+            raise InputError(f"expected an object file (ELF, Mach-O or COFF), found {found}")
+        return _import_through_objcopy(shared, item)
+    names = SECTION_NAMES[sections.format]
+    cmd = _only(sections.command_lines, shared.cmd_section or names[0])
+    bitcode = _only(sections.bitcodes, shared.bitcode_section or names[1])
+    return _write(shared, item, options=_read_options(descriptor, cmd), descriptor=descriptor, bitcode=bitcode)
+
+
+def _only(pieces: tuple[Piece, ...], name: str) -> Piece:
+    if not pieces:
+        raise InputError(f"expected a section {name}, found none, as in assembly; for C and C++ {_EMBED}")
+    first, *others = pieces
+    if others:
+        raise InputError(f"expected one section {name}, found {len(pieces)}, as after ld -r; {_APART}")
+    return first
+
+
+def _read_options(descriptor: int, piece: Piece) -> bytes:
+    if piece.size > LARGEST_COMMAND_LINE:
+        raise InputError(f"expected at most {LARGEST_COMMAND_LINE} bytes of options, found {piece.size}")
+    return read_bytes(descriptor, piece.offset, piece.size)
+
+
+def _write(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int, bitcode: Piece) -> Module:
+    """Check what was found and write the module's files."""
+    words = options.decode("utf-8", "surrogateescape").split("\0")
+    if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
+        raise InputError(f"left out: no option matches {shared.pattern.pattern!r}")
+    if (count := words.count("-cc1")) > 1:
+        raise InputError(f"expected the options of one module, found those of {count}, as after ld -r; {_APART}")
+    if not bitcode.size:
+        raise InputError(f"expected bitcode, found an empty section, as of -fembed-bitcode=marker; {_EMBED}")
+    path = bitcode_path(shared.corpus_folder, item.name)
+    with placing(item.name, shared.corpus_folder):
+        if shared.distributed_thinlto:
+            _copy_index(words, shared.index_base or item.base, thinlto_index_path(shared.corpus_folder, item.name))
+        digest = copy_bytes(descriptor, bitcode.offset, bitcode.size, path)
+        with whole_file(shared.corpus_folder / f"{item.name}.cmd") as file:
+            file.write(options)
+    command_line = decode_command_line(options)
+    return Module(
+        name=item.name,
+        project=shared.project,
+        language=language_of(item.name, command_line),
+        bitcode=path,
+        command_line=command_line,
+        bitcode_bytes=bitcode.size,
+        bitcode_sha256=digest,
+        thinlto_index=thinlto_index_path(shared.corpus_folder, item.name) if shared.distributed_thinlto else None,
+    )
+
+
+def _copy_index(words: list[str], base: Path, path: Path) -> None:
+    """Copy the index that the options name; ``/dev/null`` and an empty file both mean a module without imports.
+
+    Nothing else than bitcode is copied: the options come from the object, which may be a stranger's.
+    """
+    named = [word.removeprefix(THINLTO_INDEX) for word in words if word.startswith(THINLTO_INDEX)]
+    if not named:
+        raise InputError(f"expected an option {THINLTO_INDEX}, found none; import it as no ThinLTO build")
+    if named[-1] == os.devnull:
+        with whole_file(path):
+            return
+    missing = f"expected the ThinLTO index {named[-1]!r:.200} in the build, found no such file; link again"
+    with opened(base / named[-1], missing) as descriptor:
+        copy_index(descriptor, path)
+
+
+def _import_through_objcopy(shared: _Import, item: ObjectFile) -> Module:
+    """Let llvm-objcopy write the sections to files, for formats that only it knows."""
+    if shared.cmd_section is None or shared.bitcode_section is None:
+        raise InputError("expected names of both sections for llvm-objcopy, found one or none; give them")
+    with tempfile.TemporaryDirectory(prefix="mlgokit-objcopy-") as scratch:
+        cmd, bitcode = Path(scratch, "cmd"), Path(scratch, "bc")
+        argv = [
+            str(shared.llvm_objcopy),
+            f"--dump-section={shared.cmd_section}={cmd}",
+            f"--dump-section={shared.bitcode_section}={bitcode}",
+            str(item.path.absolute()),
+            os.devnull,
+        ]
+        done = process.run(argv, timeout_seconds=OBJCOPY_SECONDS)
+        if done.returncode != 0:
+            raise InputError(first_error(done.stderr))
+        with opened(cmd, "no command line") as cmd_descriptor, opened(bitcode, "no bitcode") as bitcode_descriptor:
+            options = _read_options(cmd_descriptor, Piece(offset=0, size=os.fstat(cmd_descriptor).st_size))
+            whole = Piece(offset=0, size=os.fstat(bitcode_descriptor).st_size)
+            return _write(shared, item, options=options, descriptor=bitcode_descriptor, bitcode=whole)

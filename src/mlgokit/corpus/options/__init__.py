@@ -1,0 +1,1 @@
+"""clang's options: parsed, reviewed, edited, and put together for a module."""

@@ -1,0 +1,74 @@
+"""From the driver's dry run to the options that compile a module's bitcode again.
+
+``clang -###`` prints the ``-cc1`` line of a compilation. Of it a module keeps what decides how IR becomes an object,
+which is also what LLVM itself puts into the ``.llvmcmd`` section minus what only the front end reads: files, macros,
+include folders and paths of the machine (:func:`mlgokit.corpus.options.safety.is_left_out`). So the same options serve
+in any folder.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.corpus.options.parse import parse_options, spell_options
+from mlgokit.corpus.options.safety import is_left_out
+from mlgokit.errors import ToolError
+
+_SECONDS = 60.0
+_MOST_BYTES = 1 << 22
+"""Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
+_MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
+"""Output and action, which whoever compiles chooses."""
+
+
+def ask_driver(
+    argv: Sequence[str | os.PathLike[str]], *, folder: Path | None, env: Mapping[str, str] | None = None
+) -> process.Completed:
+    """What a driver says that it would run: ``argv`` has ``-###``.
+
+    Raises:
+        ToolError: the driver cannot be started.
+    """
+    return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)
+
+
+def read_dry_run(stderr: str) -> list[str]:
+    r"""The words after the program's name of the one ``-cc1`` line that ``clang -###`` printed.
+
+    Example:
+        >>> read_dry_run('clang version 19.1.7\n (in-process)\n "/bin/clang" "-cc1" "-D" "A=\\"b\\"" "a.c"\n')
+        ['-cc1', '-D', 'A="b"', 'a.c']
+
+    Raises:
+        ToolError: there is not exactly one such line, or an option has a line break in it.
+    """
+    lines = [line for line in stderr.split("\n") if ' "-cc1" ' in line]
+    if len(lines) != 1:
+        text = stderr.strip()[-300:]
+        raise ToolError(f"clang -###: expected one line with -cc1, found {len(lines)} in {text!r}; check the compiler")
+    try:
+        return shlex.split(lines[0])[1:]
+    except ValueError as error:
+        raise ToolError(
+            f"clang -###: expected quoted words, found {lines[0].strip()[-300:]!r} ({error}); "
+            "take line breaks out of the options"
+        ) from error
+
+
+def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
+    """The ``-cc1`` options that matter once the front end is done.
+
+    Args:
+        words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.
+
+    Example:
+        >>> options_for_ir(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-mllvm", "-Da", "-o", "a.o", "-x", "c", "a.c"])
+        ('-cc1', '-Oz', '-mllvm', '-Da')
+    """
+    return spell_options(
+        option
+        for option in parse_options(words[:-1])
+        if not is_left_out(option) and option.kind != "input" and option.name not in _MADE_ANEW
+    )

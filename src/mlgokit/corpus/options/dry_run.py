@@ -1,0 +1,115 @@
+"""What clang's driver makes of a build's options: one dry run (``-###``) for all commands that it answers alike."""
+
+import functools
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.front_end import front_end_environment
+from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, read_dry_run
+from mlgokit.corpus.options.safety import check_command_line
+from mlgokit.errors import ToolError
+
+_UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
+_UNFIT = re.compile(r"error: unsupported argument '([^']*)' to option '([^']*)'")
+_ATTEMPTS = 4
+# Options of -cc1 that write beside the output or load other programs: what asks for them is not given to the driver.
+_REFUSED = re.compile(
+    r"-(load|plugin|add-plugin|fpass-plugin=.*|dependency-file|dependency-dot|serialize-diagnostic-file|stats-file=.*|"
+    r"opt-record-file|ftime-trace.*|header-include-file|module-dependency-dir|coverage-(notes|data)-file.*|"
+    r"fmodule-output.*|split-dwarf-output|ast-dump.*|rewrite-.*|emit-pch|emit-module.*|E|Eonly|fsyntax-only)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What commands have in common that differ only in their sources; ``essential`` is the key of a dry run."""
+
+    directory: Path
+    driver: str
+    words: tuple[str, ...]
+    essential: tuple[str, ...]
+    language: str
+    named: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """The options for the bitcode, what clang did not know, and why there are none, if so."""
+
+    command_line: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    reason: str | None = None
+
+
+def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
+    """What the answer of the driver depends on."""
+    return options.directory, options.driver, options.essential, options.language, options.named
+
+
+def dry_runs(
+    toolchain: Toolchain, options: Sequence[BuildOptions], *, workers: int
+) -> dict[tuple[object, ...], DryRun]:
+    """One dry run for each set of options that compiles bitcode in its own way."""
+    distinct = {dry_run_key(item): item for item in options}
+    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="dry-run") as pool:
+        results = pool.map(functools.partial(_dry_run, toolchain), distinct.values())
+        return dict(zip(distinct, results, strict=True))
+
+
+def driver_path(toolchain: Toolchain, name: str) -> str:
+    """The driver of a toolchain, ``clang`` or ``clang++``."""
+    return str(toolchain.clangxx if name == "clang++" else toolchain.clang)
+
+
+def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
+    """Ask the driver for the ``-cc1`` line, again without the options that it does not know."""
+    unknown: set[str] = set()
+    reason = "no message"
+    source = [*(options.named or ("-x", options.language)), "-"]
+    if not os.path.isdir(options.directory):  # noqa: PTH112  (false as well for a name that no folder can have)
+        return DryRun(reason=f"expected the folder {str(options.directory)[:200]} of the command, found none")
+    for _ in range(_ATTEMPTS):
+        words = [word for word in options.essential if word not in unknown]
+        argv = [driver_path(toolchain, options.driver), *words, "-###", "-c", "-o", "module.o", *source]
+        done = ask_driver(argv, folder=options.directory, env=front_end_environment())
+        if done.returncode == 0:
+            return _checked(done.stderr, frozenset(unknown))
+        found = _not_known(done.stderr, words)
+        if not found:
+            reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
+            break
+        unknown |= found
+    return DryRun(reason=reason)
+
+
+def _not_known(stderr: str, words: Sequence[str]) -> set[str]:
+    """The words that the driver complains about."""
+    found = {word for word in _UNKNOWN.findall(stderr) if word in words}
+    for value, option in _UNFIT.findall(stderr):
+        found |= {word for word in words if word.startswith(option) and word.endswith(value)}
+    return found
+
+
+def _checked(stderr: str, unknown: frozenset[str]) -> DryRun:
+    """What a dry run says, unless it asks for something that extraction does not do."""
+    try:
+        words = read_dry_run(stderr)
+    except ToolError as error:
+        return DryRun(reason=str(error))
+    if refused := next((word for word in words if _REFUSED.fullmatch(word)), None):
+        return DryRun(reason=f"expected options that decide the code, found {refused}, which extraction does not do")
+    command_line = options_for_ir(words)
+    if (trouble := check_command_line(command_line)) is not None:
+        return DryRun(reason=trouble)
+    if "-O0" in command_line and "-disable-O0-optnone" not in command_line:
+        return DryRun(
+            reason="expected an optimization level, found -O0, at which clang marks functions not to be optimized; "
+            "give one (--level Oz), or build with optimization"
+        )
+    return DryRun(command_line=command_line, unknown=unknown)

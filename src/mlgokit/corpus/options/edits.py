@@ -1,0 +1,197 @@
+"""Changes of the command lines of a corpus, by the names and the arity that LLVM gives its options.
+
+Each change is text as on a command line: ``-fdata-sections``, ``-target-feature +avx``, ``-mllvm -inline-threshold=5``.
+"""
+
+import functools
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.corpus.options.parse import MLLVM, Option, canonical_name, option_table, parse_options, spell_options
+from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_options, is_left_out
+from mlgokit.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLineEdits:
+    """What to change; made by :func:`command_line_edits`.
+
+    Attributes:
+        add: put at the end.
+        delete: taken away: all options of that name, or, if it has a value, only those with that value.
+        replace: options of the same name get this value, wherever they stand and however they are spelled.
+    """
+
+    add: tuple[Option, ...] = ()
+    delete: tuple[Option, ...] = ()
+    replace: tuple[Option, ...] = ()
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """For a manifest: what was asked for, by kind of change."""
+        asked = {"add": self.add, "delete": self.delete, "replace": self.replace}
+        return {kind: list(spell_options(options)) for kind, options in asked.items() if options}
+
+
+NO_EDITS = CommandLineEdits()
+
+
+def command_line_edits(
+    add: Iterable[str] = (), delete: Iterable[str] = (), replace: Iterable[str] = ()
+) -> CommandLineEdits:
+    """Understand what a user wants changed.
+
+    Example:
+        >>> edits = command_line_edits(add=["-mllvm -inline-threshold=5"], replace=["-O2"])
+        >>> edited(("-cc1", "-Oz", "-w"), edits, where="a.o")
+        ('-cc1', '-O2', '-w', '-mllvm', '-inline-threshold=5')
+
+    Raises:
+        UsageError: a text is no option, a replacement has no value, or two changes contradict each other.
+    """
+    edits = CommandLineEdits(
+        add=_options(add, "add"), delete=_options(delete, "delete"), replace=_options(replace, "replace")
+    )
+    for option in edits.replace:
+        if not _has_value(option):
+            raise UsageError(
+                f"replace options: expected options with their new value, found {' '.join(option.words)}; "
+                "delete an option that has no value, and add another"
+            )
+    names = {key: {option.name for option in getattr(edits, key)} for key in ("add", "delete", "replace")}
+    # Deleting one value of an option and adding another one is how a single feature is exchanged.
+    deleted = {(option.name, option.values) for option in edits.delete if _has_value(option)}
+    added = {option.name for option in edits.add if (option.name, option.values) in deleted}
+    whole = {option.name for option in edits.delete if not _has_value(option)}
+    conflicts = {
+        ("add", "replace"): names["add"] & names["replace"],
+        ("delete", "replace"): names["delete"] & names["replace"],
+        ("add", "delete"): (names["add"] & whole) | added,
+    }
+    for (one, other), both in conflicts.items():
+        if both:
+            raise UsageError(
+                f"{one} and {other} options: expected each option in one of them, found {', '.join(sorted(both))} "
+                "in both; leave it in one"
+            )
+    return edits
+
+
+def edited(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
+    """A command line with the changes made, and all else as it was.
+
+    Args:
+        words: the command line, ``-cc1`` first or not.
+        edits: the changes.
+        where: whose it is, for the message.
+
+    Raises:
+        UsageError: there is nothing to replace.
+    """
+    return spell_options(option for option, _ in _changed(parse_options(words), edits, where))
+
+
+def command_line_to_compile(
+    words: tuple[str, ...], edits: CommandLineEdits, *, folder: Path, where: str, has_thinlto: bool = False
+) -> tuple[tuple[str, ...], str | None]:
+    """What is given to the compiler of a corpus's command line, and why it is refused, if it is.
+
+    The user's edits are made first and not questioned; then what only the front end needs is left out
+    (:func:`mlgokit.corpus.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
+    build; the rest is checked.
+
+    Raises:
+        UsageError: there is nothing to replace.
+    """
+    if words[:1] != ("-cc1",):
+        return words, f"expected -cc1 as the first option, found {words[0] if words else 'no option'}"
+    if sum(map(len, words)) > LONGEST_COMMAND_LINE:
+        return words, f"expected at most {LONGEST_COMMAND_LINE} bytes of options, found more"
+    changed = _changed(_parse(words[1:]), edits, where)
+    kept = [
+        (option, by_user)
+        for option, by_user in changed
+        if by_user or not (is_left_out(option) or (has_thinlto and option.name == "-fthinlto-index="))
+    ]
+    reason = check_options((option for option, by_user in kept if not by_user), folder=folder)
+    return ("-cc1", *spell_options(option for option, _ in kept)), reason
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(words: tuple[str, ...]) -> tuple[Option, ...]:
+    """Kept, because most modules of a project have the same command line."""
+    return parse_options(words)
+
+
+def _changed(options: Sequence[Option], edits: CommandLineEdits, where: str) -> list[tuple[Option, bool]]:
+    """The options after the changes, each with whether the user wrote it."""
+    replacements = {option.name: option for option in edits.replace}
+    present = {option.name for option in options}
+    for name in replacements:
+        if name not in present:
+            raise UsageError(
+                f"{where}: replace options: expected an option {name} in its command line, found none; "
+                "correct the name, or add it instead"
+            )
+    changed: list[tuple[Option, bool]] = []
+    for option in options:
+        if option.name in replacements:
+            changed.append((replacements[option.name], True))
+        elif not any(_matches(option, deletion) for deletion in edits.delete):
+            changed.append((option, False))
+    return changed + [(option, True) for option in edits.add]
+
+
+def _matches(option: Option, deletion: Option) -> bool:
+    return option.name == deletion.name and (not _has_value(deletion) or option.values == deletion.values)
+
+
+def _has_value(option: Option) -> bool:
+    return any(option.values)
+
+
+def _options(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
+    options: list[Option] = []
+    for text in texts:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(
+                f"{kind} options: expected options as on a command line, found {text!r} ({error})"
+            ) from error
+        parsed = parse_options(_respelled(words))
+        for option in parsed:
+            without_value = (
+                option.kind in {"separate", "either", "pair"} and not _has_value(option) and kind != "delete"
+            )
+            if option.kind == "input" or option.name == MLLVM or without_value:
+                parsed = ()
+                break
+        if not parsed:
+            raise UsageError(
+                f"{kind} options: expected options of clang -cc1 such as -Oz or -mllvm -name=value, found {text!r}; "
+                "correct it"
+            )
+        options += [_named(option) for option in parsed]
+    return tuple(options)
+
+
+def _respelled(words: Sequence[str]) -> list[str]:
+    """``-f=x`` and ``-f x`` mean the same to a user; each option has the one spelling that clang takes."""
+    kinds = option_table().kinds
+    if len(words) == 2 and words[0] not in kinds and f"{words[0]}=" in kinds:
+        return [f"{words[0]}={words[1]}"]
+    if len(words) == 1 and parse_options(words)[0].kind == "unknown":
+        name, _, value = words[0].partition("=")
+        if kinds.get(name) == "separate":
+            return [name, value]
+    return list(words)
+
+
+def _named(option: Option) -> Option:
+    """The option that a user means who leaves its ``=`` out; only names can do without."""
+    if _has_value(option) or option.kind != "unknown":
+        return option
+    return Option(name=canonical_name(option.name), values=option.values, words=option.words, kind=option.kind)

@@ -1,0 +1,389 @@
+"""The command line that serves all modules of a local ThinLTO build, from the command that linked it.
+
+In such a build the linker compiles, with options of its own, so that objects have no command line to record. What
+``ld.lld`` does by default and what it was told become the options that make ``clang -cc1`` do the same. Facts about lld
+are from ``createConfig`` in ``lld/ELF/LTO.cpp``, those about clang from ``runThinLTOBackend`` (``BackendUtil.cpp``).
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.files import opened
+from mlgokit.corpus.options.command_line import ask_driver
+from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
+from mlgokit.errors import CorpusError, InputError, UsageError
+from mlgokit.files import atomic_write
+
+RESPONSE_BYTES = 64 << 20
+"""Of one response file."""
+DEFAULT_LEVEL = "2"
+"""What lld optimizes with if nothing is said."""
+UNSPECIFIED = ["<UNSPECIFIED>"]
+"""What LLVM's ``extract_ir`` writes for a user to replace."""
+
+Words = tuple[str, ...]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LLD = re.compile(r"(ld\.lld|ld64\.lld|lld|ld)(-[\d.]+)?(\.exe)?")
+_CLANG = re.compile(r"(.*-)?(clang|clang\+\+|cc|c\+\+)(-[\d.]+)?(\.exe)?")
+_TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
+_EMULATIONS = {"elf_x86_64": "x86_64-unknown-linux-gnu", "aarch64linux": "aarch64-unknown-linux-gnu"}
+_DRIVER_WITH_VALUE = _words(
+    """
+    -o -Xlinker -mllvm -target -z -T -u -e -L -l -isysroot -arch -B -framework -h -Xclang -I -D -x -include --sysroot
+    --target -rpath -MF -MT -MQ
+    """
+)
+_LINKER_WITH_VALUE = _words(
+    """
+    -o -z -m -L -l -T -u -e -h -y -mllvm --mllvm -dynamic-linker --dynamic-linker -soname -rpath --rpath -rpath-link
+    --version-script -Map --defsym -plugin -plugin-opt --plugin-opt -init -fini
+    """
+)
+_FLAGS = {
+    "lto-unique-basic-block-section-names": "-funique-basic-block-section-names",
+    "lto-basic-block-address-map": "-fbasic-block-address-map",
+}
+_VALUES = {
+    "plugin-opt=mcpu": "-target-cpu",
+    "lto-sample-profile": "-fprofile-sample-use=",
+    "plugin-opt=sample-profile": "-fprofile-sample-use=",
+    "lto-cs-profile-file": "-fprofile-instrument-use-path=",
+    "plugin-opt=cs-profile-path": "-fprofile-instrument-use-path=",
+    "lto-basic-block-sections": "-fbasic-block-sections=",
+}
+_CODE_GENERATOR = {
+    "mcpu": "-target-cpu",
+    "code-model": "-mcmodel=",
+    "target-abi": "-target-abi",
+    "tls-size": "-mtls-size=",
+    "relocation-model": "-mrelocation-model",
+}
+"""Options of LLVM's code generator, which lld has as options of LLVM and clang as its own."""
+_SWITCHES = {
+    ("function-sections", True): "-ffunction-sections",
+    ("data-sections", True): "-fdata-sections",
+    ("unique-section-names", False): "-fno-unique-section-names",
+    ("emulated-tls", True): "-femulated-tls",
+    ("stack-size-section", True): "-fstack-size-section",
+    ("addrsig", True): "-faddrsig",
+}
+_ABOUT_CODE = re.compile(
+    r"-*(mllvm|plugin-opt=-|plugin-opt=(O|lto-partitions|disable-verify)|load-pass-plugin"
+    r"|lto-(newpm-passes|aa-pipeline|CGO|partitions|cs-profile-generate))"
+)
+_NOT_IN_CLANG = "clang -cc1 has nothing like it: objects may differ from the build's"
+_STEERS = re.compile(r"-*(plugin|lto|thinlto|save-temps|no-lto|fat-lto)")
+_POSITION_INDEPENDENT = frozenset({"-pie", "--pie", "--pic-executable", "-shared", "--shared", "-Bshareable"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOptions:
+    """A linker's command line, understood.
+
+    Attributes:
+        options: for ``clang -cc1``, which comes first among them.
+        kept: words of the linker, each with the options it became.
+        defaults: those of the options that stand for what the linker does without being told.
+        dropped: words of the linker, each with the reason why it became nothing.
+    """
+
+    options: Words
+    kept: tuple[tuple[str, Words], ...]
+    defaults: Words
+    dropped: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "options": list(self.options),
+            "kept": {word: " ".join(options) for word, options in self.kept},
+            "defaults": list(self.defaults),
+            "dropped": dict(self.dropped),
+        }
+
+
+def read_link_command(path: Path) -> list[str]:
+    """The words of the link command that a file has, see :func:`split_link_command`.
+
+    Raises:
+        UsageError: there is no such file, or no such command in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: expected a file with the link's command, found: {error.strerror or error}; "
+            "make one with `ninja -t commands`"
+        ) from error
+    return split_link_command(text)
+
+
+def split_link_command(text: str) -> list[str]:
+    """The words of a link command from its compiler or linker on: wrappers before it and what follows ``&&`` go.
+
+    Of several commands, as ``ninja -t commands`` prints them, it is the last that links.
+
+    Example:
+        >>> split_link_command("python3 wrapper.py --output=a -- ../bin/clang++ -flto=thin a.o -o a && touch b")
+        ['../bin/clang++', '-flto=thin', 'a.o', '-o', 'a']
+
+    Raises:
+        UsageError: there is no such command.
+    """
+    for line in reversed(text.replace("\\\n", " ").splitlines()):
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            continue
+        for command in reversed(list(_commands(words))):
+            start = next((number for number, word in enumerate(command) if _is_tool(word)), None)
+            if start is not None and "-c" not in command[start:]:
+                return command[start:]
+    raise UsageError(
+        f"link command: expected one with clang or ld.lld in it, found {text.strip()[:200]!r}; "
+        "give the line that links the program, for example from `ninja -t commands`"
+    )
+
+
+def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | None = None) -> LinkOptions:
+    """Understand a link command; a compiler driver's is first asked what it would tell the linker (``-###``).
+
+    Args:
+        words: the command, see :func:`split_link_command`.
+        toolchain: whose clang is asked, in place of the one in the command.
+        folder: the build's, for response files.
+
+    Raises:
+        UsageError: clang does not take the command.
+        ToolError: clang cannot be started.
+    """
+    if _LLD.fullmatch(PurePath(words[0]).name):
+        return translate_linker(list(_expanded(words[1:], folder)))
+    argv = [str(toolchain.clangxx), *_without_inputs(_expanded(words[1:], folder)), "-fuse-ld=lld", "-lc", "-###"]
+    done = ask_driver(argv, folder=folder)
+    lines = [line for line in done.stderr.splitlines() if line.startswith(' "')]
+    if done.returncode != 0 or not lines:
+        raise UsageError(
+            f"link command: expected options that {toolchain.clangxx} takes, found: {first_error(done.stderr)}; "
+            "correct it, or give the command of ld.lld"
+        )
+    triple = _TARGET.search(done.stderr)
+    return translate_linker(shlex.split(lines[-1])[1:], triple=triple[1] if triple else None)
+
+
+def translate_linker(words: Sequence[str], *, triple: str | None = None) -> LinkOptions:
+    """What the words after ``ld.lld`` mean for the code of a module.
+
+    Args:
+        words: the linker's options and inputs.
+        triple: the target; if it is not known, the one that ``-m`` stands for.
+
+    Example:
+        >>> found = translate_linker(["-pie", "--lto-O3", "-mllvm", "-inline-threshold=5", "--gc-sections", "a.o"])
+        >>> found.kept[2]
+        ('-mllvm -inline-threshold=5', ('-mllvm', '-inline-threshold=5'))
+        >>> found.dropped[0]
+        ('--gc-sections', 'it concerns the image, not the code of a module')
+    """
+    level, position = DEFAULT_LEVEL, ""
+    kept: list[tuple[str, Words]] = []
+    dropped: list[tuple[str, str]] = []
+    for word in _linker_words(words):
+        if found := re.fullmatch(r"--?(?:lto-O|plugin-opt=O)([0-3sz])", word):
+            level = DEFAULT_LEVEL if found[1] in "sz" else found[1]
+            dropped += [(other, "one after it decides") for other, options in kept if options[0].startswith("-O")]
+            kept = [entry for entry in kept if not entry[1][0].startswith("-O")] + [(word, (f"-O{level}",))]
+        elif word in _POSITION_INDEPENDENT:
+            position = "-pic-is-pie" if "pi" in word else "-pic-level"
+            kept.append((word, ("-mrelocation-model", "pic")))
+        elif word.startswith("-m ") and word[3:] in _EMULATIONS:
+            triple = triple or _EMULATIONS[word[3:]]
+            kept.append((word, ("-triple", triple)))
+        elif options := _translated(word):
+            kept.append((word, options))
+        else:
+            dropped.append((word, _reason(word)))
+    if level in {"0", "1"}:
+        # args::getCGOptLevel in lld/Common/Args.cpp; clang derives the code generator's level from -O.
+        dropped.append((f"code generation at level 2 with -O{level}", _NOT_IN_CLANG))
+    first: list[Words] = [("-triple", triple)] if triple else []
+    first += [(f"-O{level}",)]
+    first += [("-vectorize-loops",), ("-vectorize-slp",)] if level in {"2", "3"} else []
+    first += [("-mrelocation-model", "pic"), ("-pic-level", "2")] if position else [("-mrelocation-model", "static")]
+    first += [("-pic-is-pie",)] if position == "-pic-is-pie" else []
+    first += [("-ffunction-sections",), ("-fdata-sections",), ("-faddrsig",)]
+    told = [options for _, options in kept]
+    return LinkOptions(
+        options=(
+            "-cc1",
+            *(word for option in first for word in option),
+            *(word for option in told if option not in first for word in option),
+        ),
+        kept=tuple(kept),
+        defaults=tuple(word for option in first if option not in told for word in option),
+        dropped=tuple(dropped),
+    )
+
+
+def from_driver(words: Sequence[str]) -> Words:
+    """Options of ``clang -cc1`` for those of a compiler driver that a user wrote down for a ThinLTO link by hand.
+
+    MLGO's walkthroughs do so. What ``-cc1`` does not take is left out, but for position-independent code.
+
+    Example:
+        >>> from_driver(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"])[:4]
+        ('-cc1', '-O3', '-vectorize-loops', '-vectorize-slp')
+    """
+    options = parse_options(words)
+    levels = [option.values[0] for option in options if option.name == "-O" and option.values[0] in set("0123sz")]
+    linker = [f"--lto-O{levels[-1]}"] if levels else []
+    if any(word in {"-fPIE", "-fpie", "-pie"} for word in words):
+        linker.append("-pie")
+    elif any(word in {"-fPIC", "-fpic", "-shared"} for word in words):
+        linker.append("-shared")
+    told = [option for option in options if option.kind not in {"unknown", "input"} and option.name != "-O"]
+    return (*translate_linker(linker).options, *spell_options(told))
+
+
+def fill_override(folder: Path, options: Sequence[str]) -> None:
+    """Write the options into a corpus whose description waits for them.
+
+    Raises:
+        CorpusError: there is no description, or it has no place for them.
+        StorageError: the disk is full or not writable.
+    """
+    path = folder / "corpus_description.json"
+    try:
+        description: object = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorpusError(
+            f"{path}: expected a corpus's description, found: {error}; extract the corpus first"
+        ) from error
+    fields = cast("dict[str, Any]", description) if isinstance(description, dict) else {}
+    found = fields.get("global_command_override")
+    if found != UNSPECIFIED:
+        raise CorpusError(
+            f"{path}: expected global_command_override to be {UNSPECIFIED}, found {found!r:.200}; "
+            "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
+        )
+    fields["global_command_override"] = list(options)
+    atomic_write(path, json.dumps(fields, indent=2) + "\n")
+
+
+def _commands(words: Sequence[str]) -> Iterator[list[str]]:
+    """The commands of a shell line, and after a lone ``--`` what a wrapper runs."""
+    command: list[str] = []
+    for word in words:
+        if word in {"&&", ";", "||", "|", "--"}:
+            yield command
+            command = []
+        else:
+            command.append(word)
+    yield command
+
+
+def _is_tool(word: str) -> bool:
+    name = PurePath(word).name
+    return not word.startswith("-") and (_CLANG.fullmatch(name) or _LLD.fullmatch(name)) is not None
+
+
+def _expanded(words: Sequence[str], folder: Path | None) -> Iterator[str]:
+    """The words, and in place of ``@file`` those in the file; one that is not there held inputs, most likely.
+
+    Raises:
+        UsageError: what is in the file are no words.
+    """
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+        elif folder is not None:
+            path = folder / word[1:]
+            try:
+                with opened(path, "") as descriptor:
+                    data = os.read(descriptor, RESPONSE_BYTES)
+            except InputError:
+                continue
+            try:
+                yield from shlex.split(data.decode("utf-8", "surrogateescape"))
+            except ValueError as error:
+                raise UsageError(
+                    f"{path}: expected the words of a link command, found: {error}; link again, or give the command "
+                    "without response files"
+                ) from error
+
+
+def _without_inputs(words: Iterable[str]) -> Iterator[str]:
+    """A driver's options; its inputs need not exist any more, and libraries do not matter."""
+    rest = iter(words)
+    for word in rest:
+        if word in _DRIVER_WITH_VALUE:
+            value = next(rest, None)
+            if value is not None and word not in {"-l", "-L", "-o"}:
+                yield from (word, value)
+        elif word.startswith("-") and not word.startswith(("-l", "-Wl,-l")):
+            yield word
+
+
+def _linker_words(words: Sequence[str]) -> Iterator[str]:
+    """The linker's options, those with their value in a word of its own joined by a space."""
+    rest = iter(words)
+    for word in rest:
+        value = next(rest, None) if word in _LINKER_WITH_VALUE else None
+        if word in {"-plugin-opt", "--plugin-opt"} and value is not None:
+            yield f"{word}={value}"
+        else:
+            yield word if value is None else f"{word} {value}"
+
+
+def _translated(word: str) -> Words:
+    """The options of ``clang -cc1`` for one of the linker, or nothing."""
+    name, equals, value = word.lstrip("-").partition("=")
+    if name == "plugin-opt":
+        key, equals, value = value.partition("=")
+        name = f"{name}={key}"
+    if word.startswith("-") and name in _FLAGS:
+        return (_FLAGS[name],)
+    if equals and name in _VALUES:
+        return _given(_VALUES[name], value)
+    if found := re.fullmatch(r"--?(?:mllvm[ =]|plugin-opt=)(-.+)", word):
+        return _llvm_option(found[1])
+    return ()
+
+
+def _llvm_option(word: str) -> Words:
+    name, _, value = word.lstrip("-").partition("=")
+    if name == "mattr":
+        return tuple(part for feature in value.split(",") for part in ("-target-feature", feature))
+    if name in _CODE_GENERATOR:
+        return _given(_CODE_GENERATOR[name], value)
+    if switch := _SWITCHES.get((name, value not in {"0", "false"})):
+        return (switch,)
+    return ("-mllvm", word) if option_table().kinds.get(name) in LLVM_KINDS else ()
+
+
+def _given(option: str, value: str) -> Words:
+    """The option with its value, which is a word of its own unless the option ends in ``=``."""
+    return (f"{option}{value}",) if option.endswith("=") else (option, value)
+
+
+def _reason(word: str) -> str:
+    if _ABOUT_CODE.match(word):
+        return _NOT_IN_CLANG
+    if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):
+        return "it is an input or an output"
+    if _STEERS.match(word):
+        return "it steers the link or names files beside the objects"
+    return "it concerns the image, not the code of a module"

@@ -1,0 +1,1 @@
+"""Listed projects: fetched, unpacked, and extracted."""

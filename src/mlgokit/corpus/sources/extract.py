@@ -1,0 +1,182 @@
+"""From unpacked sources to a corpus: one front-end run for each source, and nothing done twice.
+
+The bitcode is what clang's optimizer would get: made at ``-Oz``, before any pass. It does not depend on the folders it
+was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.front_end import (
+    ExtractionLimits,
+    FrontEndJob,
+    Progress,
+    claim_corpus,
+    front_end_environment,
+    make_corpus,
+)
+from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, read_dry_run
+from mlgokit.corpus.options.safety import check_command_line
+from mlgokit.corpus.sources.fetch import project_root
+from mlgokit.corpus.sources.projects import Project
+from mlgokit.errors import CorpusError
+from mlgokit.manifest import digest_value
+
+OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
+"""Given to the driver for every module, before the project's own options."""
+
+
+def extract_projects(
+    projects: Sequence[Project],
+    *,
+    toolchain: Toolchain,
+    sources_folder: Path,
+    corpus_folder: Path,
+    workers: int = 1,
+    limits: ExtractionLimits | None = None,
+    report: Progress | None = None,
+) -> Corpus:
+    """Make a corpus of projects whose sources are unpacked; modules that an earlier run finished are reused.
+
+    Interrupted (:class:`KeyboardInterrupt`), it kills the compilers that run and keeps every finished module.
+
+    Args:
+        projects: what to extract, see :func:`mlgokit.corpus.sources.projects.load_projects`.
+        toolchain: whose clang makes the bitcode.
+        sources_folder: see :func:`mlgokit.corpus.sources.fetch.prepare_sources`.
+        corpus_folder: where the corpus goes.
+        workers: how many compilers run at a time.
+        limits: what one module may take.
+        report: told after every module.
+
+    Raises:
+        CorpusError: a project's sources are not there, a glob matches nothing, or no module came out at all.
+        ReuseError: the corpus folder was made from other projects, options or by another compiler.
+        StorageError: the disk is full or not writable.
+        ToolError: the compiler cannot be started.
+    """
+    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder)
+    inputs = {project.name: _project_digest(project) for project in projects}
+    claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
+    return make_corpus(
+        jobs,
+        corpus_folder=corpus_folder,
+        wanted=f"modules of {len(projects)} projects",
+        remedy="correct the list of projects",
+        workers=workers,
+        limits=limits,
+        report=report,
+    )
+
+
+def _project_digest(project: Project) -> str:
+    """Digest of all that decides the bitcode of a project's modules."""
+    value = asdict(project)
+    for key in ("held_out", "license", "program"):
+        del value[key]
+    value["archive"] = project.archive.sha256
+    return digest_value(value)
+
+
+def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, list[str]]:
+    """The folder that the project's paths are relative to, and its sources there, in order.
+
+    Raises:
+        CorpusError: the sources are not unpacked, or a glob matches nothing.
+    """
+    root = project_root(project, sources_folder=sources_folder).absolute()
+    if not root.is_dir():
+        raise CorpusError(
+            f"project {project.name!r}: expected its sources in {root}, found no such folder; "
+            "run `mlgokit corpus fetch` first"
+        )
+    excluded = {path for pattern in project.exclude for path in _glob(root, pattern, project)}
+    sources: set[Path] = set()
+    for pattern in project.sources:
+        found = {path for path in _glob(root, pattern, project) if path.is_file()}
+        if not found:
+            raise CorpusError(
+                f"project {project.name!r}: sources: expected files that match {pattern!r} in {root}, found none; "
+                "correct the list of projects"
+            )
+        sources |= found - excluded
+    names = sorted(path.relative_to(root).as_posix() for path in sources)
+    if not names:
+        raise CorpusError(f"project {project.name!r}: expected sources, found all of them excluded; correct exclude")
+    return root, names
+
+
+def project_jobs(projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
+    """What :func:`extract_projects` runs.
+
+    Raises:
+        CorpusError: a project's sources are not there, or a glob matches nothing.
+        ToolError: the compiler cannot be started.
+    """
+    return [job for project in projects for job in _jobs(project, toolchain=toolchain, sources_folder=sources_folder)]
+
+
+def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
+    root, names = project_sources(project, sources_folder=sources_folder)
+    command_line = _command_line(project, toolchain=toolchain, root=root, source=names[0])
+    driver = (
+        *driver_words(project, toolchain),
+        f"-ffile-prefix-map={root}=.",
+        *(f"-I{folder}" for folder in project.include),
+        *(f"-D{macro}" for macro in project.defines),
+    )
+    return [
+        FrontEndJob(
+            name=f"{project.name}/{name}.o",
+            project=project.name,
+            language=project.language,
+            held_out=project.held_out,
+            source=name,
+            directory=root,
+            driver=driver,
+            input=tuple(input_words(project, name)),
+            command_line=command_line,
+        )
+        for name in names
+    ]
+
+
+def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
+    try:
+        return set(root.glob(pattern))
+    except (ValueError, NotImplementedError) as error:
+        raise CorpusError(
+            f"project {project.name!r}: expected a glob, found {pattern!r} ({error}); correct the list of projects"
+        ) from error
+
+
+def driver_words(project: Project, toolchain: Toolchain) -> list[str]:
+    """The compiler driver and the options that say what code is made; no ``-I``, no ``-D``."""
+    program = toolchain.clangxx if project.language == "c++" else toolchain.clang
+    return [str(program), *OPTIONS, f"-std={project.standard}", *project.options]
+
+
+def input_words(project: Project, source: str) -> list[str]:
+    """The input; a name that would be taken for an option or a response file gets a folder."""
+    return ["-x", project.language, f"./{source}" if source.startswith(("-", "@")) else source]
+
+
+def _command_line(project: Project, *, toolchain: Toolchain, root: Path, source: str) -> tuple[str, ...]:
+    """The ``-cc1`` options of every module of the project, without ``-I`` and ``-D``, which compiling IR ignores."""
+    argv = [*driver_words(project, toolchain), "-###", "-c", "-o", "module.o", *input_words(project, source)]
+    done = ask_driver(argv, folder=root, env=front_end_environment())
+    if done.returncode != 0:
+        raise CorpusError(
+            f"project {project.name!r}: expected options that {argv[0]} takes, found: {first_error(done.stderr)}; "
+            "correct the list of projects"
+        )
+    options = options_for_ir(read_dry_run(done.stderr))
+    if (trouble := check_command_line(options)) is not None:
+        raise CorpusError(
+            f"project {project.name!r}: options: {trouble.partition(';')[0]}; correct the list of projects"
+        )
+    return options

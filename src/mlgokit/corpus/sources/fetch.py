@@ -1,0 +1,209 @@
+"""Archives of source code: fetched once, verified by digest whenever used, unpacked without trust.
+
+The cache holds ``archives/<sha256>/<file name>``. A file put there by hand serves as well, if it has the digest.
+"""
+
+import contextlib
+import hashlib
+import posixpath
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from mlgokit.compiler import process
+from mlgokit.corpus.sources.projects import Archive, Project
+from mlgokit.corpus.sources.unpack import MAX_BYTES, unpack_archive
+from mlgokit.errors import FetchError, ToolError
+from mlgokit.files import digest_file, writing
+
+_ATTEMPTS = 3
+_CHUNK = 1 << 16
+_SOCKET_TIMEOUT = (10.0, 30.0)
+
+
+def default_cache_folder() -> Path:
+    """``mlgokit`` in the user's cache folder (``$XDG_CACHE_HOME``, else ``~/.cache``)."""
+    return platformdirs.user_cache_path("mlgokit")
+
+
+def cached_path(archive: Archive, *, cache_folder: Path) -> Path:
+    """Where the archive stands in the cache, there or not."""
+    return cache_folder / "archives" / archive.sha256 / posixpath.basename(archive.file)
+
+
+def fetch_archive(
+    archive: Archive,
+    *,
+    cache_folder: Path,
+    report: Callable[[int, int], None] | None = None,
+    timeout_seconds: float = 600.0,
+) -> Path:
+    """The archive's file in the cache, fetched from its registry if it is not there or damaged.
+
+    Args:
+        archive: what to fetch.
+        cache_folder: see :func:`default_cache_folder`.
+        report: told bytes so far and in all (0 if the server does not say) as they arrive.
+        timeout_seconds: for the whole archive, all attempts together.
+
+    Raises:
+        FetchError: no server gave the file, or it has another digest.
+        StorageError: the cache is full or not writable.
+    """
+    path = cached_path(archive, cache_folder=cache_folder)
+    with writing(path):
+        if path.is_file() and digest_file(path) == archive.sha256:
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + timeout_seconds
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        _download(archive, partial, report=report or (lambda _done, _total: None), deadline=deadline)
+        with writing(path):
+            partial.replace(path)
+    except FetchError as error:
+        remedy = f"check the network, or put the file at {path} by hand"
+        raise FetchError(f"{archive.file} ({archive.registry} {archive.package}): {error}; {remedy}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def _download(archive: Archive, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> None:
+    """Try every address of the archive, a few times each, until one gives the right bytes."""
+    import requests
+    import urllib3
+
+    wrong = ""
+    reason = "expected it before the deadline, found no server that gave it"
+    with _session() as session:
+        for _ in range(_ATTEMPTS):
+            try:
+                for address in _addresses(archive, session):
+                    if time.monotonic() > deadline:
+                        raise FetchError(wrong or reason)
+                    try:
+                        found = _stream(session, address, partial, report=report, deadline=deadline)
+                    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+                        reason = f"expected the file, found: {error}"
+                        continue
+                    if found == archive.sha256:
+                        return
+                    wrong = f"expected SHA-256 {archive.sha256}, found {found}"
+            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+                reason = f"expected an answer of the registry, found: {error}"
+    raise FetchError(wrong or reason)
+
+
+def _session() -> Any:
+    """A requests session that repeats what is worth repeating, with bounded pauses."""
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    # Retry-After is not obeyed because it can exceed any deadline of ours.
+    retry = Retry(
+        total=3,
+        backoff_factor=0.3,
+        status_forcelist=(429, 500, 502, 503, 504),
+        allowed_methods={"GET"},
+        respect_retry_after_header=False,
+    )
+    session = requests.Session()
+    session.mount("https://", HTTPAdapter(max_retries=retry))
+    session.mount("http://", HTTPAdapter(max_retries=retry))
+    return session
+
+
+def _addresses(archive: Archive, session: Any) -> Iterator[str]:
+    """Where the registry says that the file is."""
+    if archive.registry == "debian":
+        for site in _debian_sites():
+            yield f"{site.rstrip('/')}/{archive.file}"
+        return
+    import pypi_simple
+
+    try:
+        page = pypi_simple.PyPISimple(session=session).get_project_page(archive.package, timeout=_SOCKET_TIMEOUT)
+    except pypi_simple.NoSuchProjectError:
+        raise FetchError(f"expected a package {archive.package!r} in the index, found none") from None
+    except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError, ValueError) as error:
+        raise FetchError(f"expected a page of the index, found: {error}") from error
+    addresses = [package.url for package in page.packages if package.filename == archive.file]
+    if not addresses:
+        raise FetchError(f"expected this file among those of {archive.package!r}, found {len(page.packages)} others")
+    yield from addresses
+
+
+def _debian_sites() -> list[str]:
+    """The archives that this machine's apt is configured with, those reached by HTTP."""
+    try:
+        completed = process.run(["apt-get", "indextargets", "--format", "$(SITE)"], timeout_seconds=60)
+    except ToolError as error:
+        raise FetchError("expected apt-get to name a Debian mirror, found no apt-get") from error
+    lines = completed.stdout.decode("utf-8", "replace").split()
+    sites = [site for site in dict.fromkeys(lines) if site.startswith(("http://", "https://"))]
+    if not sites:
+        raise FetchError("expected apt to be configured with a Debian mirror, found none")
+    return sites
+
+
+def _stream(session: Any, address: str, partial: Path, *, report: Callable[[int, int], None], deadline: float) -> str:
+    """Write what is at ``address`` to ``partial`` and give its SHA-256."""
+    digest = hashlib.sha256()
+    done = 0
+    headers = {"Accept-Encoding": "identity"}
+    with session.get(address, stream=True, timeout=_SOCKET_TIMEOUT, headers=headers) as response:
+        response.raise_for_status()
+        length = response.headers.get("Content-Length", "")
+        total = int(length) if length.isdecimal() else 0
+        with writing(partial):
+            file = partial.open("wb")
+        with file:
+            for chunk in _chunks(response):
+                done += len(chunk)
+                if time.monotonic() > deadline:
+                    raise FetchError(f"expected it before the deadline, found {done} of {total or 'unknown'} bytes")
+                if done > MAX_BYTES:
+                    raise FetchError(f"expected at most {MAX_BYTES} bytes, found more")
+                digest.update(chunk)
+                with writing(partial):
+                    file.write(chunk)
+                report(done, max(done, total))
+    return digest.hexdigest()
+
+
+def _chunks(response: Any) -> Iterator[bytes]:
+    """The body as sent: a server that calls a .tar.gz a gzip-encoded .tar must not have it decoded."""
+    yield from response.raw.stream(_CHUNK, decode_content=False)
+
+
+def project_root(project: Project, *, sources_folder: Path) -> Path:
+    """The folder that a project's paths are relative to, once it is unpacked."""
+    return sources_folder / project.name / project.root
+
+
+def prepare_sources(project: Project, *, archive_path: Path, sources_folder: Path) -> Path:
+    """Unpack a project's part of its archive, write the files its build would generate, and give its root.
+
+    Raises:
+        FetchError: the archive is damaged, hostile, or has no such root.
+        ReuseError: something else is where the sources should go.
+        StorageError: the disk is full or not writable.
+    """
+    outside = any(posixpath.normpath(path).startswith("..") for path in project.include)
+    generated = {posixpath.join(project.root, item.path): item.text for item in project.generated}
+    subtree = "" if outside else project.root
+    folder = unpack_archive(archive_path, sources_folder / project.name, subtree=subtree, generated=generated)
+    root = folder / project.root
+    if not root.is_dir():
+        raise FetchError(
+            f"project {project.name!r}: root: expected a folder {project.root!r} in {archive_path.name}, "
+            "found none; correct root in the list of projects"
+        )
+    return root

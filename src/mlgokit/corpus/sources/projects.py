@@ -1,0 +1,300 @@
+"""Which real projects a corpus is made of: a declarative list, ``projects.toml``, read and checked.
+
+Everything that decides a module's bitcode stands in the list; the archives' own build systems never run.
+"""
+
+import importlib.resources
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from mlgokit.errors import CorpusError
+
+Language = Literal["c++", "c"]
+Registry = Literal["pypi", "debian"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._+-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_STANDARD = re.compile(r"(c|gnu)(\+\+)?[0-9][0-9a-z]")
+_OURS = re.compile(r"-?|-(o|c|S|E|x|###|-.*|O.*|g.*|M[A-Z]*|emit-.*|flto.*|fembed-bitcode.*|save-temps.*)")
+"""Options that extraction itself decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A published archive of source code.
+
+    Attributes:
+        registry: where it is published.
+        package: its name there.
+        version: its version there.
+        file: the file's name (``pypi``), or its path below a mirror's top (``debian``, ``pool/main/...``).
+        sha256: digest of the archive, 64 hexadecimal digits.
+    """
+
+    registry: Registry
+    package: str
+    version: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedFile:
+    """A file that the project's own build would generate; ``path`` is relative to the project's root."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRun:
+    """One run of a linked program, to see that it still behaves the same.
+
+    Attributes:
+        arguments: the command line after the program.
+        stdin: text for standard input.
+        files: globs, relative to the project's root, of the files that the run reads.
+    """
+
+    arguments: tuple[str, ...] = ()
+    stdin: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What all modules of a project link to.
+
+    Attributes:
+        name: name of the program.
+        libraries: libraries to link it with.
+        runs: how it is tried.
+    """
+
+    name: str
+    libraries: tuple[str, ...] = ()
+    runs: tuple[ProgramRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """One project: an archive and how its sources are compiled.
+
+    Attributes:
+        name: first component of the names of its modules.
+        language: of every source of the project.
+        standard: value of ``-std=``.
+        held_out: kept out of training, to evaluate on.
+        archive: where the sources come from.
+        root: the project's folder within the archive; the paths below are relative to it.
+        include: folders for ``-I``.
+        defines: values of ``-D``.
+        options: further options of the compiler.
+        sources: globs of the sources; each file is one module.
+        exclude: globs of files that ``sources`` matches and that are not wanted.
+        generated: files to write beside the archive's.
+        license: SPDX expression.
+        program: what the modules link to, if they do.
+    """
+
+    name: str
+    language: Language
+    standard: str
+    held_out: bool = False
+    archive: Archive
+    root: str
+    include: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    sources: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    generated: tuple[GeneratedFile, ...] = ()
+    license: str
+    program: Program | None = None
+
+
+def load_projects(path: Path | None = None) -> tuple[Project, ...]:
+    """Read a list of projects, in the order of the file.
+
+    Args:
+        path: a TOML file; the list that comes with this package if left out.
+
+    Raises:
+        CorpusError: names the project, the key and what was expected.
+    """
+    resource = importlib.resources.files("mlgokit.corpus.sources") / "projects.toml" if path is None else path
+    try:
+        text = resource.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CorpusError(
+            f"{resource}: expected a list of projects in TOML, found: {reason}; check the path"
+        ) from error
+    except ValueError as error:
+        raise CorpusError(f"{resource}: expected TOML, found: {error}; correct the file there") from error
+    top = _Table(value=document, where=str(resource))
+    top.check_keys({"project"})
+    tables = top.tables("project")
+    if not tables:
+        raise CorpusError(f"{resource}: expected at least one [[project]], found none; add one")
+    projects: dict[str, Project] = {}
+    for table in tables:
+        project = _project(table)
+        if project.name in projects:
+            raise CorpusError(f"{resource}: project {project.name!r}: expected one of this name, found two; rename one")
+        projects[project.name] = project
+    return tuple(projects.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A TOML table that knows how to name itself in a message."""
+
+    value: Mapping[str, Any]
+    where: str
+
+    def wrong(self, key: str, expected: str) -> CorpusError:
+        found = repr(self.value[key]) if key in self.value else "nothing"
+        return CorpusError(f"{self.where}: {key}: expected {expected}, found {found[:200]}; correct it in the file")
+
+    def check_keys(self, known: set[str]) -> None:
+        for key in self.value:
+            if key not in known:
+                expected = f"one of the keys {', '.join(sorted(known))}"
+                raise CorpusError(f"{self.where}: {key}: expected {expected}, found this unknown key; remove it")
+
+    def text(
+        self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], bool] | None = None
+    ) -> str:
+        value = self.value.get(key, default)
+        if not isinstance(value, str) or "\0" in value or (fits is not None and not fits(value)):
+            raise self.wrong(key, expected)
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.value.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+        value: object = self.value.get(key, [])
+        if not isinstance(value, list):
+            raise self.wrong(key, f"a list of {expected}")
+        for item in cast("list[object]", value):
+            if not isinstance(item, str) or "\0" in item or (fits is not None and not fits(item)):
+                message = f"expected a list of {expected}, found in it {item!r}; correct it in the file"
+                raise CorpusError(f"{self.where}: {key}: {message}")
+        return tuple(cast("list[str]", value))
+
+    def table(self, key: str) -> "_Table":
+        value: object = self.value.get(key)
+        if not isinstance(value, dict):
+            raise self.wrong(key, "a table")
+        return _Table(value=cast("dict[str, Any]", value), where=f"{self.where}: {key}")
+
+    def tables(self, key: str) -> list["_Table"]:
+        value: object = self.value.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
+            raise self.wrong(key, "a list of tables")
+        items = cast("list[dict[str, Any]]", value)
+        return [_Table(value=item, where=f"{self.where}: {key} {place}") for place, item in enumerate(items, 1)]
+
+
+def _project(numbered: _Table) -> Project:
+    name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_fits(_NAME))
+    table = _Table(value=numbered.value, where=f"project {name!r}")
+    table.check_keys(set(Project.__dataclass_fields__))
+    root = table.text("root", "a folder inside the archive", fits=_stays_inside)
+    language = table.text("language", "'c++' or 'c'", fits=lambda text: text in {"c++", "c"})
+    sources = table.texts("sources", "globs below the root", fits=_stays_inside)
+    if not sources:
+        raise table.wrong("sources", "at least one glob")
+    return Project(
+        name=name,
+        language=cast("Language", language),
+        standard=table.text("standard", "a language standard like 'c++17' or 'gnu11'", fits=_fits(_STANDARD)),
+        held_out=table.flag("held_out"),
+        archive=_archive(table.table("archive")),
+        root=root,
+        include=table.texts(
+            "include", "folders inside the archive", fits=lambda folder: _stays_inside(folder, below=root)
+        ),
+        defines=table.texts(
+            "defines", "macros like 'NAME' or 'NAME=value'", fits=lambda text: text[:1] not in {"", "-"}
+        ),
+        options=table.texts(
+            "options",
+            "compiler options that choose no input, output, optimization level or debug information",
+            fits=lambda text: _OURS.fullmatch(text) is None,
+        ),
+        sources=sources,
+        exclude=table.texts("exclude", "globs below the root", fits=_stays_inside),
+        generated=tuple(_generated(item) for item in table.tables("generated")),
+        license=table.text("license", "an SPDX expression", fits=bool),
+        program=_program(table.table("program")) if "program" in table.value else None,
+    )
+
+
+def _archive(table: _Table) -> Archive:
+    table.check_keys(set(Archive.__dataclass_fields__))
+    registry = table.text("registry", "'pypi' or 'debian'", fits=lambda text: text in {"pypi", "debian"})
+    if registry == "pypi":
+        file = table.text("file", "the name of a file", fits=lambda text: text[:1] not in {"", "."} and "/" not in text)
+    else:
+        file = table.text(
+            "file", "a path below pool/", fits=lambda text: text.startswith("pool/") and _stays_inside(text)
+        )
+    return Archive(
+        registry=cast("Registry", registry),
+        package=table.text("package", "the name of a package", fits=bool),
+        version=table.text("version", "a version", fits=bool),
+        file=file,
+        sha256=table.text("sha256", "64 lower-case hexadecimal digits", fits=_fits(_SHA256)),
+    )
+
+
+def _generated(table: _Table) -> GeneratedFile:
+    table.check_keys({"path", "text"})
+    path = table.text("path", "a file below the root", fits=lambda text: bool(text) and _stays_inside(text))
+    return GeneratedFile(path=path, text=table.text("text", "text"))
+
+
+def _program(table: _Table) -> Program:
+    table.check_keys({"name", "libraries", "runs"})
+    return Program(
+        name=table.text("name", "the name of a program", fits=_fits(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
+        libraries=table.texts("libraries", "libraries"),
+        runs=tuple(_run(item) for item in table.tables("runs")),
+    )
+
+
+def _run(table: _Table) -> ProgramRun:
+    table.check_keys({"arguments", "stdin", "files"})
+    return ProgramRun(
+        arguments=table.texts("arguments", "words"),
+        stdin=table.text("stdin", "text", default=""),
+        files=table.texts("files", "globs below the root", fits=_stays_inside),
+    )
+
+
+def _fits(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def _stays_inside(path: str, *, below: str = "") -> bool:
+    """Whether a relative path, seen from ``below``, stays inside the top.
+
+    Example:
+        >>> _stays_inside("a/../b"), _stays_inside("../b"), _stays_inside("../b", below="a"), _stays_inside("/b")
+        (True, False, True, False)
+    """
+    if posixpath.isabs(path) or "\\" in path:
+        return False
+    return posixpath.normpath(posixpath.join(below, path)).split("/")[0] != ".."

@@ -1,0 +1,213 @@
+"""Unpacking archives that nobody vouches for.
+
+The archive libraries only read; every path is checked and every file written here, so that no link, device, permission
+or claimed size of an archive has an effect outside the folder.
+"""
+
+import contextlib
+import json
+import posixpath
+import shutil
+import stat
+import tarfile
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from lzma import LZMAError
+from pathlib import Path
+from typing import IO, Any
+
+from mlgokit.errors import FetchError, ReuseError
+from mlgokit.files import digest_file, writing
+from mlgokit.manifest import digest_value, plain_json
+
+MAX_BYTES = 2 << 30
+MAX_FILES = 200_000
+MAX_RATIO = 200
+"""Unpacked bytes per byte of archive; source code reaches 30 under xz."""
+
+_STAMP = ".mlgokit-unpacked.json"
+_CHUNK = 1 << 16
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, LZMAError, zlib.error, OSError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A regular file of an archive, or a link to one."""
+
+    path: str
+    open: Callable[[], IO[bytes] | None]
+    link: str | None = None
+
+
+def unpack_archive(
+    archive_path: Path, folder: Path, *, subtree: str = "", generated: Mapping[str, str] | None = None
+) -> Path:
+    """Unpack a tar or zip archive to ``folder``, all or nothing; nothing is done if that was done before.
+
+    Only plain files come out. A link is replaced by a copy of the file it leads to, or left out if it leads to none;
+    permissions and times are not taken over.
+
+    Args:
+        archive_path: the archive.
+        folder: where to; replaced if another archive was unpacked there.
+        subtree: unpack only what is below this folder of the archive.
+        generated: texts of further files, by path within ``folder``.
+
+    Raises:
+        FetchError: the archive is damaged, exceeds the limits, or has a path or link that leaves the folder.
+        ReuseError: ``folder`` has files that did not come from an archive.
+        StorageError: the disk is full or not writable.
+    """
+    with writing(archive_path):
+        stamp = plain_json(
+            {
+                "archive": digest_file(archive_path),
+                "subtree": posixpath.normpath(subtree),
+                "generated": digest_value(generated or {}),
+            }
+        )
+    if _read_stamp(folder) == stamp:
+        return folder
+    with writing(folder):
+        if folder.exists() and _read_stamp(folder) is None and any(folder.iterdir()):
+            raise ReuseError(
+                f"{folder}: expected nothing or an unpacked archive, found other files; "
+                "choose another folder or delete this one"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = (folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))
+    try:
+        with writing(fresh):
+            fresh.mkdir()
+        _unpack(archive_path, fresh, subtree=posixpath.normpath(subtree))
+        with writing(folder):
+            for path, text in (generated or {}).items():
+                target = fresh / _checked(path, archive_path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+            (fresh / _STAMP).write_text(json.dumps(stamp), encoding="utf-8")
+            if folder.exists():
+                folder.replace(old)
+            fresh.replace(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def _read_stamp(folder: Path) -> Any:
+    try:
+        return json.loads((folder / _STAMP).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
+    limit = min(MAX_BYTES, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO)
+    links: dict[str, str] = {}
+    written = files = 0
+    for entry in _entries(archive_path):
+        path = _checked(entry.path, archive_path)
+        files += 1
+        if files > MAX_FILES:
+            raise FetchError(f"{archive_path.name}: expected at most {MAX_FILES} files, found more; do not use it")
+        if subtree != "." and not f"{path}/".startswith(f"{subtree}/"):
+            continue
+        if entry.link is not None:
+            links[path] = _checked(entry.link, archive_path)
+            continue
+        written += _write_entry(entry, folder / path, limit=limit - written, archive_path=archive_path)
+    for path in links:
+        target = path
+        for _ in range(8):
+            target = links.get(target, target)
+        source = folder / target
+        with writing(folder / path):
+            if source.is_file() and not (folder / path).exists():
+                written += source.stat().st_size
+                if written > limit:
+                    raise _too_much(archive_path, limit)
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, folder / path)
+
+
+def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path) -> int:
+    """Write one file and give its size; the size that the archive claims is not believed."""
+    size = 0
+    with _reading(archive_path):
+        source = entry.open()
+    if source is None:
+        return 0
+    with source, writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            while True:
+                with _reading(archive_path):
+                    chunk = source.read(_CHUNK)
+                if not chunk:
+                    return size
+                size += len(chunk)
+                if size > limit:
+                    raise _too_much(archive_path, limit)
+                file.write(chunk)
+
+
+@contextlib.contextmanager
+def _reading(archive_path: Path) -> Generator[None]:
+    """Turn whatever the archive libraries raise on damage into a sentence."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise FetchError(
+            f"{archive_path.name}: expected a sound tar or zip archive, found: {error}; delete it to fetch it again"
+        ) from error
+
+
+def _too_much(archive_path: Path, limit: int) -> FetchError:
+    return FetchError(f"{archive_path.name}: expected at most {limit} bytes unpacked, found more; do not use it")
+
+
+def _checked(path: str, archive_path: Path) -> str:
+    """The path in its plain form, if it stays inside."""
+    plain = posixpath.normpath(path)
+    if posixpath.isabs(path) or plain.split("/")[0] == ".." or "\\" in path or "\0" in path:
+        raise FetchError(f"{archive_path.name}: expected paths inside the archive, found {path!r}; do not use it")
+    return plain
+
+
+def _entries(archive_path: Path) -> Iterator[_Entry]:
+    """The files and links of an archive, in its order."""
+    with _reading(archive_path):
+        zipped = zipfile.is_zipfile(archive_path)
+    yield from _zip_entries(archive_path) if zipped else _tar_entries(archive_path)
+
+
+def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
+    with contextlib.ExitStack() as stack:
+        with _reading(archive_path):
+            archive = stack.enter_context(tarfile.open(archive_path))
+        while True:
+            with _reading(archive_path):
+                member = archive.next()
+            if member is None:
+                return
+            if member.issym():
+                link = posixpath.join(posixpath.dirname(member.name), member.linkname)
+                yield _Entry(path=member.name, open=lambda: None, link=link)
+            elif member.islnk():
+                yield _Entry(path=member.name, open=lambda: None, link=member.linkname)
+            elif member.isfile():
+                yield _Entry(path=member.name, open=lambda member=member: archive.extractfile(member))
+
+
+def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
+    with contextlib.ExitStack() as stack:
+        with _reading(archive_path):
+            archive = stack.enter_context(zipfile.ZipFile(archive_path))
+        for member in archive.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if not member.is_dir() and kind in {0, stat.S_IFREG}:
+                yield _Entry(path=member.filename, open=lambda member=member: archive.open(member))

@@ -1,0 +1,179 @@
+"""Making corpora of any size in little memory: files, descriptions and sidecars that are written as they come."""
+
+import contextlib
+import json
+import shutil
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, ModuleFailure, module_facts
+from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
+from mlgokit.errors import CorpusError, StorageError
+from mlgokit.files import writing
+from mlgokit.module import Module
+
+EXAMPLES = 20
+UNSPECIFIED = "<UNSPECIFIED>"
+"""What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
+
+_PARTS = ("names", "facts", "failures")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What came of an import.
+
+    Attributes:
+        folder: the corpus.
+        modules: how many modules it has.
+        failures: how many entries gave no module.
+        examples: the first failures; the sidecar has all of them.
+    """
+
+    folder: Path
+    modules: int
+    failures: int
+    examples: tuple[ModuleFailure, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class CorpusWriter:
+    """Takes modules and failures one by one; made by :func:`corpus_writer`."""
+
+    folder: Path
+    names: IO[str]
+    facts: IO[str]
+    failed: IO[str]
+    decisions: SplitAssignments = NOTHING_ASSIGNED
+    known: set[int] | None = None
+    modules: int = 0
+    described: int = 0
+    failures: int = 0
+    examples: list[ModuleFailure] = field(default_factory=list[ModuleFailure])
+
+    def add(self, outcome: Module | ModuleFailure) -> None:
+        """Put a module, whose files are there already, or a failure into the corpus."""
+        if isinstance(outcome, Module):
+            self.add_name(outcome.name)
+            facts = module_facts(outcome)
+            before = self.decisions.by_name.get(outcome.name)
+            self.add_facts(outcome.name, facts if before is None else {**facts, "held_out": before.held_out})
+            return
+        with writing(self.folder):
+            self.failed.write(f"{',' if self.failures else ''}\n  {json.dumps(asdict(outcome))}")
+        self.failures += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(outcome)
+
+    def add_name(self, name: str) -> None:
+        """Put a module into the description alone."""
+        with writing(self.folder):
+            self.names.write(f"{',' if self.modules else ''}\n    {json.dumps(name)}")
+        self.modules += 1
+
+    def add_facts(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Put what is known about a module into the sidecar; what a split decided about it stays."""
+        facts = self.decisions.facts(name, facts)
+        with writing(self.folder):
+            self.facts.write(f"{',' if self.described else ''}\n  {json.dumps(name)}: {json.dumps(facts)}")
+        self.described += 1
+        if self.known is not None:
+            self.known.add(hash(name))
+
+    def add_earlier(self, path: Path) -> None:
+        """Put in what an earlier sidecar says of modules that were not added."""
+        if path.exists() and self.known is not None:
+            for name, facts in pieces_of(path, "modules", remedy="import again"):
+                if hash(name) not in self.known:
+                    self.add_facts(name, facts)
+
+    def imported(self) -> Imported:
+        """The counts so far."""
+        return Imported(folder=self.folder, modules=self.modules, failures=self.failures, examples=tuple(self.examples))
+
+
+def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | None = None) -> dict[str, Any]:
+    """The fields of a description but ``modules``, in the order in which LLVM writes them.
+
+    Example:
+        >>> description_fields(has_thinlto=True, override=[UNSPECIFIED])
+        {'global_command_override': ['<UNSPECIFIED>'], 'has_thinlto': True}
+    """
+    start: dict[str, Any] = {} if override is None else {"global_command_override": list(override)}
+    return {**start, "has_thinlto": has_thinlto}
+
+
+@contextlib.contextmanager
+def corpus_writer(
+    folder: Path, fields: Mapping[str, Any], *, remedy: str, keep_facts: bool = False
+) -> Generator[CorpusWriter]:
+    """A corpus that is there when the block ends well; a description that was there before stays until then.
+
+    The split of a corpus that was there before is kept.
+
+    Args:
+        folder: the corpus.
+        fields: of the description, see :func:`description_fields`.
+        remedy: what to do if no module came, for the sentence.
+        keep_facts: when the block does not end well, write down what is known of the modules that were added.
+
+    Raises:
+        CorpusError: no module was added.
+        StorageError: the disk is full or not writable.
+    """
+    head = json.dumps({**fields, "modules": []}, indent=2).removesuffix("]\n}")
+    scratch = folder / f".{uuid.uuid4().hex}.tmp"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch.mkdir()
+    try:
+        with contextlib.ExitStack() as stack:
+            with writing(folder):
+                names, facts, failed = (
+                    stack.enter_context((scratch / name).open("w+", encoding="utf-8")) for name in _PARTS
+                )
+                names.write(head)
+                facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
+            decisions = earlier_assignments(folder)
+            writer = CorpusWriter(folder=folder, names=names, facts=facts, failed=failed, decisions=decisions)
+            writer.known = set() if keep_facts else None
+            try:
+                yield writer
+            except BaseException:
+                if keep_facts and writer.described:
+                    _keep_facts(writer, scratch / "facts")
+                raise
+            if not writer.modules:
+                first = f" ({writer.examples[0].name}: {writer.examples[0].reason})" if writer.examples else ""
+                raise CorpusError(
+                    f"{folder}: expected at least one module, found none among {writer.failures} entries{first}; "
+                    f"{remedy}"
+                )
+            with writing(folder):
+                names.write("\n  ]\n}\n")
+                facts.write('},\n "failures": [')
+                failed.seek(0)
+                shutil.copyfileobj(failed, facts)
+                facts.write("]}\n")
+        with writing(folder):
+            if writer.described or writer.failures:
+                (scratch / "facts").replace(folder / SIDECAR_NAME)
+            else:
+                (folder / SIDECAR_NAME).unlink(missing_ok=True)
+            (scratch / "names").replace(folder / DESCRIPTION_NAME)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
+    """Make a sidecar of the facts so far and those that were there before."""
+    path = writer.folder / SIDECAR_NAME
+    with contextlib.suppress(CorpusError, StorageError, OSError):
+        writer.add_earlier(path)
+        writer.facts.write('},\n "failures": []}\n')
+        writer.facts.flush()
+        partial.replace(path)

@@ -1,1 +1,0 @@
-"""From raw feature values to the inputs of a network."""

@@ -1,1 +1,0 @@
-"""From a policy to something that clang loads by itself."""

@@ -1,0 +1,1 @@
+"""What leaves the project: policies linked into plugins."""

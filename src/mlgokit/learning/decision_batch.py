@@ -1,0 +1,184 @@
+"""From the plugin's log of one compilation to the arrays that a learner is told."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
+from mlgokit.collect import NOT_FEATURES
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.errors import UsageError
+from mlgokit.policy.exploration import UNIT_BOUND
+from mlgokit.policy.network import Policy
+from mlgokit.problems import PROBLEMS, Problem, column_count
+from mlgokit.spec import AdviceKind
+from mlgokit.traces import Log
+
+ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
+    name for problem in PROBLEMS.values() for name in (problem.decision, problem.default_decision)
+}
+"""Columns of logs that describe the decision, so that no policy may see them."""
+
+_ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
+_POLICY_PRIORITIES = 2.0**26
+_HEURISTIC_PRIORITIES = 2.0**27
+"""Priorities in one unit: a policy's unit numbers reach from 0 to 2**31, the heuristic's priorities to 2**32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionBatch:
+    """The N decisions of one compilation in X contexts, as :class:`mlgokit.algorithms.learner.Experience` has them.
+
+    Attributes:
+        features: [N, F], or [N, C, F] with columns.
+        mask: bool [N, C], with columns.
+        decisions: int64 [N], or float64 [N] unit numbers.
+        defaults: as ``decisions``.
+        log_probability: float64 [N].
+        sites: int64 [N].
+        context: int64 [N].
+        context_names: [X] functions, or one empty name where the module is the context.
+    """
+
+    features: npt.NDArray[Any]
+    mask: npt.NDArray[np.bool_] | None
+    decisions: npt.NDArray[Any]
+    defaults: npt.NDArray[Any]
+    log_probability: Floats
+    sites: Ints
+    context: Ints
+    context_names: tuple[str, ...]
+
+    @property
+    def context_ids(self) -> Ints:
+        """int64 [X] the same for the same function in every compilation."""
+        return np.array([function_id(name) if name else 0 for name in self.context_names], np.int64)
+
+
+def available_features(problem: Problem, log: Log) -> tuple[str, ...]:
+    """The features that a policy may see, in the order of the log; the mask is no feature, as it is always 1."""
+    return tuple(name for name in log.columns if name not in ABOUT_DECISIONS and name != problem.mask)
+
+
+def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDArray[Any]:
+    """[N, F], or [N, C, F] with columns, where a feature of one element is the same in every column.
+
+    Raises:
+        UsageError: the compiler does not send a feature.
+    """
+    missing = [name for name in features if name not in log.columns]
+    if missing:
+        raise UsageError(
+            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; "
+            "leave it out, or start from a policy and a vocabulary that were made for this compiler"
+        )
+    count = log.observation_count
+    if problem.mask is None:
+        return np.stack([log.columns[name].reshape(count) for name in features], axis=-1)
+    columns = column_count(problem, log.header.features)
+    shape = (count, columns)
+    return np.stack([np.broadcast_to(log.columns[name].reshape(count, -1), shape) for name in features], axis=-1)
+
+
+def observed(problem: Problem, log: Log, features: Sequence[str], *, heuristic: bool) -> DecisionBatch:
+    """What ``log`` says.
+
+    Left out are questions of a masked choice that leave no choice, or were answered with a forbidden column, as the
+    heuristic may: no policy could have answered so, and there is nothing to learn from them.
+
+    Args:
+        problem: whose log it is.
+        log: the log.
+        features: which features are wanted.
+        heuristic: whether it decided; its priorities are exact, and have a unit of their own.
+    """
+    count = log.observation_count
+    names: dict[str, int] = {}
+    context = np.zeros(count, np.int64)
+    for span in log.contexts:
+        if span.stop > span.start:
+            name = span.name if problem.context == "function" else ""
+            context[span.start : span.stop] = names.setdefault(name, len(names))
+    found = DecisionBatch(
+        features=feature_rows(problem, log, features),
+        mask=None if problem.mask is None else log.columns[problem.mask].reshape(count, -1) != 0,
+        decisions=_plain(problem, log.columns[problem.decision], heuristic=heuristic),
+        defaults=_plain(problem, log.columns[problem.default_decision], heuristic=True),
+        log_probability=log.columns["log_probability"].reshape(count).astype(np.float64),
+        sites=_sites(log, context),
+        context=context,
+        context_names=tuple(names),
+    )
+    return found if found.mask is None else _possible(found, found.mask)
+
+
+def _plain(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
+    values = column.reshape(len(column))
+    if problem.advice_kind is not AdviceKind.REAL:
+        return values.astype(np.int64)
+    return values.astype(np.float64) / (_HEURISTIC_PRIORITIES if heuristic else _POLICY_PRIORITIES) - UNIT_BOUND
+
+
+def _possible(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatch:
+    keep = mask[np.arange(len(mask)), found.decisions]
+    return dataclasses.replace(
+        found,
+        features=found.features[keep],
+        mask=mask[keep],
+        decisions=found.decisions[keep],
+        defaults=found.defaults[keep],
+        log_probability=found.log_probability[keep],
+        sites=found.sites[keep],
+        context=found.context[keep],
+    )
+
+
+def _sites(log: Log, context: Ints) -> Ints:
+    """What names each question: the plugin's own key, or a hash of caller, callee or function, and which it is."""
+    if "site" in log.columns:
+        return log.columns["site"].reshape(-1).astype(np.int64)
+    count = len(context)
+    if "caller_id" in log.columns:
+        parts = [log.columns[name].reshape(count).astype(np.int64) for name in ("caller_id", "callee_id")]
+    else:
+        ids = np.array([function_id(span.name) for span in log.contexts for _ in range(span.start, span.stop)])
+        parts = [ids.astype(np.int64), np.zeros(count, np.int64)]
+    hashed = np.zeros(count, np.uint64)
+    for part, odd in zip(parts, _ODD[:2], strict=True):
+        hashed = (hashed ^ part.view(np.uint64)) * odd
+        hashed ^= hashed >> np.uint64(29)
+    order = np.argsort(hashed, kind="stable")
+    first = np.flatnonzero(np.append(True, hashed[order][1:] != hashed[order][:-1]))[:count]
+    number = np.empty(count, np.uint64)
+    number[order] = np.arange(count) - np.repeat(first, np.diff(np.append(first, count)))
+    return (hashed + number * _ODD[2]).view(np.int64)
+
+
+def followed_decisions(
+    problem: Problem, actor: Actor, features: Sequence[str], found: DecisionBatch
+) -> npt.NDArray[Any]:
+    """What ``actor`` decides at the same questions without exploring; rules but the heuristic as they were decided.
+
+    Args:
+        problem: what is decided.
+        actor: a policy or a rule.
+        features: names of the columns of ``found.features``.
+        found: the questions.
+    """
+    if not isinstance(actor, Policy):
+        return found.defaults if actor == DEFAULT_RULE else found.decisions
+    places = [list(features).index(name) for name in actor.features]
+    match problem.advice_kind:
+        case AdviceKind.BINARY:
+            heuristic = np.asarray(found.defaults) != 0
+            return (actor.preferences(found.features[..., places], heuristic) > 0).astype(np.int64)
+        case AdviceKind.MASKED_CHOICE:
+            logits = actor.column_logits(found.features[..., places])
+            legal = np.ones(logits.shape, bool) if found.mask is None else found.mask
+            return np.where(legal, logits, -np.inf).argmax(axis=1).astype(np.int64)
+        case AdviceKind.REAL:
+            return actor.units(found.features[..., places])

@@ -1,0 +1,298 @@
+"""Default traces: every module compiled under the heuristic or a policy, its log kept, and what both scored.
+
+What is written is what the reference implementation's ``generate_default_trace`` writes; docs/formats.md, "A trace
+folder", has the files.
+"""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgokit.collect import Workshop, run_baseline, run_module
+from mlgokit.compiler.compile import HEURISTIC, CompileStatus
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.regalloc_cost import relative_changes, scores_of_both
+from mlgokit.errors import InputError, TraceError, UsageError
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+from mlgokit.policy.exploration import Exploration
+from mlgokit.problems import Problem
+from mlgokit.progress import Report, say_nothing
+from mlgokit.store import ModuleRun
+from mlgokit.traces import read_log
+from mlgokit.traces.tfrecord import writing_records
+from mlgokit.traces.training_set import WHOLE_MODULE, sequences_of
+
+FORMAT_VERSION = 1
+PERFORMANCE = "performance.csv"
+RULES = {
+    "inline-size": (HEURISTIC, ":never", ":always"),
+    "regalloc-eviction": (HEURISTIC, ":random", ":first"),
+    "regalloc-priority": (HEURISTIC, ":random"),
+}
+"""Policies without a file that the plugin knows, by problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which modules are compiled, and which of their keys are written.
+
+    Attributes:
+        modules: regular expression that a module's name must begin with.
+        keys: regular expression that a key must begin with: the name of a function, or for a problem that decides per
+            module that of the module.
+        listed: if not empty, a key must also be one of these.
+        share: of the modules that are left, drawn at random.
+        seed: of the draw.
+    """
+
+    modules: re.Pattern[str]
+    keys: re.Pattern[str]
+    listed: frozenset[str]
+    share: float
+    seed: int
+
+    def draw(self, modules: Sequence[Module]) -> list[Module]:
+        """The chosen modules, in their order.
+
+        Raises:
+            UsageError: none is left.
+        """
+        matching = [module for module in modules if self.modules.match(module.name)]
+        count = int(len(matching) * self.share)
+        if not count:
+            raise UsageError(
+                f"trace: expected modules, found {len(matching)} of {len(modules)} that {self.modules.pattern!r} fits, "
+                f"and none in a share of {self.share:g}; give another filter or a larger share"
+            )
+        if count == len(matching):
+            return matching
+        chosen = np.random.default_rng(self.seed).choice(len(matching), count, replace=False)
+        return [matching[index] for index in sorted(chosen.tolist())]
+
+    def has(self, key: str) -> bool:
+        """Whether a key is to be written."""
+        return self.keys.match(key) is not None and (not self.listed or key in self.listed)
+
+
+def select(*, modules: str, keys: str, keys_file: Path | None, share: float, seed: int) -> Selection:
+    """A selection of what a user typed; empty expressions fit everything.
+
+    Raises:
+        InputError: the file of keys cannot be read.
+        UsageError: an expression is none, or the share is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise UsageError(f"sampling rate: expected a share above 0 and at most 1, found {share}; correct it")
+    listed: frozenset[str] = frozenset()
+    if keys_file is not None:
+        try:
+            listed = frozenset(filter(None, map(str.strip, keys_file.read_text().splitlines())))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{keys_file}: expected a key on each line, found: {error}; correct the path") from error
+        if not listed:
+            raise InputError(f"{keys_file}: expected a key on each line, found none; add one or leave the option out")
+    return Selection(
+        modules=_expression(modules, "module"), keys=_expression(keys, "key"), listed=listed, share=share, seed=seed
+    )
+
+
+def _expression(text: str, what: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        message = f"{what} filter {text!r}: expected a regular expression, found: {error}; correct it"
+        raise UsageError(message) from error
+
+
+@dataclass(slots=True, kw_only=True)
+class ModuleTrace:
+    """What became of a module.
+
+    Attributes:
+        module: which one.
+        run: under the traced policy.
+        status: how that or the baseline ended.
+        reason: why there is no trace; empty for success.
+        scores: key to the scores of the default and of the policy; empty after a failure.
+        masked_defaults: observations whose mask does not allow what the heuristic would do.
+    """
+
+    module: Module
+    run: ModuleRun
+    status: CompileStatus
+    reason: str
+    scores: dict[str, tuple[float, float]]
+    masked_defaults: int = 0
+
+
+def trace_modules(
+    workshop: Workshop,
+    modules: Sequence[Module],
+    problem: Problem,
+    *,
+    policy: str,
+    folder: Path,
+    report: Report = say_nothing,
+) -> list[ModuleTrace]:
+    """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``."""
+    regalloc = problem.context == "function"
+
+    def work(module: Module) -> ModuleTrace:
+        log = folder / f"{module.name}.log"
+        run = run_module(
+            workshop, module, Exploration(), policy, keep="none", keep_log=log, problem=problem.name, regalloc=regalloc
+        )
+        base = run if policy == HEURISTIC or not run.ok else run_baseline(workshop, module, regalloc=regalloc)
+        if not run.ok or not base.ok:
+            status, reason = (run.status, run.reason) if not run.ok else (base.status, f"baseline: {base.reason}")
+            return ModuleTrace(module=module, run=run, status=status, reason=reason, scores={})
+        scores = _function_scores(base, run) if regalloc else _module_scores(base, run)
+        masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
+        return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
+
+    return parallel(work, modules, workers=workshop.workers, report=report, label="trace")
+
+
+def count_masked_defaults(path: Path, problem: Problem) -> int:
+    """In how many observations of a log the mask forbids what the heuristic would do; a lost log has none.
+
+    LLVM 22 masks out what was evicted very often, so that a policy cannot go in circles; the heuristic has no such
+    guard. A policy that imitates it cannot do so there.
+    """
+    try:
+        log = read_log(path)
+    except TraceError:
+        return 0
+    if not log.observation_count or problem.mask is None or problem.default_decision not in log.columns:
+        return 0
+    mask = log.columns[problem.mask].reshape(log.observation_count, -1)
+    defaults = log.columns[problem.default_decision].reshape(-1)
+    return int(np.count_nonzero(mask[np.arange(len(defaults)), defaults] == 0))
+
+
+def _module_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, float]]:
+    """What llvm-size calls text, of both objects."""
+    if base.sizes is None or run.sizes is None:
+        return {}
+    return {WHOLE_MODULE: (base.sizes.llvm_size_text, run.sizes.llvm_size_text)}
+
+
+def _function_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, float]]:
+    """Costs of register allocation of each function that has any in either object."""
+    if base.regalloc is None or run.regalloc is None:
+        return {}
+    names, before, after = scores_of_both(base.regalloc, run.regalloc)
+    return dict(zip(names, zip(before.tolist(), after.tolist(), strict=True), strict=True))
+
+
+def write_performance(path: Path, traces: Sequence[ModuleTrace], selection: Selection) -> int:
+    """Write ``module,key,default,policy`` lines without a header; returns how many.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    count = 0
+    for trace in traces:
+        for key, (default, policy) in trace.scores.items():
+            if selection.has(_filtered(key, trace.module)):
+                lines.writerow([trace.module.name, key, default, policy])
+                count += 1
+    atomic_write(path, text.getvalue().encode("utf-8", "backslashreplace"))
+    return count
+
+
+def _filtered(key: str, module: Module) -> str:
+    return module.name if key == WHOLE_MODULE else key
+
+
+def write_training_set(
+    path: Path, traces: Sequence[ModuleTrace], problem: Problem, *, folder: Path, selection: Selection
+) -> int:
+    """Write the observations of all modules to one TFRecord file; returns how many.
+
+    A log that cannot be read any more makes its module a failure.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    observations = 0
+    with writing_records(path) as append:
+        for trace in traces:
+            if trace.reason or not trace.run.decision_count:
+                continue
+            try:
+                for record, count in _records(trace, problem, folder, selection):
+                    append(record)
+                    observations += count
+            except TraceError as error:
+                trace.status, trace.reason = CompileStatus.BAD_TRACE, str(error)
+    return observations
+
+
+def _records(trace: ModuleTrace, problem: Problem, folder: Path, selection: Selection) -> Iterator[tuple[bytes, int]]:
+    """The records of a module, and how many observations each has."""
+    log = read_log(folder / f"{trace.module.name}.log")
+    counts: Counter[str] = Counter()
+    for span in log.contexts:
+        counts[span.name or WHOLE_MODULE] += span.stop - span.start
+    wanted = [*problem.feature_names, problem.default_decision, problem.decision]
+    names = [name for name in wanted if name in log.columns]
+    keys = [key for key, count in counts.items() if count and selection.has(_filtered(key, trace.module))]
+    # A function without costs in either object is in neither record: it scores 0.
+    scores = np.array([trace.scores.get(key, (0.0, 0.0)) for key in keys]).reshape(-1, 2)
+    rewards = dict(zip(keys, relative_changes(scores[:, 0], scores[:, 1]).tolist(), strict=True))
+    records = sequences_of(log, names, module=trace.module.name, rewards=rewards)
+    yield from zip(records, (counts[key] for key in keys), strict=True)
+
+
+def write_summary(path: Path, traces: Sequence[ModuleTrace], problem: Problem) -> None:
+    """Write ``traces.json``: what became of each module.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    rows: list[dict[str, Any]] = [
+        {
+            "module": trace.module.name,
+            "project": trace.module.project,
+            "status": trace.status.name.lower(),
+            "reason": trace.reason,
+            "decisions": trace.run.decision_count,
+            "inlined": int(trace.run.inlined.sum()),
+            "masked_defaults": trace.masked_defaults,
+            "object_text_bytes": trace.run.sizes.llvm_size_text if trace.run.sizes is not None else None,
+            "user_seconds": trace.run.user_seconds,
+        }
+        for trace in traces
+    ]
+    summary = {"format_version": FORMAT_VERSION, "problem": problem.name, "modules": rows}
+    atomic_write(path, json.dumps(summary, indent=1))
+
+
+def outcome(traces: Sequence[ModuleTrace]) -> dict[str, Any]:
+    """Numbers of modules, failures with their reasons, and how many of each kind."""
+    failed = [
+        {"module": trace.module.name, "status": trace.status.name.lower(), "reason": trace.reason}
+        for trace in traces
+        if trace.status is not CompileStatus.OK
+    ]
+    return {
+        "modules": len(traces),
+        "succeeded": len(traces) - len(failed),
+        "failures": dict(Counter(row["status"] for row in failed)),
+        "failed": failed,
+        "decisions": sum(trace.run.decision_count for trace in traces),
+        "masked_defaults": sum(trace.masked_defaults for trace in traces),
+        "user_seconds": sum(trace.run.user_seconds for trace in traces),
+    }

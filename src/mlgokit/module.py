@@ -1,0 +1,39 @@
+"""A module: one unit of compilation, as a value that is handed around."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One module: what ``clang -cc1`` needs to compile it again, and what is known about it.
+
+    Attributes:
+        name: its name in the corpus, unique, the same on every machine.
+        project: whose it is.
+        language: ``c++``, ``c``, or ``unknown``.
+        held_out: kept out of training.
+        split: who decided that, if a split did; see :mod:`mlgokit.corpus.split`.
+        bitcode: path of the bitcode.
+        command_line: options for clang, ``-cc1`` first, without input and output.
+        source: path of the source below the project's root, if known.
+        bitcode_bytes: size of the bitcode.
+        bitcode_sha256: its digest when it was extracted, if known.
+        front_end_seconds: user time of the front end, if known.
+        text_bytes: size of its code under plain ``-Oz``, if known.
+        thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
+    """
+
+    name: str
+    project: str
+    language: str
+    held_out: bool = False
+    split: str | None = None
+    bitcode: Path
+    command_line: tuple[str, ...]
+    source: str | None = None
+    bitcode_bytes: int
+    bitcode_sha256: str | None = None
+    front_end_seconds: float | None = None
+    text_bytes: int | None = None
+    thinlto_index: Path | None = None

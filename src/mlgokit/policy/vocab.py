@@ -1,0 +1,228 @@
+"""The reference's vocabularies: one ``<feature>.buckets`` file per feature, with its quantiles, and how to fit them.
+
+The text is what google/ml-compiler-opt's ``generate_vocab`` writes, to the byte: each quantile's shortest decimal that
+reads back as the same double, one per line. Its shipped files have 999 lines, a few 9999; its tool writes 1000. The
+format is described in ``docs/formats.md``.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.errors import InputError, UsageError
+from mlgokit.files import atomic_write
+from mlgokit.policy.normaliser import Inputs, Quantile
+
+SUFFIX = ".buckets"
+DEFAULT_BUCKETS = 1000
+_EPSILON = 1e-8
+
+Boundaries = npt.NDArray[np.float64]
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Some rows of a data set: the values of each feature, of any shape."""
+
+
+def write_vocab(vocab: Mapping[str, Boundaries], folder: Path) -> None:
+    """Write ``<feature>.buckets`` for each feature, each file atomically.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, boundaries in vocab.items():
+        atomic_write(folder / f"{name}{SUFFIX}", buckets_text(boundaries))
+
+
+def buckets_text(boundaries: Boundaries) -> str:
+    r"""The content of a file.
+
+    Example:
+        >>> buckets_text(np.array([2.0, 0.1, 1e22]))
+        '2.0\n0.1\n1e+22\n'
+    """
+    return "".join(f"{float(boundary)}\n" for boundary in boundaries)
+
+
+def read_vocab(folder: Path) -> dict[str, Boundaries]:
+    """All files of ``folder``, by feature in alphabetical order; the files may have different lengths.
+
+    Raises:
+        InputError: there is none, or one is not such a file.
+    """
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise InputError(
+            f"vocabulary {folder}: expected files <feature>{SUFFIX}, found none; "
+            "name a folder that `mlgokit vocab` wrote"
+        )
+    return {path.name.removesuffix(SUFFIX): read_buckets(path) for path in paths}
+
+
+def read_buckets(path: Path) -> Boundaries:
+    """The boundaries in one file.
+
+    Infinities are taken as they are. ``nan``, which the reference's tool writes for features with infinite values, has
+    no place in an ascending row and is refused.
+
+    Raises:
+        InputError: the file is missing, empty, or has a line that is not a number or descends.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"vocabulary {path}: expected a readable text file, found: {error}; check the path") from error
+    boundaries = np.empty(len(lines))
+    for number, line in enumerate(lines):
+        try:
+            boundaries[number] = float(line)
+        except ValueError:
+            boundaries[number] = math.nan
+        if math.isnan(boundaries[number]) or (number and boundaries[number] < boundaries[number - 1]):
+            raise InputError(
+                f"vocabulary {path}: line {number + 1}: expected a number not below the one before, found {line!r}; "
+                "make the vocabulary again with `mlgokit vocab`"
+            )
+    if not lines:
+        raise InputError(
+            f"vocabulary {path}: expected at least one line, found none; make it again with `mlgokit vocab`"
+        )
+    return boundaries
+
+
+def fit_vocab(
+    chunks: Callable[[], Iterable[Columns]], *, buckets: int = DEFAULT_BUCKETS, budget_values: int = 20_000_000
+) -> dict[str, Boundaries]:
+    """``numpy.quantile(values, numpy.linspace(0, 1, buckets))`` of each feature, exactly, in bounded memory.
+
+    What is kept of a feature is how often each of its values occurs. Counters of compilers repeat so much that this is
+    small; where it grows beyond the budget, the features are done a few at a time, in further passes over the chunks.
+
+    Infinite values count as the feature's smallest and largest finite ones (the reference's tool would write ``nan``);
+    NaN is left out. A feature without any finite value is 0 throughout.
+
+    Args:
+        chunks: gives the data set from its beginning, as often as it is called.
+        buckets: quantiles of each feature.
+        budget_values: most different values held at once.
+
+    Raises:
+        UsageError: fewer than two buckets, no values, or one feature alone is beyond the budget.
+    """
+    if buckets < 2:
+        raise UsageError(f"vocabulary: expected at least two buckets, found {buckets}; ask for more")
+    done: dict[str, Boundaries] = {}
+    waiting: set[str] | None = None
+    while waiting is None or waiting:
+        counts: dict[str, _Counts] = {}
+        left: set[str] = set()
+        for chunk in chunks():
+            for name, values in chunk.items():
+                if (waiting is None or name in waiting) and name not in left:
+                    counts[name] = _added(counts.get(name), values)
+            while sum(len(count.values) for count in counts.values()) > budget_values:
+                largest = max(counts, key=lambda name: len(counts[name].values))
+                if len(counts) == 1:
+                    raise UsageError(
+                        f"vocabulary: feature {largest}: expected at most {budget_values} different values, "
+                        "found more; raise the budget or use a part of the data"
+                    )
+                left.add(largest)
+                del counts[largest]
+        if not counts:
+            raise UsageError("vocabulary: expected at least one observation, found none; collect a trace first")
+        done |= {name: _quantiles(count, buckets) for name, count in counts.items()}
+        waiting = left
+    return dict(sorted(done.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How often each of the ascending ``values`` occurs."""
+
+    values: npt.NDArray[Any]
+    times: npt.NDArray[np.int64]
+
+
+def _added(counts: _Counts | None, values: npt.NDArray[Any]) -> _Counts:
+    fresh, times = np.unique(np.asarray(values).ravel(), return_counts=True)
+    known = ~np.isnan(fresh)
+    if counts is None:
+        return _Counts(fresh[known], times[known])
+    merged, inverse = np.unique(np.concatenate([counts.values, fresh[known]]), return_inverse=True)
+    total = np.zeros(len(merged), np.int64)
+    np.add.at(total, inverse, np.concatenate([counts.times, times[known]]))
+    return _Counts(merged, total)
+
+
+def _quantiles(counts: _Counts, buckets: int) -> Boundaries:
+    finite = np.isfinite(counts.values)
+    if not finite.any():
+        return np.zeros(buckets)
+    kept = counts.values[finite]
+    values = np.clip(counts.values, kept[0], kept[-1])
+    ends = np.cumsum(counts.times)
+    # numpy's rule, with the values at two neighbouring ranks looked up instead of indexed.
+    position = np.linspace(0, 1, buckets) * (ends[-1] - 1)
+    below = np.floor(position)
+    share = position - below
+    low = values[np.searchsorted(ends, below, side="right")]
+    high = values[np.searchsorted(ends, np.minimum(below + 1, ends[-1] - 1), side="right")]
+    # In the values' own precision, as numpy does.
+    step: npt.NDArray[Any] = high - low
+    lower: Boundaries = low + step * share
+    upper: Boundaries = high - step * (1 - share)
+    return np.where(share >= 0.5, upper, lower).astype(np.float64)
+
+
+def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Quantile:
+    """The normaliser of a policy with these features, in this order.
+
+    A policy file has one number of boundaries for all features. A row of another length is not stretched, which would
+    change its ranks, but refused.
+
+    Raises:
+        UsageError: a feature has no boundaries, or the lengths differ.
+    """
+    missing = [name for name in features if name not in vocab]
+    if missing:
+        raise UsageError(
+            f"vocabulary: expected boundaries of {missing[0]}, found none; fit a vocabulary that has all features"
+        )
+    lengths = {name: len(vocab[name]) for name in features}
+    if len(set(lengths.values())) > 1:
+        shortest, longest = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
+        raise UsageError(
+            f"vocabulary: expected as many boundaries of each feature, found {lengths[shortest]} of {shortest} and "
+            f"{lengths[longest]} of {longest}; leave the feature out or fit a vocabulary anew"
+        )
+    return Quantile(boundaries=np.stack([vocab[name] for name in features]).astype(np.float32))
+
+
+def reference_inputs(
+    values: npt.NDArray[Any], boundaries: Boundaries, *, with_sqrt: bool = False, with_z_score: bool = False
+) -> Inputs:
+    """The reference's inputs [..., 2 to 4] of one feature's ``values`` [...]: x, x * x, and as asked sqrt(x) and z.
+
+    x is the share of the boundaries that are not above the value; z is (value - mean) / (deviation + 1e-8) with the
+    boundaries' own mean and population deviation. For training and for checking imported policies: a policy file knows
+    x and x * x only.
+
+    Example:
+        >>> rows = np.array([2.0, 2, 2, 3, 4, 5, 8, 16, 51])
+        >>> reference_inputs(np.array([2, 8]), rows, with_sqrt=True, with_z_score=True).astype(float).round(6).tolist()
+        [[0.333333, 0.111111, 0.57735, -0.555968], [0.777778, 0.604938, 0.881917, -0.155671]]
+    """
+    # The reference compares in single precision, and the plugin does the same.
+    ranks = np.searchsorted(boundaries.astype(np.float32), np.asarray(values, np.float32), side="right")
+    share = ranks.astype(np.float32) / np.float32(len(boundaries))
+    parts: list[npt.NDArray[Any]] = [share, share * share]
+    if with_sqrt:
+        parts.append(np.sqrt(share))
+    if with_z_score:
+        parts.append((np.asarray(values, np.float32) - boundaries.mean()) / (boundaries.std() + _EPSILON))
+    return np.stack(parts, axis=-1).astype(np.float32)

@@ -1,0 +1,128 @@
+"""Allocation tables: how the functions of a project are to be allocated, as the plugin reads them (docs/formats.md)."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write
+from mlgokit.tables.file import end_bytes, read_summary, read_table_file, tables_inside, text_at_end
+
+_MAGIC = b"MLGORT1\n"
+_NAME = "allocations"
+_HEAD = struct.Struct("<QII")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationSummary:
+    """What was found when a table was made.
+
+    Attributes:
+        llvm: the major.
+        functions: how many functions of the project had costs.
+        plain_score: the sum of their scores as LLVM allocates them.
+        tuned_score: the same with the table.
+    """
+
+    llvm: int
+    functions: int
+    plain_score: float
+    tuned_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationTable:
+    """A table with all that is in its file.
+
+    Attributes:
+        by_key: departures by the key of the function.
+        promise: what was found when it was made; tables that no tuning wrote have none.
+    """
+
+    by_key: Mapping[int, Overrides]
+    promise: AllocationSummary | None
+
+
+def allocation_bytes(by_key: Mapping[int, Overrides], promise: AllocationSummary | None = None) -> bytes:
+    """The file for these functions.
+
+    Example:
+        >>> allocation_bytes({7: Overrides()}).hex()
+        '4d4c474f5254310a010000000700000000000000000000000000000000000000'
+    """
+    parts = [_MAGIC, struct.pack("<I", len(by_key))]
+    for key, one in sorted(by_key.items()):
+        parts += [_HEAD.pack(key, len(one.evictions), len(one.priorities))]
+        parts += [one.evictions.tobytes(), one.priorities.tobytes()]
+    return b"".join((*parts, end_bytes(promise)))
+
+
+def write_allocations(path: Path, by_key: Mapping[int, Overrides], promise: AllocationSummary | None = None) -> None:
+    """Write an allocation table, atomically.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(path, allocation_bytes(by_key, promise))
+
+
+def read_allocations(path: Path) -> AllocationTable:
+    """Read an allocation table, by itself or inside the plugin that a tuning wrote.
+
+    Raises:
+        InputError: the file is missing, or has no allocation table, or is damaged.
+    """
+    data = read_table_file(path, name=_NAME, magic=_MAGIC, made_by="mlgokit tune")
+    at = len(_MAGIC) + 4
+    by_key: dict[int, Overrides] = {}
+    for _ in range(int.from_bytes(data[at - 4 : at], "little")):
+        key, evictions, priorities = _HEAD.unpack_from(data, at) if at + _HEAD.size <= len(data) else (0, 0, 1 << 32)
+        begin = at + _HEAD.size
+        at = begin + OVERRIDE.itemsize * (evictions + priorities)
+        if at > len(data):
+            raise _damaged(path, len(data))
+        records = np.frombuffer(data, OVERRIDE, evictions + priorities, begin)
+        by_key[key] = Overrides(evictions=records[:evictions], priorities=records[evictions:])
+    text = text_at_end(data, at)
+    if text is None:
+        raise _damaged(path, len(data))
+    return AllocationTable(by_key=by_key, promise=read_summary(text, _promise, what=f"allocation table {path}"))
+
+
+def allocations_inside(plugin: Path) -> Mapping[int, Overrides]:
+    """The departures in a plugin, by the key of the function; none if it has decisions only.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    return read_allocations(plugin).by_key if _NAME in tables_inside(plugin) else dict[int, Overrides]()
+
+
+def allocates_only(plugin: Path) -> bool:
+    """Whether a plugin was tuned for spill cost: it has an allocation table, and no other.
+
+    Raises:
+        InputError: the file is missing.
+    """
+    return tables_inside(plugin) == {_NAME}
+
+
+def _promise(values: Any) -> AllocationSummary:
+    return AllocationSummary(
+        llvm=int(values["llvm"]),
+        functions=int(values["functions"]),
+        plain_score=float(values["plain_score"]),
+        tuned_score=float(values["tuned_score"]),
+    )
+
+
+def _damaged(path: Path, size: int) -> InputError:
+    return InputError(
+        f"allocation table {path}: expected all functions and a length at the end, found {size} bytes; "
+        "it is cut short, tune again with --continue"
+    )

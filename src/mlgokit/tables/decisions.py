@@ -1,0 +1,195 @@
+"""Decision tables: the tuned decisions of a project's modules, as the plugin reads them (docs/formats.md)."""
+
+import dataclasses
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.learner import ForcedDecisions
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write
+from mlgokit.store import ModuleRun
+from mlgokit.tables.file import end_bytes, read_summary, read_table_file, text_at_end
+
+Keys = npt.NDArray[np.uint64]
+_MAGIC = b"MLGODT2\n"
+_PLAIN = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TableEntry:
+    """The decisions of one module; S names, K keys.
+
+    Attributes:
+        names: [S] ids of its externally visible functions, by which the compiler finds the entry.
+        keys: [K] ascending keys of call sites; bit 0 is the decision.
+        plain: the module is left to LLVM's own advisor; its keys only tell it from modules with the same names.
+    """
+
+    names: Keys
+    keys: Keys
+    plain: bool = False
+
+
+def strong_names(sizes: ObjectSizes) -> Keys:
+    """Ids of the functions of an object that are in no COMDAT group: most of them are the module's alone."""
+    return _unsigned(
+        function_id(name)
+        for name, signature in zip(sizes.function_names, sizes.function_signature.tolist(), strict=True)
+        if signature < 0
+    )
+
+
+def _unsigned(ids: Iterable[int]) -> Keys:
+    return np.array([number & (2**64 - 1) for number in ids], np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSummary:
+    """What was found when a table was made.
+
+    Attributes:
+        llvm: the major.
+        objective: which bytes counted, as in :class:`~mlgokit.compiler.objects.measure.Objective`.
+        plain_bytes: the project's account under the plain build.
+        tuned_bytes: the same with the table.
+        modules: names in the order of the entries.
+    """
+
+    llvm: int
+    objective: str
+    plain_bytes: float
+    tuned_bytes: float
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionTable:
+    """A table with all that is in its file.
+
+    Attributes:
+        entries: one for each module.
+        promise: what was found when it was made; tables that no tuning wrote have none.
+    """
+
+    entries: tuple[TableEntry, ...]
+    promise: TuningSummary | None
+
+
+def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], *, plain: bool = False) -> TableEntry:
+    """The entry that repeats the decisions of one compilation.
+
+    Example:
+        >>> entry = entry_of([-1], np.array([8, 4], np.uint64), np.array([True, False]))
+        >>> entry.keys.tolist()
+        [4, 9]
+    """
+    keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
+    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain)
+
+
+def table_bytes(entries: Sequence[TableEntry], promise: TuningSummary | None = None) -> bytes:
+    """The file for ``entries``."""
+    parts = [_MAGIC, struct.pack("<I", len(entries))]
+    for entry in entries:
+        parts.extend(
+            (
+                struct.pack("<III", len(entry.names), len(entry.keys), _PLAIN if entry.plain else 0),
+                entry.names.astype("<u8").tobytes(),
+                entry.keys.astype("<u8").tobytes(),
+            )
+        )
+    return b"".join((*parts, end_bytes(promise)))
+
+
+def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
+    """[T] the call sites of a compilation of the inliner's, which kept its log or did not explore."""
+    if run.sites is not None:
+        return run.sites
+    if run.log is None or not run.log.observation_count:
+        return np.zeros(0, np.int64)
+    return run.log.columns["site"].reshape(-1).astype(np.int64)
+
+
+def flipped_keys(base: ModuleRun, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
+    """Keys of the sites at which ``forced``, which has all decisions of ``base``, departs from it; bit 0 as decided."""
+    turned = (forced.decisions != 0) != base.inlined
+    return (forced.sites[turned] & ~1) | (forced.decisions[turned] != 0)
+
+
+def site_table(default: ModuleRun, forced: ForcedDecisions) -> bytes:
+    """The decision table of one compilation; the compiler knows the module by the functions of its object."""
+    if not len(forced.sites) or default.sizes is None:
+        return b""
+    return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
+
+
+def write_table(path: Path, entries: Sequence[TableEntry], promise: TuningSummary | None = None) -> None:
+    """Write a decision table, atomically.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(path, table_bytes(entries, promise))
+
+
+def renew_summary(path: Path, tuned_bytes: float) -> bool:
+    """Let a table say what was measured with it, and tell whether it said something else.
+
+    Raises:
+        InputError: the file is missing or damaged.
+        StorageError: the disk is full or not writable.
+    """
+    table = read_table(path)
+    if table.promise is None or table.promise.tuned_bytes == tuned_bytes:
+        return False
+    write_table(path, table.entries, dataclasses.replace(table.promise, tuned_bytes=tuned_bytes))
+    return True
+
+
+def read_table(path: Path) -> DecisionTable:
+    """Read a decision table, by itself or inside the plugin that a tuning wrote.
+
+    Raises:
+        InputError: the file is missing, or has no decision table, or is damaged.
+    """
+    data = read_table_file(path, name="decisions", magic=_MAGIC, made_by="mlgokit tune")
+    position = len(_MAGIC) + 4
+    entries: list[TableEntry] = []
+    for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
+        end = position + 12
+        counts = struct.unpack_from("<III", data, position) if end <= len(data) else (0, 0, 0)
+        if end > len(data) or end + 8 * (counts[0] + counts[1]) > len(data):
+            raise InputError(
+                f"decision table {path}: expected the decisions of module {index}, found the end of the file after "
+                f"{len(data)} bytes; it is cut short, tune again with --continue"
+            )
+        numbers = np.frombuffer(data, "<u8", counts[0] + counts[1], end)
+        entries.append(
+            TableEntry(names=numbers[: counts[0]], keys=numbers[counts[0] :], plain=bool(counts[2] & _PLAIN))
+        )
+        position = end + 8 * (counts[0] + counts[1])
+    text = text_at_end(data, position)
+    if text is None:
+        raise InputError(
+            f"decision table {path}: expected its length after {position} bytes, found {len(data)} bytes in all; "
+            "it is damaged, tune again"
+        )
+    return DecisionTable(entries=tuple(entries), promise=read_summary(text, _promise, what=f"decision table {path}"))
+
+
+def _promise(values: Any) -> TuningSummary:
+    return TuningSummary(
+        llvm=int(values["llvm"]),
+        objective=str(values["objective"]),
+        plain_bytes=float(values["plain_bytes"]),
+        tuned_bytes=float(values["tuned_bytes"]),
+        modules=tuple(str(name) for name in values["modules"]),
+    )

@@ -1,0 +1,335 @@
+"""LLVM's training log one item at a time: header, context, observation with its outcome.
+
+The same parser reads a whole file (:mod:`mlgokit.traces.log`) and a channel that is still being written
+(:mod:`mlgokit.compiler.channel.interactive`); docs/formats.md, "Training log", has the bytes.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgokit.errors import InputError, TraceError
+from mlgokit.spec import TensorSpec
+
+MAX_LINE_BYTES = 2**20
+"""No line of text in a log is longer: the header of the largest known problem has 3 KB, a mangled name a few KB."""
+MAX_OBSERVATION_BYTES = 2**30
+"""No observation is larger; numpy could not hold one of 2 GiB as one item."""
+
+KILLED = "the compiler was probably killed"
+DAMAGED = "the log is damaged or not LLVM's training log, collect it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """First line of a log: what each observation holds.
+
+    Attributes:
+        features: tensors of an observation, in the order of their bytes.
+        score: the tensor after each outcome line, if the log has them.
+        advice: the tensor that the compiler waits for; only channels declare it.
+    """
+
+    features: tuple[TensorSpec, ...]
+    score: TensorSpec | None = None
+    advice: TensorSpec | None = None
+
+    @property
+    def features_bytes(self) -> int:
+        """Bytes of all features of one observation."""
+        return sum(spec.size_bytes for spec in self.features)
+
+    def to_line(self) -> bytes:
+        r"""The line as LLVM writes it: compact JSON and a newline.
+
+        Example:
+            >>> Header(features=(TensorSpec(name="a", type="float", shape=(2,)),)).to_line()
+            b'{"features":[{"name":"a","type":"float","port":0,"shape":[2]}]}\n'
+        """
+        value: dict[str, Any] = {"features": [spec.to_json() for spec in self.features]}
+        if self.score is not None:
+            value["score"] = self.score.to_json()
+        if self.advice is not None:
+            value["advice"] = self.advice.to_json()
+        return _compact(value) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """The observations that follow belong to this context (a function; empty for a whole module)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationItem:
+    """Where one observation lies: its context, its number there, and offsets of its bytes from the start of the log."""
+
+    context: str
+    index: int
+    features_at: int
+    score_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineForm:
+    """The text around the number in a line, so that lines in another JSON spacing than LLVM's are as fast to check."""
+
+    prefix: bytes
+    suffix: bytes
+
+    def line(self, number: int) -> bytes:
+        """The whole line with its newline."""
+        return b"%b%d%b\n" % (self.prefix, number, self.suffix)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cursor:
+    """How far a log has been read; :func:`read_item` moves it, and leaves it alone when it raises or wants more bytes.
+
+    Attributes:
+        name: the file, or a description of the stream, for messages.
+        position: the byte of ``data`` at which the next item begins.
+        base: where ``data`` begins in the log, for messages.
+        header: known after the first item.
+        features_bytes: of the header; kept because adding the sizes up takes longer than reading an observation.
+        context: the current context; ``None`` before the first context line.
+        next_index: number that the next observation of each context must have.
+        observation_form: how the last observation line was spelled.
+        outcome_form: how the last outcome line was spelled.
+    """
+
+    name: Path | str
+    position: int = 0
+    base: int = 0
+    header: Header | None = None
+    features_bytes: int = 0
+    context: str | None = None
+    next_index: dict[str, int] = field(default_factory=dict[str, int])
+    observation_form: LineForm = LineForm(b'{"observation":', b"}")
+    outcome_form: LineForm = LineForm(b'{"outcome":', b"}")
+
+
+def read_item(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | ContextItem | ObservationItem | None:
+    """Read the item at the cursor, checking every byte that is not a tensor.
+
+    Args:
+        data: the log from byte ``cursor.base`` on, as far as it is known.
+        cursor: moved behind the item.
+        ended: no more bytes will come, so that an item cut short is an error.
+
+    Returns:
+        The item, or ``None`` if there is none: at the end of the log, or (unless ``ended``) before more bytes arrive.
+
+    Raises:
+        TraceError: the item is malformed, or cut short and ``ended``.
+    """
+    if cursor.header is None:
+        return _read_header(data, cursor, ended=ended)
+    begin, context = cursor.position, cursor.context
+    if begin == len(data):
+        return None
+    index = -1 if context is None else cursor.next_index[context]
+    line = cursor.observation_form.line(index)
+    if context is not None and data.startswith(line, begin):
+        return _read_observation(data, cursor, cursor.header, (context, index), begin + len(line), ended=ended)
+    expected = "a context line" if context is None else f'{{"observation":{index}}} or a context line'
+    text = _read_line(data, cursor, begin, expected, ended=ended)
+    if text is None:
+        return None
+    value = _parse_object(text, cursor, begin, expected)
+    name = value.get("context")
+    if isinstance(name, str):
+        cursor.context = name
+        cursor.next_index.setdefault(name, 0)
+        cursor.position = begin + len(text) + 1
+        return ContextItem(name)
+    if context is None or not _is_number(value.get("observation"), index):
+        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+    cursor.observation_form = _form_of(text, index, cursor.observation_form)
+    return _read_observation(data, cursor, cursor.header, (context, index), begin + len(text) + 1, ended=ended)
+
+
+def feature_decoder(header: Header) -> Callable[[bytes], dict[str, NDArray[Any]]]:
+    """A function from the ``header.features_bytes`` bytes of one observation to its tensors, as read-only views."""
+    names = [spec.name for spec in header.features]
+    kinds = {(spec.dtype, spec.shape) for spec in header.features}
+    if len(kinds) == 1:
+        # All tensors at once: a compiler waits meanwhile, and an array per name takes ten times as long.
+        ((dtype, shape),) = kinds
+        block_shape = (len(names), *shape, 1)
+        return lambda payload: dict(
+            zip(names, (row[..., 0] for row in np.frombuffer(payload, dtype).reshape(block_shape)), strict=True)
+        )
+    places: list[tuple[str, np.dtype[Any], int, int, tuple[int, ...]]] = []
+    offset = 0
+    for spec in header.features:
+        places.append((spec.name, spec.dtype, math.prod(spec.shape), offset, spec.shape))
+        offset += spec.size_bytes
+    return lambda payload: {
+        name: np.frombuffer(payload, dtype, count, begin).reshape(shape) for name, dtype, count, begin, shape in places
+    }
+
+
+def context_line(name: str) -> bytes:
+    r"""The line that begins a context.
+
+    Example:
+        >>> context_line("main")
+        b'{"context":"main"}\n'
+    """
+    return _compact({"context": name}) + b"\n"
+
+
+def fail(name: Path | str, offset: int, expected: str, found: str, advice: str) -> NoReturn:
+    """Raise the one sentence that every defect of a log gets."""
+    message = f"trace {name}: byte {offset}: expected {expected}, found {found}; {advice}"
+    raise TraceError(message, path=name, offset=offset)
+
+
+def _damage(cursor: Cursor, position: int, expected: str, found: str, advice: str) -> NoReturn:
+    fail(cursor.name, cursor.base + position, expected, found, advice)
+
+
+def quoted(text: bytes) -> str:
+    """Bytes for a message: short, printable, on one line."""
+    return ascii(text[:60].decode("utf-8", "backslashreplace")) + ("..." if len(text) > 60 else "")
+
+
+def _compact(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | None:
+    expected = "a header line of JSON"
+    text = _read_line(data, cursor, cursor.position, expected, ended=ended)
+    if text is None:
+        return None
+    value = _parse_object(text, cursor, cursor.position, expected)
+
+    def specs(items: list[object]) -> list[TensorSpec]:
+        try:
+            return [TensorSpec.from_json(item) for item in items]
+        except (InputError, TypeError) as error:
+            _damage(cursor, cursor.position, "tensor specifications", str(error), DAMAGED)
+
+    listed: Any = value.get("features")
+    if not isinstance(listed, list) or not listed:
+        _damage(cursor, cursor.position, 'a list "features" in the header', quoted(text), DAMAGED)
+    features = specs(cast("list[object]", listed))
+    names = [spec.name for spec in features]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        _damage(cursor, cursor.position, "features of different names", f"{twice!r} twice", DAMAGED)
+    score, advice = (specs([value[key]])[0] if value.get(key) is not None else None for key in ("score", "advice"))
+    header = Header(features=tuple(features), score=score, advice=advice)
+    for spec_bytes in (header.features_bytes, score.size_bytes if score else 0, advice.size_bytes if advice else 0):
+        if spec_bytes > MAX_OBSERVATION_BYTES:
+            limit = f"at most {MAX_OBSERVATION_BYTES} bytes per observation"
+            _damage(cursor, cursor.position, limit, f"shapes that make {spec_bytes}", DAMAGED)
+    cursor.header = header
+    cursor.features_bytes = header.features_bytes
+    cursor.position += len(text) + 1
+    return header
+
+
+def _read_observation(
+    data: bytes | bytearray, cursor: Cursor, header: Header, key: tuple[str, int], features_at: int, *, ended: bool
+) -> ObservationItem | None:
+    """The bytes after an observation line, and the outcome if the header promises one; ``key`` is context and index."""
+    context, index = key
+    end = _tensor_end(
+        data, cursor, features_at, cursor.features_bytes, f"features for observation {index}", ended=ended
+    )
+    if end is None:
+        return None
+    score_at = None
+    if header.score is not None:
+        body = _outcome_body(data, cursor, index, end, ended=ended)
+        if body is None:
+            return None
+        if body != end:
+            score_at = body
+            end = _tensor_end(
+                data, cursor, body, header.score.size_bytes, f"score for observation {index}", ended=ended
+            )
+            if end is None:
+                return None
+    cursor.next_index[context] = index + 1
+    cursor.position = end
+    return ObservationItem(context, index, features_at, score_at)
+
+
+def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: int, *, ended: bool) -> int | None:
+    """Where the score begins: behind the outcome line, or at ``begin`` itself if the next item begins there instead."""
+    if begin == len(data):
+        return begin if ended else None
+    line = cursor.outcome_form.line(index)
+    if data.startswith(line, begin):
+        return begin + len(line)
+    expected = f'{{"outcome":{index}}}'
+    text = _read_line(data, cursor, begin, expected, ended=ended)
+    if text is None:
+        return None
+    value = _parse_object(text, cursor, begin, expected)
+    if "outcome" not in value:
+        return begin
+    if not _is_number(value["outcome"], index):
+        _damage(cursor, begin, expected, quoted(text), DAMAGED)
+    cursor.outcome_form = _form_of(text, index, cursor.outcome_form)
+    return begin + len(text) + 1
+
+
+def _tensor_end(
+    data: bytes | bytearray, cursor: Cursor, begin: int, size_bytes: int, what: str, *, ended: bool
+) -> int | None:
+    """The offset behind ``size_bytes`` of tensors and their newline; ``None`` if they are not there yet."""
+    end = begin + size_bytes
+    if end < len(data):
+        if data[end] != ord("\n"):
+            _damage(cursor, end, f"a newline after the {what}", quoted(bytes(data[end : end + 1])), DAMAGED)
+        return end + 1
+    if not ended:
+        return None
+    if end == len(data):
+        _damage(cursor, end, f"a newline after the {what}", "the end", KILLED)
+    _damage(cursor, begin, f"{size_bytes} bytes of {what}", str(len(data) - begin), KILLED)
+
+
+def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: str, *, ended: bool) -> bytes | None:
+    end = data.find(b"\n", begin, begin + MAX_LINE_BYTES)
+    if end >= 0:
+        return bytes(data[begin:end])
+    if len(data) - begin >= MAX_LINE_BYTES:
+        _damage(cursor, begin, expected, f"no newline in {MAX_LINE_BYTES} bytes", DAMAGED)
+    if not ended:
+        return None
+    if begin == len(data):
+        _damage(cursor, begin, expected, "the end", KILLED)
+    _damage(cursor, begin, expected, f"{quoted(bytes(data[begin:]))} without a newline", KILLED)
+
+
+def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        _damage(cursor, offset, expected, quoted(text), DAMAGED)
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_number(value: object, number: int) -> bool:
+    """Whether a JSON value is this integer; ``True`` and ``1.0`` are not 1."""
+    return type(value) is int and value == number
+
+
+def _form_of(text: bytes, number: int, otherwise: LineForm) -> LineForm:
+    prefix, digits, suffix = text.partition(b"%d" % number)
+    return LineForm(prefix, suffix) if digits else otherwise

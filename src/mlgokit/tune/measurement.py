@@ -1,0 +1,209 @@
+"""What judges a build beside the account: the user's own link, or the user's own command that prints a number.
+
+A command may be noisy. Then two builds are measured in turn, in pairs whose order alternates, so that a slow drift of
+the machine hits both alike, until the interval of the mean difference excludes zero or enough pairs were made. The
+interval is looked at after 4, 6, 8, 12 and 20 pairs, each time at a fifth of the allowed error (Bonferroni), so that
+looking often does not make chance look like an effect.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.errors import InputError, UsageError
+from mlgokit.evaluation.statistics import mean_interval
+from mlgokit.tune.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
+
+LOOKS = (4, 6, 8, 12, 20)
+"""Pairs after which the interval is looked at."""
+CHECKS = 3
+"""Runs of a command on the plain build before the search; all alike, it is taken for exact."""
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3})++(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """How a build is judged; at least one of ``plan`` and ``command``.
+
+    Attributes:
+        plan: the link, if there is one.
+        command: what prints a number; without it the image's size is the number.
+        modules: in link order, what ``{objects}`` stands for.
+        timeout_seconds: deadline of a link, and of each run of the command.
+        error: share of comparisons that may by chance call a build better or worse that is neither.
+    """
+
+    plan: LinkPlan | None
+    command: tuple[str, ...]
+    modules: tuple[str, ...]
+    timeout_seconds: float
+    error: float = 0.05
+
+    @property
+    def is_size(self) -> bool:
+        """Whether the number is the bytes of the linked image."""
+        return not self.command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedBuild:
+    """A build that can be measured, or why it cannot."""
+
+    objects: Mapping[str, Path]
+    image: Path
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A number, or why there is none."""
+
+    value: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two builds, one measured against the other.
+
+    Attributes:
+        before: mean over the pairs, or ``None`` where something failed.
+        after: likewise.
+        low: lower end of the interval of the mean difference, after less before.
+        high: its upper end.
+        pairs: how many were measured.
+        reason: what failed.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+    pairs: int = 0
+    reason: str = ""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the second is shown to be smaller."""
+        return not self.reason and self.high < 0
+
+    @property
+    def is_no_worse(self) -> bool:
+        """Whether the second is shown to be smaller, or measured the same every time."""
+        return not self.reason and self.high <= 0
+
+
+def measuring_words(text: str) -> tuple[str, ...]:
+    """The words of a command that measures.
+
+    Raises:
+        UsageError: it needs a shell, or cannot know which build it measures.
+
+    Example:
+        >>> measuring_words("./measure.sh --runs 3 {output}")
+        ('./measure.sh', '--runs', '3', '{output}')
+    """
+    words = command_words(text, option="--command", known={OBJECTS, OUTPUT})
+    if not any(OBJECTS in word or OUTPUT in word for word in words):
+        raise UsageError(
+            f"--command: expected {OUTPUT} for the linked image or {OBJECTS} for the objects, found neither in "
+            f"{text!r}; without one it cannot tell which build it measures"
+        )
+    return tuple(words)
+
+
+def number_in(text: str) -> float | None:
+    """The last number of a text.
+
+    Example:
+        >>> number_in("3 runs: 1,204.5 ms (x86_64)"), number_in("1e-3s"), number_in("none")
+        (1204.5, 0.001, None)
+    """
+    found = _NUMBER.findall(text)
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def make_ready(means: Measure, objects: Mapping[str, Path], scratch: Path) -> LinkedBuild:
+    """Link a build, if it is to be linked.
+
+    Raises:
+        ToolError: the link command cannot be started.
+    """
+    if means.plan is None:
+        return LinkedBuild(objects=objects, image=Path())
+    linked = link(means.plan, objects, scratch, timeout_seconds=means.timeout_seconds)
+    return LinkedBuild(objects=objects, image=linked.image, reason=linked.reason)
+
+
+def measure(means: Measure, ready: LinkedBuild) -> Measurement:
+    """The number of a build.
+
+    Raises:
+        ToolError: the command cannot be started.
+    """
+    if ready.reason:
+        return Measurement(value=None, reason=ready.reason)
+    if means.is_size:
+        try:
+            return Measurement(value=float(section_totals(read_elf(ready.image)).llvm_size_text))
+        except InputError as error:
+            return Measurement(value=None, reason=str(error))
+    words: list[str] = []
+    for word in means.command:
+        if word == OBJECTS:
+            words += [str(ready.objects[name]) for name in means.modules if name in ready.objects]
+        else:
+            words.append(word.replace(OUTPUT, str(ready.image)))
+    done = process.run(words, timeout_seconds=means.timeout_seconds)
+    if done.timed_out or done.returncode != 0:
+        how = f"did not end within {means.timeout_seconds:.0f} s"
+        if not done.timed_out:
+            how = f"ended with {done.returncode}: {first_error(done.stderr)}"
+        return Measurement(value=None, reason=f"the command {how}")
+    value = number_in(done.stdout.decode("utf-8", "replace"))
+    return Measurement(value=value, reason="the command printed no number" if value is None else "")
+
+
+def compare(
+    means: Measure, before: LinkedBuild, after: LinkedBuild, *, is_over: Callable[[], bool], known: float | None = None
+) -> Comparison:
+    """Measure two builds against each other.
+
+    Args:
+        means: how.
+        before: the first.
+        after: the second.
+        is_over: asked between pairs whether there is no time for another.
+        known: the number of the first, if measures are exact; then the second is measured once.
+
+    Raises:
+        ToolError: the command cannot be started.
+    """
+    if known is not None:
+        found = measure(means, after)
+        if found.value is None:
+            return Comparison(before=known, reason=found.reason)
+        change = found.value - known
+        return Comparison(before=known, after=found.value, low=change, high=change, pairs=1)
+    values: tuple[list[float], list[float]] = ([], [])
+    low, high = float("-inf"), float("inf")
+    while True:
+        pair = len(values[0])
+        for side in (0, 1) if pair % 2 == 0 else (1, 0):
+            found = measure(means, (before, after)[side])
+            if found.value is None:
+                return Comparison(pairs=pair, reason=found.reason)
+            values[side].append(found.value)
+        if (pairs := pair + 1) in LOOKS:
+            differences = [second - first for first, second in zip(*values, strict=True)]
+            low, high = mean_interval(differences, level=1 - means.error / len(LOOKS))
+            if high < 0 or low > 0 or low == high or pairs == LOOKS[-1]:
+                break
+        if is_over():
+            break
+    return Comparison(before=sum(values[0]) / pairs, after=sum(values[1]) / pairs, low=low, high=high, pairs=pairs)

@@ -1,0 +1,139 @@
+"""The stages for users' builds, with a build that a script stands in for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands import Import, Record, builds, import_build, record
+from mlgokit.compiler.record import RecordedBuild
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.importers.database import ImportedCommands
+from mlgokit.corpus.writer import Imported
+from mlgokit.errors import CorpusError, UsageError
+
+ENTRY = '{"directory": "/", "file": "a.c", "command": "cc -O2 -c a.c"}'
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, *entries: str, returncode: int = 0, timed_out: bool = False) -> None:
+    def record_build(command: tuple[str, ...], *, database: Path, timeout_seconds: float) -> RecordedBuild:
+        assert timeout_seconds == 240 * 60
+        database.write_text(f"[{','.join(entries)}]")
+        return RecordedBuild(database=database, returncode=returncode, timed_out=timed_out)
+
+    monkeypatch.setattr(builds, "record_build", record_build)
+
+
+def test_a_recorded_build_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recorded(monkeypatch, ENTRY, ENTRY)
+    database = tmp_path / "a b.json"
+    assert record(Record(command=("make", "-j2"), output=database)) == {
+        "database": str(database),
+        "commands": 2,
+        "next": f"mlgokit corpus import --compile-commands '{database}' --corpus corpus",
+    }
+
+
+def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recorded(monkeypatch, ENTRY)
+    seen: list[Import] = []
+    monkeypatch.setattr(builds, "import_build", lambda config, **_: seen.append(config) or {"modules": 1})
+    config = Record(command=("make",), output=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", workers=3)
+    assert record(config) == {"database": str(tmp_path / "c.json"), "commands": 1, "modules": 1}
+    assert seen == [
+        Import(compile_commands=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", llvm=None, workers=3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "message"),
+    [
+        ((ENTRY,), {"returncode": 2}, "make -j2: expected the build to succeed, found exit code 2 after 1 commands"),
+        ((), {"timed_out": True, "returncode": -9}, "found it not to end in time after 0 commands; correct the build"),
+        ((), {}, "expected a build that compiles, found that it called no compiler; clean the build folder first"),
+    ],
+)
+def test_a_build_that_gives_nothing(
+    entries: tuple[str, ...], options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recorded(monkeypatch, *entries, **options)
+    with pytest.raises(CorpusError) as caught:
+        record(Record(command=("make", "-j2"), output=tmp_path / "c.json", corpus=tmp_path / "corpus"))
+    assert message in str(caught.value)
+
+
+def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    failures = tuple(ModuleFailure(name=f"p/{index}.o", project="p", reason="no") for index in range(30))
+    seen: dict[str, Any] = {}
+
+    def import_commands(database: Path, **options: Any) -> ImportedCommands:
+        seen.update(options, database=database)
+        imported = Imported(folder=tmp_path, modules=2, failures=30, examples=failures)
+        return ImportedCommands(imported=imported, repeated=1, unwanted=2, dropped={"-fgcc": 3})
+
+    monkeypatch.setattr(builds, "import_commands", import_commands)
+    monkeypatch.setattr(builds, "find_toolchain", lambda major: f"LLVM {major}")
+    config = Import(
+        compile_commands=tmp_path / "c.json", corpus=tmp_path, llvm=19, level="Oz", include="src", workers=3
+    )
+    result = import_build(config)
+    assert len(result.pop("reasons")) == 20
+    assert result == {
+        "corpus": str(tmp_path),
+        "modules": 2,
+        "failures": 30,
+        "repeated_commands": 1,
+        "unwanted_commands": 2,
+        "dropped_options": {"-fgcc": 3},
+    }
+    assert (seen["toolchain"], seen["level"], seen["workers"], seen["wanted"].include) == ("LLVM 19", "Oz", 3, "src")
+    assert seen["limits"].module_seconds == 120
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            Import(),
+            "(--compile-commands, --objects, --params, --aquery, --thinlto, --bitcode), found none; name one",
+        ),
+        (Import(objects=Path("a"), aquery=Path("b")), "--bitcode), found --objects and --aquery; name one"),
+        (
+            Import(objects=Path("a"), level="Oz"),
+            "expected --level only with --compile-commands, found it with --objects; leave it out",
+        ),
+        (
+            Import(compile_commands=Path("a"), embedded=True, include="x"),
+            "expected --include only with --compile-commands, found it with --compile-commands --embedded",
+        ),
+        (
+            Import(compile_commands=Path("a"), command_filter="x"),
+            "only with --aquery or --compile-commands --embedded or --objects or --params, found it with --compile",
+        ),
+        (
+            Import(objects=Path("a"), embedded=True),
+            "expected --embedded only with --compile-commands",
+        ),
+        (Import(objects=Path("a"), llvm=19), "expected --llvm only with --compile-commands, found it with --objects"),
+        (
+            Import(bitcode=Path("a"), options="-Oz"),
+            "options: expected the options of clang for the bitcode, -cc1 first, found '-Oz'; give them",
+        ),
+        (
+            Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),
+            "import: expected --options or --link-command, found both; leave one out",
+        ),
+        (
+            Import(thinlto=Path("a"), link_command=Path("no-such-file")),
+            "no-such-file: expected a file with the link's command, found: No such file or directory; make",
+        ),
+        (
+            Import(objects=Path("a"), project="../a"),
+            "project: expected a name of letters, digits and ._+-,",
+        ),
+    ],
+)
+def test_a_call_that_contradicts_itself_is_refused(config: Import, message: str):
+    with pytest.raises(UsageError) as caught:
+        import_build(config)
+    assert message in str(caught.value)

@@ -1,0 +1,373 @@
+"""What stages decide before, between and after compilations; the compilers here are not real."""
+
+import errno
+import hashlib
+import io
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit import commands, train
+from mlgokit.commands import choose_projects, corpora, training_modules
+from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.content import ModuleContent, append_contents
+from mlgokit.corpus.corpus import load_corpus, write_corpus
+from mlgokit.corpus.identity import known_contents
+from mlgokit.corpus.sources.fetch import cached_path
+from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
+from mlgokit.learning import trace
+from mlgokit.module import Module
+from mlgokit.store import ModuleRun
+from mlgokit.train import EffectTraining
+
+NO_INTS = np.zeros(0, np.int64)
+TOOLCHAIN = Toolchain(
+    major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"), version_text="clang version 19.1.7"
+)
+
+
+def module(name: str, folder: Path = Path(), *, held_out: bool = False, sha256: str | None = None) -> Module:
+    return Module(
+        name=name,
+        project=name.split("/", maxsplit=1)[0],
+        language="c++",
+        held_out=held_out,
+        bitcode=folder / f"{name}.bc",
+        command_line=("-cc1",),
+        bitcode_bytes=4,
+        bitcode_sha256=sha256,
+    )
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    modules = [module(f"alpha/{letter}.cc.o", folder) for letter in "abc"]
+    modules.append(module("gamma/d.cc.o", folder, held_out=True))
+    for one in modules:
+        one.bitcode.parent.mkdir(parents=True, exist_ok=True)
+        one.bitcode.write_bytes(b"BC\xc0\xde")
+        one.bitcode.with_suffix(".cmd").write_bytes(b"-cc1\0")
+    write_corpus(folder, modules, ())
+    return folder
+
+
+def run_of(status: CompileStatus = CompileStatus.OK, reason: str = "") -> ModuleRun:
+    return ModuleRun(
+        status=status,
+        reason=reason,
+        user_seconds=0.25,
+        sizes=None,
+        caller=NO_INTS,
+        callee=NO_INTS,
+        inlined=NO_INTS.astype(bool),
+        flipped=NO_INTS.astype(bool),
+        names=(),
+        rows=NO_INTS,
+        values=np.zeros((0, 0), np.int64),
+    )
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the modules that were compiled; no module compiles well, for there is no compiler."""
+    names: list[str] = []
+    plugin = tmp_path / "mlgokit.so"
+    plugin.write_bytes(b"plugin")
+
+    def run(_: object, one: Module, *__: object, **___: object) -> ModuleRun:
+        names.append(one.name)
+        return run_of(CompileStatus.FAILED, "error: no compiler")
+
+    monkeypatch.setattr(commands, "find_toolchain", lambda *_, **__: TOOLCHAIN)
+    monkeypatch.setattr(commands, "build_plugin", lambda _: plugin)
+    monkeypatch.setattr(train, "run_module", run)
+    monkeypatch.setattr(trace, "run_module", run)
+    return names
+
+
+# ---- Which projects, which modules ----
+
+
+def test_projects_are_chosen_by_name_in_the_order_of_the_list():
+    everything = choose_projects(None, ())
+
+    assert choose_projects(None, ("re2", "leveldb")) == tuple(
+        project for project in everything if project.name in {"re2", "leveldb"}
+    )
+    with pytest.raises(
+        UsageError, match=r"^projects: expected names from the list, found a, b; the list has leveldb, "
+    ):
+        choose_projects(None, ("b", "re2", "a"))
+
+
+def test_what_is_held_out_is_not_trained_on_nor_are_its_copies():
+    modules = [
+        module("alpha/a.cc.o", sha256="1"),
+        module("alpha/b.cc.o", sha256="2"),
+        module("gamma/c.cc.o", sha256="2", held_out=True),
+        module("beta/d.cc.o", sha256="1"),
+        module("beta/e.cc.o", sha256="3"),
+        module("beta/f.cc.o"),
+        module("beta/g.cc.o"),
+    ]
+
+    assert [one.name for one in training_modules(modules)] == [
+        "alpha/a.cc.o",
+        "beta/e.cc.o",
+        "beta/f.cc.o",
+        "beta/g.cc.o",
+    ]
+
+
+def test_a_corpus_that_is_all_held_out_cannot_be_trained_on():
+    with pytest.raises(
+        CorpusError,
+        match=r"^training: expected at least one of 1 modules not to be held out, found none; add training projects",
+    ):
+        training_modules([module("gamma/a.cc.o", held_out=True)])
+
+
+# ---- Fetching ----
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A list of one project, whose archive is in ``cache``."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("a-1/a.c")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"x;\n"))
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    manifest = tmp_path / "projects.toml"
+    manifest.write_text(
+        '[[project]]\nname = "a"\nlanguage = "c"\nstandard = "c11"\nroot = "a-1"\nsources = ["*.c"]\nlicense = "MIT"\n'
+        'archive = { registry = "debian", package = "a", version = "1", '
+        f'file = "pool/a-1.tgz", sha256 = "{digest}" }}\n'
+    )
+    path = cached_path(load_projects(manifest)[0].archive, cache_folder=tmp_path / "cache")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(buffer.getvalue())
+    return manifest
+
+
+def test_archives_in_the_cache_are_unpacked(tmp_path: Path, listed: Path):
+    said: list[tuple[int, int, str]] = []
+    config = commands.Sources(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "cache")
+
+    found = commands.fetch(config, report=lambda *words: said.append(words))
+
+    assert found == {"projects": {"a": str(tmp_path / "sources" / "a" / "a-1")}}
+    assert (tmp_path / "sources" / "a" / "a-1" / "a.c").read_bytes() == b"x;\n"
+    assert said == [(0, 1, "fetch"), (1, 1, "fetch")]
+
+
+def test_an_archive_that_nobody_has_is_a_sentence(tmp_path: Path, listed: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mlgokit.corpus.sources.fetch._debian_sites", list)
+    config = commands.Sources(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "empty")
+
+    with pytest.raises(FetchError, match=r"^pool/a-1.tgz \(debian a\): expected it .* or put the file at .* by hand$"):
+        commands.fetch(config)
+    assert not (tmp_path / "sources").exists()
+
+
+# ---- Corpora ----
+
+STAGES: dict[str, Callable[[Path, Path], object]] = {
+    "info": lambda corpus, _: commands.info(commands.Info(corpus=corpus)),
+    "trace": lambda corpus, output: commands.trace(commands.Trace(corpus=corpus, output=output)),
+    "train": lambda corpus, output: commands.train(commands.Train(corpus=corpus, output=output)),
+    "evaluate": lambda corpus, output: commands.evaluate(
+        commands.Evaluate(policy=":never", corpus=corpus, output=output)
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"corpus_description\.json: expected a file, found: No such file or directory; extract a corpus there"),
+        ('{"modules": []}', r"expected at least one module in corpus_description\.json, found none; extract"),
+        (
+            '{"modules": ["a"]}',
+            r"expected the modules that .* names, found none of 1 usable \(a: expected bitcode in a\.bc",
+        ),
+        ('{"modules"', r"corpus_description\.json: expected JSON, found: "),
+    ],
+    ids=["absent", "empty", "without modules", "damaged"],
+)
+def test_a_corpus_that_will_not_do_stops_every_stage(
+    tmp_path: Path, compiled: list[str], stage: str, text: str | None, message: str
+):
+    if text is not None:
+        (tmp_path / "corpus_description.json").write_text(text)
+
+    with pytest.raises(CorpusError, match=message):
+        STAGES[stage](tmp_path, tmp_path / "output")
+    assert not (tmp_path / "output").exists()
+
+
+# ---- Tracing and training ----
+
+
+def test_failures_are_counted_with_their_reasons(tmp_path: Path, corpus: Path, compiled: list[str]):
+    found = commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace", workers=1))
+
+    assert compiled == [one.name for one in load_corpus(corpus).modules]
+    assert (found["modules"], found["decisions"], found["user_seconds"]) == (4, 0, 1.0)
+    assert found["failed"] == [
+        {"module": name, "status": "failed", "reason": "error: no compiler"} for name in compiled
+    ]
+
+
+def test_training_on_what_does_not_compile_is_a_sentence(tmp_path: Path, corpus: Path, compiled: list[str]):
+    with pytest.raises(
+        CorpusError,
+        match=r"^training: expected at least one of 3 modules to compile, found none \(error: no compiler\); check ",
+    ):
+        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", workers=1))
+    assert "gamma/d.cc.o" not in compiled
+
+
+@pytest.mark.parametrize("work", ["effect-regression", "behavioural-cloning"])
+def test_without_jax_training_says_so_before_it_compiles(
+    tmp_path: Path, corpus: Path, compiled: list[str], work: Any, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("jax", "optax"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    with pytest.raises(
+        ToolError, match=r"packages jax and optax, found no jax and no optax; run `pip install 'mlgokit"
+    ):
+        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", algorithm=work))
+    assert compiled == []
+
+
+def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
+    with pytest.raises(UsageError, match=r"^training: expected at least one round, found 0; "):
+        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", effects=EffectTraining(rounds=0)))
+    with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):
+        commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace", workers=0))
+    assert compiled == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"effects": EffectTraining(seed=2)}, "config.seed: expected 2, found 1"),
+        ({"effects": EffectTraining(rounds=7)}, "config.rounds: expected 7, found 3"),
+        ({"algorithm": "behavioural-cloning"}, 'config.algorithm: expected "behavioural-cloning", found "effect-reg'),
+    ],
+)
+def test_a_folder_of_another_training_is_refused(
+    tmp_path: Path, corpus: Path, compiled: list[str], change: dict[str, Any], message: str
+):
+    with pytest.raises(CorpusError):
+        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train"))
+    compiled.clear()
+
+    with pytest.raises(ReuseError) as caught:
+        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", **change))
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'train'}: ")
+    assert compiled == []
+
+
+def test_what_does_not_change_the_result_may_change(tmp_path: Path, corpus: Path, compiled: list[str]):
+    changes: list[dict[str, Any]] = [
+        {},
+        {"workers": 1},
+        {"timeout_seconds": 9.0},
+        {"store": tmp_path / "store"},
+        {"minutes": 1.0},
+    ]
+    for change in changes:
+        with pytest.raises(CorpusError, match="found none"):
+            commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", **change))
+
+
+def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+
+    with pytest.raises(StorageError, match=r"expected to be able to write there, found: No space left on device; free"):
+        commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace"))
+    assert compiled == []
+
+
+# ---- Evaluating ----
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "message"),
+    [
+        (
+            {"policy": ":default", "projects": ("alpha", "delta")},
+            UsageError,
+            r"^projects: expected names from the corpus .*, found delta; it has alpha, gamma$",
+        ),
+        (
+            {"policy": ":sometimes"},
+            UsageError,
+            r"^policy :sometimes: expected a file or :default, :never, :always; correct the name$",
+        ),
+        ({"policy": "nowhere"}, PolicyError, r"^policy nowhere: expected a readable file, found: No such file"),
+    ],
+)
+def test_evaluations_that_make_no_sense(corpus: Path, config: dict[str, Any], kind: type[Exception], message: str):
+    with pytest.raises(kind, match=message):
+        commands.evaluate(commands.Evaluate(corpus=corpus, **config))
+
+
+def test_nothing_is_held_out(corpus: Path):
+    modules = [one for one in load_corpus(corpus).modules if not one.held_out]
+    write_corpus(corpus, modules, ())
+
+    with pytest.raises(CorpusError, match=r"expected at least one held-out project to evaluate on, found none; name "):
+        commands.evaluate(commands.Evaluate(policy=":default", corpus=corpus))
+
+
+# ---- What is in a corpus, and its split ----
+
+
+def no_compiler(*_: object, **__: object) -> Toolchain:
+    raise ToolError("clang: expected one, found none; install it")
+
+
+def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(corpora, "find_toolchain", no_compiler)
+
+    info = commands.info(commands.Info(corpus=corpus))
+    assert (info.modules, info.described, info.functions) == (4, 0, 0)
+    assert info.duplicates == (("alpha/a.cc.o", "alpha/b.cc.o", "alpha/c.cc.o", "gamma/d.cc.o"),)
+
+    result = commands.split(commands.Split(corpus=corpus, held_out=("alpha",)))
+    assert [(row.name, row.training, row.copies, row.held_out) for row in result.projects] == [
+        ("alpha", 0, 0, 3),
+        ("gamma", 0, 1, 0),
+    ]
+    assert [one.held_out for one in load_corpus(corpus).modules] == [True, True, True, False]
+    with pytest.raises(ToolError, match="clang: expected one, found none"):
+        commands.info(commands.Info(corpus=corpus, llvm=19))
+
+
+def test_training_passes_over_a_copy_under_another_name(corpus: Path):
+    modules = [module("alpha/a.cc.o", sha256="1"), module("gamma/b.cc.o", sha256="2", held_out=True), module("d/e.o")]
+    facts: Any = {"functions": 1, "declarations": 0, "call_sites": 1, "decidable_call_sites": 1, "instructions": 99}
+    contents = [
+        ModuleContent(bitcode_sha256=digest, identity="19:same", blocks=1, global_bytes=0, **facts) for digest in "12"
+    ]
+    append_contents(corpus, contents)
+
+    assert [one.name for one in training_modules(modules, known_contents(corpus, modules))] == ["d/e.o"]

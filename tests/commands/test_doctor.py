@@ -1,0 +1,144 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mlgokit.commands import doctor
+from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, print_diagnosis
+from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
+
+PRESENT = Path("bin")
+
+
+def entry(
+    major: int = 19,
+    *,
+    works: bool = True,
+    opt: Path | None = PRESENT,
+    lld: Path | None = PRESENT,
+    include_dir: Path | None = PRESENT,
+) -> ToolchainDiagnosis:
+    toolchain = Toolchain(
+        major=major,
+        version=f"{major}.1.0",
+        clang=PRESENT,
+        clangxx=PRESENT,
+        opt=opt,
+        llc=PRESENT,
+        lld=lld,
+        include_dir=include_dir,
+    )
+    checks = (
+        Check(name="compile", works=works, detail="[detail]", needed=True),
+        Check(name="embedded", works=False, detail="not in this build"),
+    )
+    return ToolchainDiagnosis(toolchain=toolchain, checks=checks)
+
+
+def diagnosis(*entries: ToolchainDiagnosis, machine: bool = True) -> Diagnosis:
+    return Diagnosis(
+        toolchains=entries,
+        unusable=(UnusableProgram(path=Path("bad/clang"), reason="a file that cannot be executed"),),
+        system=(Check(name="Python", works=machine, detail="3.11", needed=True),),
+        advice=("sudo apt-get install lld-19",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "exit_code"),
+    [
+        (diagnosis(), 3),
+        (diagnosis(entry(works=False)), 3),
+        (diagnosis(entry(works=False), entry(22)), 0),
+        (diagnosis(entry(), machine=False), 3),
+    ],
+    ids=["no compiler", "unfit compiler", "one fit compiler", "unfit machine"],
+)
+def test_one_complete_compiler_is_enough(found: Diagnosis, exit_code: int):
+    assert found.exit_code == exit_code
+    assert found.usable is (exit_code == 0)
+
+
+def test_json_has_all_answers_and_no_python_types():
+    value = json.loads(json.dumps(diagnosis(entry()).to_json()))
+
+    assert value["usable"] is True
+    assert value["toolchains"][0]["major"] == 19
+    assert value["toolchains"][0]["clang"] == "bin"
+    assert value["toolchains"][0]["checks"][1] == {
+        "name": "embedded",
+        "works": False,
+        "detail": "not in this build",
+        "needed": False,
+    }
+    assert value["unusable"] == [{"path": "bad/clang", "reason": "a file that cannot be executed"}]
+    assert value["advice"] == ["sudo apt-get install lld-19"]
+
+
+def test_the_table_says_what_to_do():
+    out = io.StringIO()
+
+    print_diagnosis(diagnosis(entry(works=False)), Console(file=out, width=200))
+
+    text = out.getvalue()
+    assert "19.1.0: not usable" in text
+    assert "[detail]" in text
+    assert "bad/clang" in text
+    assert "sudo apt-get install lld-19" in text
+    assert "do not work on this machine yet" in text
+
+
+def test_a_machine_without_compilers_is_told_what_to_install(tmp_path: Path):
+    found = diagnose((tmp_path,))
+
+    assert found.toolchains == ()
+    assert found.exit_code == 3
+    assert found.advice[0].startswith("sudo apt-get install -y --no-install-recommends clang-19 llvm-19-dev lld-19")
+
+
+def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\necho 'clang: error: no such luck' >&2\nexit 1\n")
+    clang.chmod(0o755)
+
+    found = diagnose_toolchain(Toolchain(major=14, version="14.0.6", clang=clang, clangxx=clang), plugin=True)
+
+    details = {check.name: (check.works, check.detail) for check in found.checks}
+    assert details["compile"] == (False, "clang: error: no such luck")
+    assert details["link C++ with lld"] == (False, "no ld.lld of major 14 found")
+    assert details["plugin"] == (False, "made for LLVM 19 and 22 only")
+    assert not any(works for works, _ in details.values())
+    assert not found.usable
+
+
+def test_a_compiler_that_ignores_the_channel_is_found_out(tmp_path: Path):
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\ntouch tiny.o\n")
+    clang.chmod(0o755)
+
+    found = diagnose_toolchain(Toolchain(major=19, version="19.1.0", clang=clang, clangxx=clang), plugin=False)
+
+    details = {check.name: (check.works, check.detail) for check in found.checks}
+    assert details["compile"] == (True, "IR to object (0 bytes)")
+    nothing = (False, "the option is accepted, but nothing was sent over the channel")
+    assert details["interactive inline-size"] == nothing
+    assert details["training log inline-size"] == (False, "the option is accepted, but no log was written")
+
+
+def test_a_compiler_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "TRIAL_SECONDS", 0.1)
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    clang.chmod(0o755)
+
+    found = diagnose_toolchain(Toolchain(major=19, version="19.1.0", clang=clang, clangxx=clang), plugin=False)
+
+    assert found.checks[0].detail == "no end after 0.1 s"
+
+
+def test_each_missing_part_has_its_own_package():
+    found = doctor._advice((entry(22, include_dir=None, lld=None), entry(19, opt=None)), ())
+
+    assert [line.rsplit(" ", 1)[1] for line in found] == ["llvm-22-dev", "lld-22", "llvm-19"]

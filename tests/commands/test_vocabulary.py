@@ -1,0 +1,131 @@
+"""`mlgokit vocab` and `mlgokit importance` on logs that were not made by a compiler."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit import commands
+from mlgokit.errors import InputError, UsageError
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import save_policy
+from mlgokit.policy.vocab import quantile_of, read_vocab
+from mlgokit.spec import TensorSpec
+from mlgokit.traces import ContextSpan, Header, Log, write_log
+from mlgokit.traces.tfrecord import writing_records
+from mlgokit.traces.training_set import sequences_of
+
+NAMES = ("callee_users", "caller_users", "inlining_default", "inlining_decision", "log_probability")
+
+
+def log_of(values: np.ndarray) -> Log:
+    """A log of the inliner with these values [T, 2] of two features."""
+    types = ("int64_t", "int64_t", "int64_t", "int64_t", "float")
+    header = Header(features=tuple(TensorSpec(name=n, type=t, shape=(1,)) for n, t in zip(NAMES, types, strict=True)))
+    zeros = np.zeros((len(values), 1), np.int64)
+    columns = [values[:, :1], values[:, 1:], zeros, zeros, zeros.astype(np.float32)]
+    return Log(
+        header=header,
+        contexts=(ContextSpan(name="", start=0, stop=len(values)),),
+        columns=dict(zip(NAMES, columns, strict=True)),
+    )
+
+
+@pytest.fixture
+def values() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 1000, (500, 2))
+
+
+@pytest.fixture
+def traces(values: np.ndarray, tmp_path: Path) -> Path:
+    folder = tmp_path / "trace"
+    (folder / "logs" / "project").mkdir(parents=True)
+    write_log(folder / "logs" / "a.log", log_of(values[:200]))
+    write_log(folder / "logs" / "project" / "b.log", log_of(values[200:]))
+    return folder
+
+
+def test_the_files_have_the_quantiles_of_all_logs(values: np.ndarray, traces: Path, tmp_path: Path):
+    done = commands.vocab(commands.Vocab(traces=traces, output=tmp_path / "vocab", num_buckets=99))
+
+    assert done["features"] == ["callee_users", "caller_users"]
+    found = read_vocab(tmp_path / "vocab")
+    expected = np.quantile(values, np.linspace(0, 1, 99), axis=0).T
+    np.testing.assert_array_equal([found["callee_users"], found["caller_users"]], expected)
+    normaliser = quantile_of(found, ("caller_users", "callee_users"))
+    assert normaliser.apply(values[:, ::-1]).shape == (500, 4)
+
+
+def test_a_training_set_gives_the_same_files(values: np.ndarray, traces: Path, tmp_path: Path):
+    with writing_records(tmp_path / "x.tfrecord") as append:
+        log = log_of(values)
+        for record in sequences_of(log, NAMES, rewards={"default": 0.0}):
+            append(record)
+
+    commands.vocab(commands.Vocab(traces=traces, output=tmp_path / "one"))
+    commands.vocab(commands.Vocab(tfrecord=tmp_path / "x.tfrecord", output=tmp_path / "two"))
+
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == ["callee_users.buckets", "caller_users.buckets"]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_fraction_is_drawn_by_the_seed(traces: Path, tmp_path: Path):
+    texts = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        config = commands.Vocab(
+            traces=traces, output=tmp_path / folder, sampling_fraction=0.2, num_buckets=9, seed=seed
+        )
+        commands.vocab(config)
+        texts.append((tmp_path / folder / "callee_users.buckets").read_text())
+
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_sources_and_shares_are_checked(traces: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="vocab: expected either --traces or --tfrecord, found both or neither"):
+        commands.vocab(commands.Vocab())
+    with pytest.raises(UsageError, match="--sampling-fraction: expected a share above 0 and at most 1, found 0"):
+        commands.vocab(commands.Vocab(traces=traces, sampling_fraction=0.0))
+    with pytest.raises(InputError, match=r"expected training logs .* found none; run `mlgokit trace` first"):
+        commands.vocab(commands.Vocab(traces=tmp_path / "none"))
+
+
+def policy_for(features: tuple[str, ...]) -> Policy:
+    weight = np.zeros((1, len(features), 2), np.float32)
+    weight[0, -1, 1] = 1
+    zeros = np.zeros(len(features), np.float32)
+    return Policy(
+        problem="inline-size",
+        features=features,
+        normaliser=SignedLog(mean=zeros + 6, scale=zeros + 1, clip=4.0),
+        layers=(Layer(weight, np.zeros((1, 2), np.float32)),),
+        output=OutputKind.LOGITS,
+    )
+
+
+def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
+    save_policy(policy_for(("caller_users", "callee_users")), tmp_path / "x.policy")
+    config = commands.Importance(
+        policy=tmp_path / "x.policy", traces=traces, output=tmp_path / "out.json", observations=100, explained=20
+    )
+
+    done = commands.explain(config)
+
+    assert done["most important"] == ["callee_users", "caller_users"]
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["observations"] == 100
+    assert found["features"]["caller_users"] == {"shapley": 0.0, "changed": 0.0, "direction": 0.0}
+    assert found["features"]["callee_users"]["direction"] > 0.5
+    assert "callee_users" in (tmp_path / "out.html").read_text()
+
+
+def test_a_policy_for_other_features_and_bad_numbers_are_said(traces: Path, tmp_path: Path):
+    save_policy(policy_for(("nobody",)), tmp_path / "x.policy")
+    with pytest.raises(UsageError, match="inline-size: expected a feature 'nobody' from the compiler, found none"):
+        commands.explain(commands.Importance(policy=tmp_path / "x.policy", traces=traces))
+    with pytest.raises(UsageError, match="--orders: expected at least 1, found 0"):
+        commands.explain(commands.Importance(policy=tmp_path / "x.policy", traces=traces, orders=0))

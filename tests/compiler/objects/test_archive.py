@@ -1,0 +1,64 @@
+"""Static libraries, as ar writes them and as nobody should."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.objects.archive import is_archive, read_members, write_archive
+from mlgokit.errors import InputError
+
+AR = Path("/usr/bin/ar")
+needs_ar = pytest.mark.skipif(not AR.exists(), reason="needs ar")
+
+
+def put_files(folder: Path, *names: str) -> list[Path]:
+    paths = [folder / str(index) / name for index, name in enumerate(names)]
+    for index, path in enumerate(paths):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"%d" % index * (index + 3))
+    return paths
+
+
+@needs_ar
+def test_what_ar_packs_is_read_again_with_long_and_with_repeated_names(tmp_path: Path):
+    paths = put_files(tmp_path, "a.o", "a_name_of_more_than_sixteen_letters.cpp.o", "a.o")
+    assert not write_archive(AR, tmp_path / "all.a", paths, timeout_seconds=30)
+    assert is_archive(tmp_path / "all.a")
+    members = read_members(tmp_path / "all.a")
+    assert [(one.name, one.data()) for one in members] == [(path.name, path.read_bytes()) for path in paths]
+
+
+@needs_ar
+def test_a_thin_library_names_files(tmp_path: Path):
+    paths = put_files(tmp_path, "a.o", "b.o")
+    done = process.run([AR, "qcT", "thin.a", "0/a.o", "1/b.o"], timeout_seconds=30, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [one.data() for one in read_members(tmp_path / "thin.a")] == [path.read_bytes() for path in paths]
+    paths[1].unlink()
+    with pytest.raises(InputError, match=r"expected the object 1/b\.o, found: No such file"):
+        read_members(tmp_path / "thin.a")[1].data()
+
+
+def member(name: bytes, data: bytes) -> bytes:
+    return b"%-16s%-32s%-10d`\n" % (name, b"", len(data)) + data + b"\n" * (len(data) % 2)
+
+
+def test_names_in_the_manner_of_bsd(tmp_path: Path):
+    (tmp_path / "bsd.a").write_bytes(b"!<arch>\n" + member(b"__.SYMDEF", b"x") + member(b"#1/8", b"long.o\0\0code"))
+    assert [(one.name, one.data()) for one in read_members(tmp_path / "bsd.a")] == [("long.o", b"code")]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"!<arch>\n" + member(b"a.o/", b"four")[:-1], "expected 4 bytes of a.o/ at byte 68, found less"),
+        (b"!<arch>\nshort", "expected a member's header at byte 8, found none"),
+        (b"!<arch>\n" + b"x" * 60, "expected a member's header at byte 8, found none"),
+        (b"\x7fELF", "expected a static library, found another file"),
+    ],
+)
+def test_a_damaged_library_is_refused(tmp_path: Path, data: bytes, sentence: str):
+    (tmp_path / "bad.a").write_bytes(data)
+    with pytest.raises(InputError, match=sentence):
+        read_members(tmp_path / "bad.a")

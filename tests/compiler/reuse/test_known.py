@@ -1,0 +1,70 @@
+"""The memory of functions, on objects that are put together here."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler.objects.frames import _used
+from mlgokit.compiler.reuse.known import KnownFunctions, may_drop, read_functions
+from mlgokit.errors import InputError
+
+DIGEST = "00112233445566778899aabbccddeeff"
+
+
+def test_the_list_of_functions(tmp_path: Path):
+    path = tmp_path / "functions"
+    path.write_text(f"d {DIGEST} one\nn {DIGEST} a b\ns {DIGEST} two\nk {'0' * 32} three\n")
+    one, other, two, three = read_functions(path)
+    assert (one.name, one.dropped, one.droppable, one.no_constants) == ("one", True, True, False)
+    assert (other.name, other.dropped, other.droppable, other.no_constants) == ("a b", False, True, False)
+    assert (two.droppable, two.no_constants) == (True, True)
+    assert (three.droppable, three.digest) == (False, bytes(16))
+    assert read_functions(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("line", ["x " + DIGEST + " f", "d 0011 f", f"d {DIGEST} ", "d " + "zz" * 16 + " f"])
+def test_another_list_is_refused(tmp_path: Path, line: str):
+    (tmp_path / "functions").write_text(line + "\n")
+    with pytest.raises(InputError, match="expected lines of a letter, a digest and a name"):
+        read_functions(tmp_path / "functions")
+
+
+def test_an_empty_memory_is_an_empty_file():
+    assert KnownFunctions().file() == b""
+
+
+@pytest.mark.parametrize("option", ["-mllvm", "-pg", "-fsanitize=address", "-fbasic-block-sections=all", "-plugin"])
+def test_options_that_lay_code_out_in_another_way(option: str):
+    assert not may_drop(("-cc1", "-Oz", option))
+
+
+def entry(*instructions: int, augmentation: int = 0, filled: int = 0) -> bytes:
+    """An FDE; its addresses are not looked at."""
+    body = bytes(8) + bytes([augmentation]) + bytes(augmentation) + bytes(instructions)
+    body += bytes(-(4 + 4 + len(body)) % 4 + filled)
+    return (4 + len(body)).to_bytes(4, "little") + b"\1\0\0\0" + body
+
+
+@pytest.mark.parametrize(
+    ("instructions", "augmentation"),
+    [
+        ((), 0),
+        ((), 4),
+        ((0x41, 0x0E, 0x10), 0),
+        ((0x41, 0x0E, 0x10, 0x83, 0x02, 0x0A, 0x0B, 0xC3), 4),
+        ((0x2E, 0x00), 4),
+        ((0x2E, 0x80, 0x00), 0),
+        ((0x04, 0, 0, 1, 0, 0x0C, 0x07, 0x08), 0),
+        ((0x03, 0, 1, 0x0F, 0x03, 0x77, 0x08, 0x06), 0),
+        ((0x10, 0x03, 0x02, 0x00, 0x00), 0),
+    ],
+)
+def test_where_the_last_instruction_of_an_entry_ends(instructions: tuple[int, ...], augmentation: int):
+    whole = entry(*instructions, augmentation=augmentation)
+    assert _used(whole) == len(whole)
+    assert _used(entry(*instructions, augmentation=augmentation, filled=4)) == len(whole)
+
+
+def test_an_unknown_instruction_is_not_guessed():
+    assert _used(entry(0x3F)) is None
+    assert _used(entry(0x41, 0x0E, 0x80)) is None

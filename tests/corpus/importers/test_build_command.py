@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import pytest
+
+from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
+from mlgokit.corpus.importers.compile_commands import CompileCommand, split_command
+
+
+def call(line: str, file: str = "/b/a.cc", level: str | None = None) -> FrontEndCall:
+    command = CompileCommand(directory=Path("/b"), file=Path(file), arguments=tuple(split_command(line)), output=None)
+    return front_end_call(command, level=level)
+
+
+def kept(line: str, file: str = "/b/a.cc", level: str | None = None) -> str:
+    """The options but for those that are always added."""
+    options = call(line, file, level).options
+    return " ".join(options[: options.index("-g0")])
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("g++ -O2 -fPIC -std=c++17 -c a.cc -o a.o", "-O2 -fPIC -std=c++17"),
+        ("g++ -I i -isystem /x -DA=1 -D B -UC -include h.h -c a.cc", "-I i -isystem /x -DA=1 -D B -UC -include h.h"),
+        ("clang++ -O2 -MD -MT a.o -MF a.d -MQx -MMD -Wp,-MD,a.d -o a.o -c a.cc", "-O2"),
+        ("clang++ -flto=thin -ffat-lto-objects -fno-lto -flto -O3 -c a.cc -oa.o", "-O3"),
+        ("clang++ -Xclang -fembed-bitcode=all -fembed-bitcode -O2 -c a.cc", "-O2"),
+        ("g++ -Wall -Werror -Werror=format -pedantic-errors -Wno-narrowing -c a.cc", "-Wall -Wno-narrowing"),
+        ("g++ a.cc b.o libc.a -lm -L/lib -Wl,-z,now -o prog -O1 -static", "-O1 -static"),
+        ("g++ -fdiagnostics-color=always -fcolor-diagnostics -pipe -c -- a.cc", "-pipe"),
+        ("clang++ -Xclang -include-pch -Xclang p.pch -Xclang -include -Xclang p -c a.cc", "-Xclang -include -Xclang p"),
+        ("clang++ -include-pch p.pch -O2 -c a.cc", "-O2"),
+        ("clang++ -mllvm -inline-threshold=5 -Xclang -fno-x -c a.cc", "-mllvm -inline-threshold=5 -Xclang -fno-x"),
+        ("clang++ -B /evil -specs=e --config e.cfg -wrapper e,f -ccc-install-dir /e -fproc-stat-report=e -c a.cc", ""),
+        ("g++ -D_F=2 -fsanitize=address -march=native -c a.cc", "-D_F=2 -fsanitize=address -march=native"),
+    ],
+)  # fmt: skip
+def test_what_the_front_end_is_asked_for(line: str, options: str):
+    assert kept(line) == options
+
+
+def test_a_level_replaces_the_builds():
+    assert call("g++ -O0 -Og -O3 -c a.cc", level="Oz").options[:2] == ("-g0", "-Oz")
+    assert kept("g++ -O0 -Og -O3 -c a.cc") == "-O0 -Og -O3"
+
+
+def test_what_would_change_the_code_is_counted():
+    line = "g++ -fplugin=./e.so -fplugin-arg-e-x --coverage -Xclang -load -Xclang e.so -fpass-plugin=e.so -O2 -c a.cc"
+    found = call(line)
+    assert found.dropped == ("-fplugin=./e.so", "-fplugin-arg-e-x", "--coverage", "-Xclang -load", "-fpass-plugin=e.so")
+    assert not any("e.so" in option for option in found.options)
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "driver", "language", "source"),
+    [
+        ("/usr/bin/g++-12 -c a.cc", "/b/a.cc", "clang++", "c++", ("a.cc",)),
+        ("gcc -c sub/../a.c", "/b/a.c", "clang", "c", ("sub/../a.c",)),
+        ("gcc -c /b/a.c", "/b/a.c", "clang", "c", ("/b/a.c",)),
+        ("gcc -c a.cc", "/b/a.cc", "clang", "c++", ("a.cc",)),
+        ("g++ -c a.c", "/b/a.c", "clang++", "c++", ("a.c",)),
+        ("gcc -x c++ -c a.c", "/b/a.c", "clang", "c++", ("-x", "c++", "a.c")),
+        ("ccache distcc c++ -c a.cc", "/b/a.cc", "clang++", "c++", ("a.cc",)),
+        ("env A=b ccache cc -c a.c", "/b/a.c", "clang", "c", ("a.c",)),
+        ("cc -c other.c", "/b/a.c", "clang", "c", ("/b/a.c",)),
+    ],
+)
+def test_driver_language_and_source(line: str, file: str, driver: str, language: str, source: tuple[str, ...]):
+    found = call(line, file)
+    assert (found.driver, found.language, found.input) == (driver, language, source)
+
+
+def test_a_cross_compilers_name_is_its_target():
+    assert "--target=aarch64-linux-gnu" in call("aarch64-linux-gnu-g++-12 -c a.cc").options
+    assert "--target=aarch64-linux-gnu" not in call("aarch64-linux-gnu-clang++ --target=x -c a.cc").options
+
+
+def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
+    one, two = call("g++ -O2 -Ia -D A -include x.h -c a.cc"), call("g++ -O2 -isystem b -UB -c a.cc")
+    assert one.essential == two.essential
+    assert one.options != two.options
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "reason"),
+    [
+        ("nvcc -c a.cu", "/b/a.cu", "expected a C or C++ compiler, found nvcc"),
+        ("ccache", "/b/a.c", "expected a compiler, found only ccache"),
+        ("gcc -c a.S", "/b/a.S", "expected C or C++, found a.S"),
+        ("clang -c a.m", "/b/a.m", "expected C or C++, found a.m"),
+        ("g++ -x assembler -c a.c", "/b/a.c", "expected C or C++, found -x assembler"),
+        (
+            "clang++ -x c++-header -o p.pch -c p.hxx.cxx",
+            "/b/p.hxx.cxx",
+            "expected a source, found a precompiled header, which is no module",
+        ),
+    ],
+)
+def test_what_is_no_module(line: str, file: str, reason: str):
+    with pytest.raises(ValueError) as caught:
+        call(line, file)
+    assert str(caught.value) == reason

@@ -1,0 +1,175 @@
+from pathlib import Path
+
+import pytest
+
+from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
+from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_command_line, is_left_out
+
+FILE_WORDS = (
+    "file",
+    "path",
+    "dir",
+    "plugin",
+    "load",
+    "list",
+    "output",
+    "log",
+    "record",
+    "link",
+    "embed",
+    "merge",
+    "map",
+)
+REVIEWED = {
+    "--linker-option=": "a word in a section",
+    "-fms-secure-hotpatch-functions-list=": "names of functions",
+    "-fprofile-exclude-files=": "regular expressions",
+    "-fprofile-filter-files=": "regular expressions",
+    "-fprofile-instrument-path=": "a name that the instrumented program will write to",
+    "-fmemory-profile=": "a folder that the instrumented program will write to",
+    "-fsanitize-undefined-strip-path-components=": "a number",
+    "-funique-source-file-identifier=": "a word in a symbol",
+    "-object-file-name=": "a name in debug information",
+    "-fprofile-update=": "a word",
+    "-mdefault-visibility-export-mapping=": "a word",
+    "-target-linker-version": "a number",
+    "-loader-replaceable-function=": "names of functions",
+    "-faddress-space-map-mangling=": "a word",
+    "-fprofile-function-groups=": "a number",
+    "-fprofile-instrument=": "a word",
+    "-fprofile-instrument-use=": "a word",
+    "-fprofile-selected-function-group=": "a number",
+    "--offload-targets=": "triples",
+    "--output-asm-variant=": "a number",
+    "-fsanitize-merge=": "names of checks",
+    "-fno-sanitize-merge=": "names of checks",
+}
+
+
+USUAL = """
+-cc1 -triple x86_64-pc-linux-gnu -emit-obj -dumpdir a- -disable-free -clear-ast-before-backend -disable-llvm-verifier
+-discard-value-names -main-file-name a.cc -mrelocation-model pic -pic-level 2 -mframe-pointer=none -fmath-errno
+-ffp-contract=on -fno-rounding-math -mconstructor-aliases -funwind-tables=2 -target-cpu x86-64 -tune-cpu generic
+-debugger-tuning=gdb -fdebug-compilation-dir=/src -ffunction-sections -resource-dir /usr/lib -dependency-file a.d
+-MT a.o -sys-header-deps -I include -D NDEBUG -internal-isystem /usr/include -Oz -Wall -std=c++17 -fdeprecated-macro
+-ferror-limit 19 -fgnuc-version=4.2.1 -fno-implicit-modules -fcxx-exceptions -fexceptions -vectorize-loops
+-vectorize-slp -faddrsig -fsanitize=address -mllvm -inline-threshold=5 -mllvm -stats -mllvm -regalloc=greedy
+-D__GCC_HAVE_DWARF2_CFI_ASM=1 -fembed-bitcode=all -x c++
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-load", "evil.so"],
+        ["-fplugin=evil.so"],
+        ["-fpass-plugin=evil.so"],
+        ["-plugin", "print"],
+        ["-add-plugin", "print"],
+        ["-plugin-arg-print", "x"],
+        ["-o", "/etc/passwd"],
+        ["-oelsewhere"],
+        ["@more"],
+        ["-mllvm", "@more"],
+        ["-target-cpu", "@more"],
+        ["input.c"],
+        ["-"],
+        ["-cc1as"],
+        ["-cc1gen-reproducer"],
+        ["-Oz", "-target-cpu\0x"],
+        ["-mllvm", "-load-pass-plugin=evil.so"],
+        ["-mllvm", "-exec-on-ir-change=evil"],
+        ["-mllvm", "--exec-on-ir-change=evil"],
+        ["-mllvm", "-exec-on-ir-change", "-mllvm", "evil"],
+        ["-mllvm", "-stats-file=1"],
+        ["-mllvm", "-info-output-file=1"],
+        ["-mllvm", "-pass-remarks-output=x"],
+        ["-mllvm", "-inliner-interactive-channel-base=pipes/x"],
+        ["-mllvm", "-regalloc-evict-interactive-channel-base=x"],
+        ["-mllvm", "-training-log=x"],
+        ["-mllvm", "-mlgokit-policy=5"],
+        ["-mllvm", "-view-cfg"],
+        ["-mllvm", "-print-changed=dot-cfg"],
+        ["-mllvm", "-dot-cfg-dir=."],
+        ["-mllvm", "-inline-threshold=../x"],
+        ["-mllvm", "-unheard-of=name"],
+        ["-mllvm"],
+        ["-mmlir", "-x"],
+        ["-fmemory-profile-use=/a"],
+        ["-fsanitize-coverage-allowlist=a"],
+        ["-coverage-notes-file=a"],
+        ["-coverage-data-file=a"],
+        ["-fembed-offload-object=a"],
+        ["-mlink-bitcode-file", "a"],
+        ["-mlink-builtin-bitcode", "a"],
+        ["-fthinlto-index=a"],
+        ["-fbasic-block-sections=list=a"],
+        ["-ast-merge", "a"],
+        ["-fixit"],
+        ["-E"],
+        ["-fsyntax-only"],
+        ["-emit-html"],
+        ["-rewrite-objc"],
+        ["-working-directory", "/"],
+        ["-remap-file", "a;b"],
+        ["-funheard-of-file=a"],
+        ["-funheard-of=/a"],
+        ["-fprofile-instrument-use-path=a"],
+    ],
+)
+def test_what_loads_code_or_names_files_is_refused(words: list[str], tmp_path: Path):
+    reason = check_command_line(["-cc1", *words], folder=tmp_path)
+    assert reason is not None
+    assert reason.startswith("expected options that only decide the code, found ")
+    assert "--delete-options" in reason
+
+
+def test_a_usual_command_line_is_taken(tmp_path: Path):
+    line = USUAL.split()
+    assert check_command_line(line, folder=tmp_path) is None
+    left_out = {option.name for option in parse_options(line[1:]) if is_left_out(option)}
+    assert {"-dependency-file", "-MT", "-I", "-D", "-internal-isystem", "-emit-obj", "-x"} <= left_out
+    assert not left_out & {"-triple", "-O", "-target-cpu", "-fsanitize=", "-funwind-tables=", "-mllvm -stats"}
+
+
+def test_profiles_are_taken_from_the_corpus_only(tmp_path: Path):
+    inside, outside = tmp_path / "corpus" / "p.profdata", tmp_path / "q.profdata"
+    inside.parent.mkdir()
+    outside.write_bytes(b"")
+    link = inside.with_name("link")
+    link.symlink_to(outside)
+    for option in ("-fprofile-instrument-use-path=", "-fprofile-sample-use=", "-fmemory-profile-use="):
+        assert check_command_line(["-cc1", f"{option}{inside}"], folder=inside.parent) is None
+        for path in (outside, link, inside.parent / ".." / "q.profdata", ""):
+            assert check_command_line(["-cc1", f"{option}{path}"], folder=inside.parent) is not None
+
+
+def test_cc1_comes_first_and_lines_have_an_end():
+    assert check_command_line([]) == "expected -cc1 as the first option, found no option"
+    assert check_command_line(["-Oz", "-cc1"]) == "expected -cc1 as the first option, found -Oz"
+    joined = check_command_line(["-cc1", "-Oz", "-cc1", "-Oz"])
+    assert joined == "expected one command line, found a second -cc1; extract the objects before they are joined"
+    long = check_command_line(["-cc1", "-target-cpu", "x" * LONGEST_COMMAND_LINE])
+    assert long == f"expected at most {LONGEST_COMMAND_LINE} bytes of options, found more"
+
+
+def test_every_option_that_is_named_after_files_is_refused_left_out_or_reviewed():
+    taken: set[str] = set()
+    for word, kind in option_table().kinds.items():
+        if kind in LLVM_KINDS or kind == "flag" or not any(part in word for part in FILE_WORDS):
+            continue
+        words = [word, "x"] if kind in {"separate", "pair"} else [f"{word}x"]
+        option = parse_options(words)[0]
+        if check_command_line(["-cc1", *words]) is None and not is_left_out(option):
+            taken.add(option.name)
+    assert taken <= set(REVIEWED)
+    assert all(option_table().kinds[name] for name in REVIEWED)
+
+
+def test_no_option_of_llvm_takes_a_path():
+    for word, kind in option_table().kinds.items():
+        if kind in LLVM_KINDS:
+            assert check_command_line(["-cc1", "-mllvm", f"-{word}=/x"]) is not None
+            assert (
+                kind != "llvm-text" or not word.endswith("file") or check_command_line(["-cc1", "-mllvm", f"-{word}=x"])
+            )

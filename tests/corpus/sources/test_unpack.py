@@ -1,0 +1,209 @@
+import io
+import json
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mlgokit.corpus.sources import unpack
+from mlgokit.corpus.sources.unpack import unpack_archive
+from mlgokit.errors import FetchError, ReuseError, StorageError
+
+
+def tar_with(path: Path, *members: tuple[str, bytes | str | None]) -> Path:
+    """A tar archive; bytes make a file, text a symbolic link, nothing a folder."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if content is None:
+                member.type = tarfile.DIRTYPE
+                archive.addfile(member)
+            elif isinstance(content, str):
+                member.type = tarfile.SYMTYPE
+                member.linkname = content
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".mlgokit")
+    }
+
+
+def test_a_tar_is_unpacked(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("p", None), ("p/a.cc", b"a"), ("./p/sub/b.cc", b"b"))
+    folder = unpack_archive(archive, tmp_path / "out" / "p")
+    assert folder == tmp_path / "out" / "p"
+    assert files_of(folder) == {"p/a.cc": "a", "p/sub/b.cc": "b"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["p"]
+
+
+def test_a_zip_is_unpacked(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.mkdir("p")
+        archive.writestr("p/a.cc", "a")
+        link = zipfile.ZipInfo("p/link.cc")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+    assert files_of(unpack_archive(tmp_path / "p.zip", tmp_path / "out")) == {"p/a.cc": "a"}
+
+
+def test_only_the_subtree_is_unpacked_and_texts_are_added(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("p/a/x.h", b"x"), ("p/ab/y.h", b"y"), ("p/z.h", b"z"))
+    folder = unpack_archive(archive, tmp_path / "out", subtree="p/a/", generated={"p/a/config/c.h": "c"})
+    assert files_of(folder) == {"p/a/config/c.h": "c", "p/a/x.h": "x"}
+
+
+def test_what_is_unpacked_is_left_alone(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a.cc", b"a"))
+    folder = unpack_archive(archive, tmp_path / "out")
+    (folder / "mine").write_text("kept")
+    unpack_archive(archive, tmp_path / "out")
+    assert files_of(folder) == {"a.cc": "a", "mine": "kept"}
+
+
+def test_another_archive_or_text_takes_the_place(tmp_path: Path):
+    first = tar_with(tmp_path / "1.tar.gz", ("a.cc", b"a"))
+    second = tar_with(tmp_path / "2.tar.gz", ("b.cc", b"b"))
+    folder = unpack_archive(first, tmp_path / "out")
+    assert files_of(unpack_archive(second, folder)) == {"b.cc": "b"}
+    assert files_of(unpack_archive(second, folder, generated={"c.h": "c"})) == {"b.cc": "b", "c.h": "c"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.tar.gz", "2.tar.gz", "out"]
+
+
+def test_files_of_somebody_else_are_not_touched(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a.cc", b"a"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("x")
+    with pytest.raises(ReuseError, match=r"out: expected nothing or an unpacked archive, found other files"):
+        unpack_archive(archive, tmp_path / "out")
+    assert files_of(tmp_path / "out") == {"thesis.tex": "x"}
+
+
+def test_links_become_copies(tmp_path: Path):
+    path = tar_with(
+        tmp_path / "p.tar.gz",
+        ("p/to-link.h", "link.h"),
+        ("p/link.h", "sub/a.h"),
+        ("p/sub/a.h", b"a"),
+        ("p/dangling.h", "nothing.h"),
+        ("p/round.h", "round.h"),
+        ("p/folder", "sub"),
+    )
+    folder = unpack_archive(path, tmp_path / "out")
+    assert files_of(folder) == {"p/link.h": "a", "p/sub/a.h": "a", "p/to-link.h": "a"}
+    assert not any(path.is_symlink() for path in folder.rglob("*"))
+
+
+def test_hard_links_become_copies(tmp_path: Path):
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        member = tarfile.TarInfo("p/a.h")
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"a"))
+        member = tarfile.TarInfo("p/b.h")
+        member.type = tarfile.LNKTYPE
+        member.linkname = "p/a.h"
+        archive.addfile(member)
+    assert files_of(unpack_archive(tmp_path / "p.tar", tmp_path / "out")) == {"p/a.h": "a", "p/b.h": "a"}
+
+
+def test_devices_and_pipes_are_left_out(tmp_path: Path):
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        for kind in (tarfile.FIFOTYPE, tarfile.CHRTYPE):
+            member = tarfile.TarInfo("p/special")
+            member.type = kind
+            archive.addfile(member)
+    assert not files_of(unpack_archive(tmp_path / "p.tar", tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        ("../evil", b"x"),
+        ("p/../../evil", b"x"),
+        ("/evil", b"x"),
+        ("p\\..\\evil", b"x"),
+        ("p/link", "../../evil"),
+        ("p/link", "/etc/passwd"),
+    ],
+)
+def test_a_path_that_leaves_is_refused(tmp_path: Path, member: tuple[str, bytes | str]):
+    archive = tar_with(tmp_path / "p.tar.gz", ("p/a.cc", b"a"), member)
+    with pytest.raises(FetchError, match=r"p.tar.gz: expected paths inside the archive, found .*; do not use it"):
+        unpack_archive(archive, tmp_path / "in" / "out")
+    assert not list((tmp_path / "in").iterdir())
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_file_through_a_link_cannot_leave(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("p/up", "sub"), ("p/up/evil", b"x"))
+    assert files_of(unpack_archive(archive, tmp_path / "out")) == {"p/up/evil": "x"}
+
+
+def test_a_zip_path_that_leaves_is_refused(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("../evil", "x")
+    with pytest.raises(FetchError, match=r"expected paths inside the archive"):
+        unpack_archive(tmp_path / "p.zip", tmp_path / "out")
+
+
+def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a", b"0" * (1 << 16) * 201))
+    with pytest.raises(FetchError, match=r"expected at most 13107200 bytes unpacked, found more"):
+        unpack_archive(archive, tmp_path / "out")
+    monkeypatch.setattr(unpack, "MAX_FILES", 2)
+    archive = tar_with(tmp_path / "q.tar.gz", ("a", b""), ("b", b""), ("c", b""))
+    with pytest.raises(FetchError, match=r"q.tar.gz: expected at most 2 files, found more"):
+        unpack_archive(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("cut", [10, 400])
+def test_a_damaged_archive_is_refused(tmp_path: Path, cut: int):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a.cc", bytes(range(256)) * 50))
+    archive.write_bytes(archive.read_bytes()[:cut])
+    with pytest.raises(
+        FetchError, match=r"p.tar.gz: expected a sound tar or zip archive, found: .*; delete it to fetch"
+    ):
+        unpack_archive(archive, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.tar.gz"]
+
+
+def test_a_damaged_zip_is_refused(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("a.cc", "hello hello")
+    data = (tmp_path / "p.zip").read_bytes()
+    (tmp_path / "p.zip").write_bytes(data.replace(b"hello hello", b"hello jello"))
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive, found: Bad CRC"):
+        unpack_archive(tmp_path / "p.zip", tmp_path / "out")
+
+
+def test_something_else_is_refused(tmp_path: Path):
+    (tmp_path / "page.html").write_text("<html>" * 200)
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive"):
+        unpack_archive(tmp_path / "page.html", tmp_path / "out")
+
+
+def test_a_damaged_stamp_is_no_stamp(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a.cc", b"a"))
+    folder = unpack_archive(archive, tmp_path / "out")
+    (stamp,) = folder.glob(".mlgokit*")
+    assert json.loads(stamp.read_text())["subtree"] == "."
+    stamp.write_text("{")
+    with pytest.raises(ReuseError):
+        unpack_archive(archive, folder)
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path):
+    archive = tar_with(tmp_path / "p.tar.gz", ("a.cc", b"a"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"file"):
+        unpack_archive(archive, tmp_path / "file" / "out")

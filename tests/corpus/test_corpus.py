@@ -1,0 +1,283 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.corpus.corpus import (
+    DESCRIPTION_NAME,
+    SIDECAR_NAME,
+    Corpus,
+    ModuleFailure,
+    decode_command_line,
+    encode_command_line,
+    load_corpus,
+    write_corpus,
+)
+from mlgokit.corpus.options.edits import command_line_edits
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.module import Module
+
+CMD = b"-cc1\0-Oz\0-std=c++17\0"
+
+
+def add(folder: Path, name: str, *, bitcode: bytes | None = b"BC\xc0\xde", cmd: bytes | None = CMD) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    if bitcode is not None:
+        (folder / f"{name}.bc").write_bytes(bitcode)
+    if cmd is not None:
+        (folder / f"{name}.cmd").write_bytes(cmd)
+
+
+def describe(folder: Path, *names: str, **keys: Any) -> Path:
+    (folder / DESCRIPTION_NAME).write_text(json.dumps({"has_thinlto": False, "modules": list(names), **keys}))
+    return folder
+
+
+def test_a_corpus_of_others_is_read(tmp_path: Path):
+    for name in ("leveldb/db/a.cc.o", "lib/b.o", "lua/c.c.o"):
+        add(tmp_path, name)
+    add(tmp_path, "lib/d.o", cmd=b"-cc1\0-std=gnu11\0")
+    add(tmp_path, "lib/e.o", cmd=b"-cc1")
+    names = ("leveldb/db/a.cc.o", "lib/b.o", "lua/c.c.o", "lib/d.o", "lib/e.o")
+    corpus = load_corpus(describe(tmp_path, *names))
+    assert [module.name for module in corpus.modules] == list(names)
+    assert [module.project for module in corpus.modules] == ["leveldb", "lib", "lua", "lib", "lib"]
+    assert [module.language for module in corpus.modules] == ["c++", "c++", "c", "c", "unknown"]
+    assert corpus.modules[0] == Module(
+        name="leveldb/db/a.cc.o",
+        project="leveldb",
+        language="c++",
+        bitcode=tmp_path / "leveldb/db/a.cc.o.bc",
+        command_line=("-cc1", "-Oz", "-std=c++17"),
+        bitcode_bytes=4,
+    )
+    assert (corpus.failures, corpus.missing, corpus.has_thinlto) == ((), (), False)
+
+
+def test_what_is_written_is_read(tmp_path: Path):
+    add(tmp_path, "p/a.cc.o")
+    module = Module(
+        name="p/a.cc.o",
+        project="other",
+        language="c",
+        held_out=True,
+        bitcode=tmp_path / "p/a.cc.o.bc",
+        command_line=decode_command_line(CMD),
+        source="a.cc",
+        bitcode_bytes=4,
+        bitcode_sha256="ab",
+        front_end_seconds=0.25,
+        text_bytes=7,
+    )
+    failure = ModuleFailure(name="p/b.cc.o", project="other", reason="b.cc:1:1: error: no")
+    write_corpus(tmp_path, [module], [failure])
+    assert load_corpus(tmp_path) == Corpus(folder=tmp_path, modules=(module,), failures=(failure,))
+    assert json.loads((tmp_path / DESCRIPTION_NAME).read_text()) == {"has_thinlto": False, "modules": ["p/a.cc.o"]}
+
+
+def test_command_lines_survive():
+    options = ("-cc1", "-DX=\udcff\n é", "-Oz")
+    assert decode_command_line(encode_command_line(options)) == options
+    assert encode_command_line(options).startswith(b"-cc1\0")
+    assert encode_command_line(options).endswith(b"-Oz\0")
+
+
+def test_unusable_modules_are_left_out_with_their_reason(tmp_path: Path):
+    add(tmp_path, "p/good.o")
+    add(tmp_path, "p/no-bitcode.o", bitcode=None)
+    add(tmp_path, "p/empty.o", bitcode=b"")
+    add(tmp_path, "p/no-cmd.o", cmd=None)
+    add(tmp_path, "p/driver.o", cmd=b"clang\0-c\0")
+    add(tmp_path, "p/nothing.o", cmd=b"")
+    names = ("p/no-bitcode.o", "p/empty.o", "p/good.o", "p/no-cmd.o", "p/driver.o", "p/nothing.o")
+    corpus = load_corpus(describe(tmp_path, *names))
+    assert [module.name for module in corpus.modules] == ["p/good.o"]
+    assert {failure.name: failure.reason for failure in corpus.missing} == {
+        "p/no-bitcode.o": "expected bitcode in no-bitcode.o.bc, found no file",
+        "p/empty.o": "expected bitcode in empty.o.bc, found an empty file",
+        "p/no-cmd.o": "expected a command line in no-cmd.o.cmd, found no file",
+        "p/driver.o": "expected -cc1 as the first option, found clang",
+        "p/nothing.o": "expected -cc1 as the first option, found no option",
+    }
+
+
+def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path):
+    add(tmp_path, "a.o")
+    corpus = load_corpus(describe(tmp_path, "\ud800.o", "a.o"))
+    assert [failure.reason for failure in corpus.missing] == ["expected a name that a file can have, found '\\ud800.o'"]
+
+
+def test_nothing_usable_is_an_error(tmp_path: Path):
+    describe(tmp_path, "p/a.o", "p/b.o")
+    with pytest.raises(CorpusError, match=r"found none of 2 usable \(p/a.o: .*\); extract the corpus again"):
+        load_corpus(tmp_path)
+
+
+def test_an_empty_corpus_is_an_error(tmp_path: Path):
+    with pytest.raises(CorpusError, match=r"expected at least one module in corpus_description.json, found none"):
+        load_corpus(describe(tmp_path))
+
+
+def test_no_corpus_is_an_error(tmp_path: Path):
+    with pytest.raises(CorpusError, match=r"expected a file, found: No such file or directory; extract a corpus there"):
+        load_corpus(tmp_path)
+
+
+def test_a_name_given_twice_is_one_module(tmp_path: Path):
+    add(tmp_path, "a.o")
+    assert len(load_corpus(describe(tmp_path, "a.o", "a.o")).modules) == 1
+
+
+@pytest.mark.parametrize("name", ["../a.o", "p/../../a.o", "/etc/a.o", "", ".", "p\\a.o", "p/\0a.o"])
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
+    with pytest.raises(
+        CorpusError, match=r"expected names of modules inside the folder, found .*; do not use this corpus"
+    ):
+        load_corpus(describe(tmp_path, name))
+
+
+def test_one_command_line_may_serve_all(tmp_path: Path):
+    add(tmp_path, "a.o", cmd=None)
+    describe(tmp_path, "a.o", global_command_override=["-cc1", "-O2"])
+    assert load_corpus(tmp_path).modules[0].command_line == ("-cc1", "-O2")
+    describe(tmp_path, "a.o", global_command_override=["-O2"])
+    assert load_corpus(tmp_path).modules[0].command_line == ("-cc1", "-O2")
+    for unfilled in ([], ["<UNSPECIFIED>"]):
+        with pytest.raises(CorpusError, match=r"global_command_override: expected the options .* fill them in"):
+            load_corpus(describe(tmp_path, "a.o", global_command_override=unfilled))
+
+
+def test_modules_of_a_thinlto_build_have_their_index(tmp_path: Path):
+    for name in ("a.o", "b.o"):
+        add(tmp_path, name)
+    (tmp_path / "a.o.thinlto.bc").touch()
+    corpus = load_corpus(describe(tmp_path, "a.o", "b.o", has_thinlto=True))
+    assert corpus.has_thinlto
+    assert [module.thinlto_index for module in corpus.modules] == [tmp_path / "a.o.thinlto.bc"]
+    assert corpus.missing[0].reason == "expected the module's ThinLTO index in b.o.thinlto.bc, found no file"
+
+
+def test_the_description_tells_of_thinlto_and_options_for_all(tmp_path: Path):
+    write_corpus(tmp_path, [], [], has_thinlto=True, override=["-cc1", "-Oz"])
+    assert (tmp_path / DESCRIPTION_NAME).read_text() == (
+        '{\n  "global_command_override": [\n    "-cc1",\n    "-Oz"\n  ],\n  "has_thinlto": true,\n  "modules": []\n}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected JSON, found"),
+        ("[]", "expected a JSON object, found list"),
+        ("[" * 100_000, "expected JSON, found"),
+        ('{"modules": "a.o"}', "modules: expected a list of strings, found 'a.o'"),
+        ('{"modules": ["a.o", 1]}', "modules: expected a list of strings"),
+        ("{}", "modules: expected a list of strings, found None"),
+        ('{"modules": ["a.o"], "has_thinlto": 1}', "has_thinlto: expected true or false, found 1"),
+        ('{"modules": ["a.o"], "global_command_override": 1}', "global_command_override: expected a list of strings"),
+    ],
+)
+def test_a_wrong_description_is_named(tmp_path: Path, text: str, message: str):
+    (tmp_path / DESCRIPTION_NAME).write_text(text)
+    with pytest.raises(CorpusError, match=message) as caught:
+        load_corpus(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "expected a JSON object, found list"),
+        ({"modules": {}}, "format_version: expected 1, found None"),
+        ({"format_version": 1, "modules": []}, "expected an object 'modules'"),
+        ({"format_version": 1, "modules": {"a.o": 3}}, "module 'a.o': expected an object, found 3"),
+        (
+            {"format_version": 1, "modules": {"a.o": {"bitcode_bytes": True}}},
+            "bitcode_bytes: expected int, found True",
+        ),
+        (
+            {"format_version": 1, "modules": {"a.o": {"source": 3}}},
+            "source: expected str or NoneType, found 3",
+        ),
+        (
+            {"format_version": 1, "modules": {}, "failures": [{"name": "a", "project": "p"}]},
+            "failures: reason: expected str, found None",
+        ),
+    ],
+)
+def test_a_wrong_sidecar_is_named_and_may_be_deleted(tmp_path: Path, value: object, message: str):
+    add(tmp_path, "a.o")
+    describe(tmp_path, "a.o")
+    (tmp_path / SIDECAR_NAME).write_text(json.dumps(value))
+    with pytest.raises(CorpusError, match=f"{message}.*; delete {SIDECAR_NAME} to load the corpus without it"):
+        load_corpus(tmp_path)
+    (tmp_path / SIDECAR_NAME).unlink()
+    assert load_corpus(tmp_path).modules
+
+
+def test_keys_of_later_versions_are_ignored(tmp_path: Path):
+    add(tmp_path, "a.o")
+    describe(tmp_path, "a.o", colour="red")
+    facts = {"a.o": {"language": "c", "colour": "red"}}
+    (tmp_path / SIDECAR_NAME).write_text(json.dumps({"format_version": 1, "modules": facts, "colour": "red"}))
+    assert load_corpus(tmp_path).modules[0].language == "c"
+
+
+def test_command_lines_are_edited_and_freed_of_what_the_front_end_reads(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=b"-cc1\0-Oz\0-dependency-file\0a.d\0-split-dwarf-file\0a.dwo\0-Iinclude\0-emit-obj\0")
+    add(tmp_path, "p/b.o", cmd=b"-cc1\0-O2\0")
+    edits = command_line_edits(add=["-mllvm -stats"], replace=["-O3"])
+    corpus = load_corpus(describe(tmp_path, "p/a.o", "p/b.o"), edits)
+    assert {module.command_line for module in corpus.modules} == {("-cc1", "-O3", "-mllvm", "-stats")}
+    with pytest.raises(UsageError, match=r"p/b\.o: replace options: expected an option -split-dwarf-file"):
+        load_corpus(tmp_path, command_line_edits(replace=["-split-dwarf-file=/b"]))
+
+
+def test_the_override_is_edited_as_one_command_line(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=None)
+    describe(tmp_path, "p/a.o", global_command_override=["-cc1", "-O2", "-fthinlto-index=a"], has_thinlto=True)
+    (tmp_path / "p/a.o.thinlto.bc").write_bytes(b"")
+    corpus = load_corpus(tmp_path, command_line_edits(delete=["-O"]))
+    assert corpus.modules[0].command_line == ("-cc1",)
+    sentence = r"corpus_description\.json: global_command_override: replace options: expected an option -target-cpu"
+    with pytest.raises(UsageError, match=sentence):
+        load_corpus(tmp_path, command_line_edits(replace=["-target-cpu x"]))
+
+
+def test_a_strangers_modules_are_refused_one_by_one(tmp_path: Path):
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    outside.write_bytes(CMD)
+    add(corpus, "p/good.o")
+    add(corpus, "p/plugin.o", cmd=b"-cc1\0-load\0evil.so\0")
+    for name, suffix in (("p/bitcode-link.o", "bc"), ("p/cmd-link.o", "cmd")):
+        add(corpus, name)
+        (corpus / f"{name}.{suffix}").unlink()
+        (corpus / f"{name}.{suffix}").symlink_to(outside)
+    add(corpus, "p/pipe.o", cmd=None)
+    os.mkfifo(corpus / "p/pipe.o.cmd")
+    add(corpus, "p/long.o", cmd=b"-cc1\0" + bytes(1 << 20))
+    names = ("p/good.o", "p/plugin.o", "p/bitcode-link.o", "p/cmd-link.o", "p/pipe.o", "p/long.o")
+    loaded = load_corpus(describe(corpus, *names))
+    assert [module.name for module in loaded.modules] == ["p/good.o"]
+    reasons = {failure.name: failure.reason for failure in loaded.missing}
+    assert reasons["p/plugin.o"].startswith("expected options that only decide the code, found -load evil.so")
+    assert reasons["p/bitcode-link.o"] == (
+        f"expected bitcode inside of the corpus, found bitcode-link.o.bc to be a link to {outside}; copy it"
+    )
+    assert reasons["p/cmd-link.o"].startswith("expected a command line inside of the corpus, found cmd-link.o.cmd")
+    assert reasons["p/pipe.o"] == "expected a command line in pipe.o.cmd, found no regular file"
+    assert reasons["p/long.o"].startswith("expected at most 1048576 bytes of a command line in long.o.cmd, found")
+
+
+def test_an_override_of_a_driver_is_translated(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=None)
+    walkthrough = """-fPIC -mllvm -instcombine-lower-dbg-declare=0 -mllvm -import-instr-limit=30 -no-canonical-prefixes
+        -O2 -nostdlib++ --sysroot=/path/to/sysroot -c"""
+    corpus = load_corpus(describe(tmp_path, "p/a.o", global_command_override=walkthrough.split()))
+    assert corpus.modules[0].command_line == (
+        *("-cc1", "-O2", "-vectorize-loops", "-vectorize-slp", "-mrelocation-model", "pic", "-pic-level", "2"),
+        *("-ffunction-sections", "-fdata-sections", "-faddrsig"),
+        *("-mllvm", "-instcombine-lower-dbg-declare=0", "-mllvm", "-import-instr-limit=30"),
+    )

@@ -1,0 +1,36 @@
+"""Which decisions of single sites are given, and which of them count as turned round."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.algorithms.learner import ForcedDecisions
+from mlgokit.algorithms.proposals import followed
+from mlgokit.errors import UsageError
+from mlgokit.learning.flips import check_forced
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
+
+PLAIN = followed(":default", np.array([0]))
+FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem", "found"),
+    [
+        ({"forced": FORCED}, REGALLOC_EVICTION, "found them for regalloc-eviction with flip probabilities up to 0;"),
+        ({"forced": FORCED, "flip_probability": np.array([0.25])}, INLINE_SIZE, "flip probabilities up to 0.25;"),
+        ({"independent": 3}, INLINE_SIZE, "found a proposal without a base or with decisions of its own"),
+        ({"independent": 3, "forced": FORCED, "base": 1}, INLINE_SIZE, "or with decisions of its own"),
+    ],
+)
+def test_what_the_compiler_cannot_be_told_is_refused(change: dict[str, Any], problem: Problem, found: str):
+    with pytest.raises(UsageError, match=found):
+        check_forced(problem, dataclasses.replace(PLAIN, **change))
+
+
+def test_ordinary_proposals_are_carried_out_for_every_problem():
+    for problem in (INLINE_SIZE, REGALLOC_EVICTION):
+        check_forced(problem, PLAIN)
+    check_forced(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1))

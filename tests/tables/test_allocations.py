@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.errors import InputError
+from mlgokit.tables.allocations import AllocationSummary, allocation_bytes, read_allocations, write_allocations
+
+PROMISE = AllocationSummary(llvm=22, functions=3, plain_score=9.5, tuned_score=7.0)
+
+
+def entries() -> dict[int, Overrides]:
+    some = np.array([(1, 0, 4), (2, 3, 0)], OVERRIDE)
+    return {2**64 - 1: Overrides(evictions=some), 5: Overrides(evictions=some[:1], priorities=some), 6: Overrides()}
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path):
+    write_allocations(tmp_path / "t", entries(), PROMISE)
+    found = read_allocations(tmp_path / "t")
+    assert found.promise == PROMISE
+    assert list(found.by_key) == [5, 6, 2**64 - 1]
+    for key, written in entries().items():
+        assert found.by_key[key].evictions.tolist() == written.evictions.tolist()
+        assert found.by_key[key].priorities.tolist() == written.priorities.tolist()
+
+
+def test_what_is_no_whole_table_is_refused(tmp_path: Path):
+    data = allocation_bytes(entries(), PROMISE)
+    path = tmp_path / "t"
+    for cut in (1, 60, len(data) - 14):
+        path.write_bytes(data[:-cut])
+        with pytest.raises(InputError, match="it is cut short, tune again with --continue"):
+            read_allocations(path)
+    path.write_bytes(data.replace(b"plain_score", b"plain_bytes"))
+    with pytest.raises(InputError, match="expected at its end what the search found"):
+        read_allocations(path)
+    path.write_bytes(b"MLGODT2\n" + data[8:])
+    with pytest.raises(InputError, match="`mlgokit tune` wrote, found another"):
+        read_allocations(path)
+    with pytest.raises(InputError, match="expected a readable file"):
+        read_allocations(tmp_path / "nowhere")

@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.errors import InputError
+from mlgokit.tables.decisions import TableEntry, TuningSummary, entry_of, read_table, table_bytes, write_table
+
+
+def entries() -> list[TableEntry]:
+    first = entry_of([-1, 5], np.array([2**63, 8], np.uint64), np.array([True, False]))
+    return [first, TableEntry(names=np.array([7], np.uint64), keys=np.zeros(0, np.uint64), plain=True)]
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path):
+    path = tmp_path / "decisions"
+    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a", "b"))
+    write_table(path, entries(), promise)
+    found = read_table(path)
+    assert found.promise == promise
+    for written, read in zip(entries(), found.entries, strict=True):
+        assert read.names.tolist() == written.names.tolist()
+        assert read.keys.tolist() == written.keys.tolist()
+        assert read.plain == written.plain
+
+
+def test_the_bytes_are_as_documented():
+    data = table_bytes(entries()[1:])
+    numbers = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert data == b"MLGODT2\n" + bytes(numbers)
+    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a",))
+    text = b'{"llvm": 22, "objective": "link-aware", "plain_bytes": 9, "tuned_bytes": 7.5, "modules": ["a"]}'
+    assert table_bytes(entries()[1:], promise) == data[:-4] + bytes([len(text), 0, 0, 0]) + text
+
+
+def test_every_shorter_or_longer_file_is_refused(tmp_path: Path):
+    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=())
+    data = table_bytes(entries(), promise)
+    path = tmp_path / "decisions"
+    for end in range(len(data)):
+        path.write_bytes(data[:end])
+        with pytest.raises(InputError, match=r"^decision table .*decisions: expected .*, found "):
+            read_table(path)
+    path.write_bytes(data + b"x")
+    with pytest.raises(InputError, match="it is damaged"):
+        read_table(path)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
+    with pytest.raises(InputError, match="check the path"):
+        read_table(tmp_path / "none")
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[", b'{"llvm": "x"}'])
+def test_a_promise_that_is_none_is_refused(tmp_path: Path, text: bytes):
+    path = tmp_path / "decisions"
+    path.write_bytes(table_bytes([])[:-4] + len(text).to_bytes(4, "little") + text)
+    with pytest.raises(InputError, match="expected at its end what the search found"):
+        read_table(path)
+
+
+def test_an_object_without_decisions_is_no_tuned_plugin(tmp_path: Path):
+    path = tmp_path / "plugin.so"
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + (62).to_bytes(2, "little") + bytes(44)
+    path.write_bytes(header)
+    with pytest.raises(InputError, match=r"plugin\.so: expected a plugin that `mlgokit tune` wrote|expected"):
+        read_table(path)

@@ -1,0 +1,150 @@
+"""Numbers that commands print, and how many of them it takes to tell two builds apart."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.errors import UsageError
+from mlgokit.tune import measurement
+from mlgokit.tune.measurement import (
+    LOOKS,
+    Comparison,
+    LinkedBuild,
+    Measure,
+    Measurement,
+    compare,
+    measure,
+    measuring_words,
+    number_in,
+)
+
+
+def means(*words: str, timeout_seconds: float = 30) -> Measure:
+    return Measure(plan=None, command=words, modules=("a", "b"), timeout_seconds=timeout_seconds)
+
+
+def ready(name: str) -> LinkedBuild:
+    return LinkedBuild(objects={"a": Path(name), "b": Path("b.o")}, image=Path())
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12", 12.0),
+        ("size 1,234,567 bytes", 1234567.0),
+        ("before 3 after 4.5e2\n", 450.0),
+        ("-0.5", -0.5),
+        ("12.5ms on x86_64", 12.5),
+        ("nan inf", None),
+        ("", None),
+        ("v1.2.3", None),
+    ],
+)
+def test_the_last_number_counts(text: str, number: float | None):
+    assert number_in(text) == number
+
+
+def test_a_command_gets_the_objects_as_words():
+    script = "import sys; print(len(sys.argv[1:]), 'of', sys.argv[1:])"
+    assert measure(means(sys.executable, "-c", script, "{objects}"), ready("x")) == Measurement(value=2)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("print('no idea')", "the command printed no number"),
+        ("import sys; print(3); sys.exit('broken')", "the command ended with 1: broken"),
+        ("import time; print(3, flush=True); time.sleep(60)", "the command did not end within 2 s"),
+    ],
+)
+def test_a_command_that_fails_gives_a_sentence(script: str, reason: str):
+    assert measure(means(sys.executable, "-c", script, timeout_seconds=2), ready("x")) == Measurement(
+        value=None, reason=reason
+    )
+
+
+def test_a_command_must_be_able_to_know_the_build():
+    with pytest.raises(UsageError, match="without one it cannot tell which build it measures"):
+        measuring_words("./measure.sh")
+
+
+def draw(
+    monkeypatch: pytest.MonkeyPatch, effect: float, noise: float, *, drift: float = 0.0, seed: int = 1
+) -> list[str]:
+    """Measures of ``new`` are smaller by ``effect``, all vary by ``noise`` and grow by ``drift`` each time."""
+    rng = np.random.default_rng(seed)
+    asked: list[str] = []
+
+    def fake(_means: Measure, build: LinkedBuild) -> Measurement:
+        name = str(build.objects["a"])
+        asked.append(name)
+        value = 100 + noise * rng.normal() + drift * len(asked) - (effect if name == "new" else 0)
+        return Measurement(value=value)
+
+    monkeypatch.setattr(measurement, "measure", fake)
+    return asked
+
+
+def compared(*, known: float | None = None, most: int = 10_000) -> Comparison:
+    pairs = itertools.count()
+    return compare(means("x"), ready("old"), ready("new"), is_over=lambda: next(pairs) >= most, known=known)
+
+
+def test_a_large_effect_is_seen_at_the_first_look(monkeypatch: pytest.MonkeyPatch):
+    asked = draw(monkeypatch, effect=10, noise=1)
+    found = compared()
+    assert found.is_better
+    assert found.pairs == LOOKS[0]
+    assert found.low < -10 < found.high
+    assert asked[:4] == ["old", "new", "new", "old"]
+
+
+def test_an_effect_under_the_noise_is_not_believed(monkeypatch: pytest.MonkeyPatch):
+    draw(monkeypatch, effect=0.01, noise=1)
+    found = compared()
+    assert found.pairs == LOOKS[-1]
+    assert not found.is_better
+    assert not found.is_no_worse
+
+
+def test_drift_alone_is_no_effect(monkeypatch: pytest.MonkeyPatch):
+    draw(monkeypatch, effect=0, noise=0, drift=-1)
+    found = compared()
+    assert not found.is_better
+    assert found.before == found.after
+
+
+def test_of_builds_that_are_alike_few_are_called_better_or_worse(monkeypatch: pytest.MonkeyPatch):
+    wrong = 0
+    for seed in range(300):
+        draw(monkeypatch, effect=0, noise=1, seed=seed)
+        found = compared()
+        wrong += found.high < 0 or found.low > 0
+    assert wrong <= 0.05 * 300
+
+
+def test_equal_numbers_are_no_gain_and_no_loss(monkeypatch: pytest.MonkeyPatch):
+    draw(monkeypatch, effect=0, noise=0)
+    found = compared()
+    assert (found.pairs, found.is_better, found.is_no_worse) == (LOOKS[0], False, True)
+
+
+def test_without_time_nothing_is_believed(monkeypatch: pytest.MonkeyPatch):
+    draw(monkeypatch, effect=10, noise=1)
+    assert not compared(most=1).is_no_worse
+
+
+def test_exact_numbers_are_asked_for_once(monkeypatch: pytest.MonkeyPatch):
+    asked = draw(monkeypatch, effect=2, noise=0)
+    assert compared(known=100.0).high == -2
+    assert asked == ["new"]
+
+
+def test_a_failure_is_no_gain(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measurement, "measure", lambda *_: Measurement(value=None, reason="gone"))
+    for known in (None, 1.0):
+        found = compared(known=known)
+        assert (found.reason, found.is_better, found.is_no_worse) == ("gone", False, False)

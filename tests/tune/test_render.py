@@ -1,0 +1,51 @@
+import dataclasses
+import io
+
+from rich.console import Console
+
+from mlgokit.tune.check import CheckedModule, CheckResult
+from mlgokit.tune.render import print_check, verdict
+
+
+def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50, allocations: int = 0) -> CheckResult:
+    one = CheckedModule(
+        name="a/one.o", state="tuned", asked=50, kept=40, allocated=3, plain_bytes=500.0, tuned_bytes=module
+    )
+    two = CheckedModule(name="a/two.o", state="new", asked=0, kept=0, allocated=0, plain_bytes=500.0, tuned_bytes=500.0)
+    return CheckResult(
+        plugin="tuned.so",
+        modules=(one, two),
+        gone=("a/old.o",),
+        failures={"a/bad.o": "plainly: the compiler reported an error: why"},
+        decisions=decisions,
+        asked=50,
+        kept=40,
+        allocations=allocations,
+        allocations_kept=3,
+        promised_change=-0.08,
+        plain_bytes=1000.0,
+        tuned_bytes=tuned,
+        plain_link=None,
+        tuned_link=None,
+    )
+
+
+def test_the_verdict_says_what_is_kept_and_what_to_do():
+    lost = verdict(kept())
+    assert lost == (
+        "40 of 50 decisions (80 %) still apply, the build changes by -6.0 %, -8.0 % when it was tuned: "
+        "tuning again is worth it: `mlgokit tune --start tuned.so`"
+    )
+    assert verdict(kept(tuned=930.0)).endswith("tuning again can wait")
+    assert "1 module grew: `mlgokit tune --start tuned.so --budget 0s` puts it back" in verdict(kept(module=501.0))
+    assert kept(decisions=0).share == 1
+    assert "(80 %) and 3 of 4 allocated functions still apply" in verdict(kept(allocations=4))
+
+
+def test_what_is_gone_larger_or_broken_is_named():
+    text = io.StringIO()
+    out = {f"a/{number}.o": "why not" for number in range(7)}
+    print_check(dataclasses.replace(kept(module=501.0), left_out=out), Console(file=text, width=200))
+    assert "left out: a/4.o: why not\nleft out: 2 more" in text.getvalue()
+    for words in ("gone: a/old.o", "larger than plain: a/one.o", "does not compile: a/bad.o", "1 tuned", "1 new"):
+        assert words in text.getvalue()
