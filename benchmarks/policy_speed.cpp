@@ -4,7 +4,7 @@
 //
 // Observations are rows of doubles, one per feature of the policy. Writes the preference of every row as a double to
 // <preferences>, so that the caller can check that the right thing was timed, and one line of JSON to standard output.
-#include "Policy.h"
+#include "shared/Policy.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"

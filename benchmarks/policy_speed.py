@@ -189,7 +189,7 @@ def shape_of(policy: Policy) -> str:
 
 
 def build_driver(toolchain: Toolchain, built: Path, folder: Path) -> Path:
-    """Compile the driver and link it with the plugin's own ``Policy.o`` from the folder ``built``.
+    """Compile the driver and link it with the plugin's own ``shared/Policy.o`` from the folder ``built``.
 
     Raises:
         ToolError: the driver does not compile.
@@ -199,7 +199,7 @@ def build_driver(toolchain: Toolchain, built: Path, folder: Path) -> Path:
     done = process.run(
         [
             toolchain.clangxx, "-O2", "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
-            "-isystem", str(toolchain.include_dir), source, built / "Policy.o", *libraries, "-o", output,
+            "-isystem", str(toolchain.include_dir), source, built / "shared/Policy.o", *libraries, "-o", output,
         ],
         timeout_seconds=300,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
 
 
 def test_the_plugins_features_are_documented_in_their_order() -> None:
-    header = (ROOT / "src/mlgokit/plugin/Features.h").read_text()
+    header = (ROOT / "src/mlgokit/plugin/inliner/Features.h").read_text()
     text = (ROOT / "docs/formats.md").read_text().split("<!-- features -->", 1)[1].split("\n\n", 1)[0]
     documented = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
     assert documented == re.findall(r"^  M\((\w+)\)", header, flags=re.MULTILINE)
@@ -102,7 +102,7 @@ def test_the_plugins_features_are_documented_in_their_order() -> None:
 
 def test_the_plugins_settings_are_documented() -> None:
     settings = re.findall(
-        r'^    \{"([\w-]+)", "(\w+)", "', (ROOT / "src/mlgokit/plugin/Settings.cpp").read_text(), re.MULTILINE
+        r'^    \{"([\w-]+)", "(\w+)", "', (ROOT / "src/mlgokit/plugin/shared/Settings.cpp").read_text(), re.MULTILINE
     )
     text = (ROOT / "docs/formats.md").read_text()
     assert settings

@@ -21,11 +21,8 @@ from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, li
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import StorageError, ToolError
 
-UNITS = sorted(
-    entry.name.removesuffix(".cpp")
-    for entry in (resources.files("mlgokit") / "plugin").iterdir()
-    if entry.name.endswith(".cpp")
-)
+SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
+UNITS = sorted(str(path.relative_to(SOURCES).with_suffix("")) for path in SOURCES.rglob("*.cpp"))
 SUCCEED = 'echo "made of $*" > "$output"'
 
 
@@ -158,7 +155,7 @@ def test_a_failure_is_not_remembered(place: Place):
 def test_a_linker_that_fails_leaves_no_plugin(place: Place):
     place.script(f'case "$*" in -shared*) echo "ld: error: no" >&2; exit 1;; esac; {SUCCEED}')
 
-    assert "Trials.o -o mlgokit.so to succeed, found exit code 1 (ld: error: no)" in message_of(place)
+    assert f"{UNITS[-1]}.o -o mlgokit.so to succeed, found exit code 1 (ld: error: no)" in message_of(place)
     assert list(place.cache.iterdir()) == []
 
 

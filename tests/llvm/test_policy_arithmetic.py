@@ -31,8 +31,8 @@ PROBLEM_OF = {
     OutputKind.PRIORITY: REGALLOC_PRIORITY,
 }
 DRIVER = """
-#include "Exploration.h"
-#include "Policy.h"
+#include "shared/Exploration.h"
+#include "shared/Policy.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
@@ -89,7 +89,7 @@ def driver(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPath
         [
             toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
             "-isystem", str(toolchain.include_dir), f"-DCOLUMNS={COLUMNS}", f"-DFIRST={FIRST}", folder / "driver.cpp",
-            built / "Policy.o", built / "Exploration.o", f"-L{toolchain.library_dir}",
+            built / "shared/Policy.o", built / "shared/Exploration.o", f"-L{toolchain.library_dir}",
             f"-Wl,-rpath,{toolchain.library_dir}", f"-lLLVM-{toolchain.major}", "-o", folder / "driver",
         ],
         timeout_seconds=120,

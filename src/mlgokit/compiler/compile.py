@@ -88,7 +88,7 @@ class PluginUse:
     log_default: bool = True
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/Settings.cpp``; logs go to ``folder``."""
+        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; logs go to ``folder``."""
         given = {_SETTINGS[problem][0]: policy for problem, policy in self.policies.items()}
         wanted = {_SETTINGS[problem][1]: str(folder / f"{problem}.log") for problem in self.logs}
         files = {

@@ -6,9 +6,10 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import platformdirs
@@ -31,12 +32,16 @@ def default_build_folder() -> Path:
 
 
 def _sources() -> dict[str, bytes]:
-    folder = resources.files("mlgokit") / "plugin"
-    return {
-        entry.name: entry.read_bytes()
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith((".cpp", ".h"))
-    }
+    """The bytes of all sources, by path in the plugin's folder."""
+
+    def below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                yield from below(entry, f"{prefix}{entry.name}/")
+            elif entry.name.endswith((".cpp", ".h")):
+                yield prefix + entry.name, entry.read_bytes()
+
+    return dict(sorted(below(resources.files("mlgokit") / "plugin", "")))
 
 
 def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
@@ -71,7 +76,7 @@ def link_policies(
             text += [".balign 16", f"{symbol}_begin:", f'.incbin "{problem}.bin"', f"{symbol}_end:"]
         text += ['.section .note.GNU-stack,"",@progbits', ""]
         (folder / "policies.s").write_text("\n".join(text))
-        objects = sorted(built.glob("*.o"))
+        objects = sorted(built.rglob("*.o"))
         _compile(toolchain, ["-c", "policies.s", "-o", "policies.o"], folder)
         _compile(toolchain, [*_LINK, *map(str, objects), "policies.o", "-o", "plugin.so"], folder)
         atomic_write(output, (folder / "plugin.so").read_bytes())
@@ -137,10 +142,11 @@ def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]
         building = Path(scratch)
         with writing(building):
             for name, text in sources.items():
+                (building / name).parent.mkdir(exist_ok=True)
                 (building / name).write_bytes(text)
         units = [name.removesuffix(".cpp") for name in sources if name.endswith(".cpp")]
         include = [
-            "-isystem", str(toolchain.include_dir), "-std=c++17", "-fno-exceptions",
+            "-iquote", ".", "-isystem", str(toolchain.include_dir), "-std=c++17", "-fno-exceptions",
             "-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS",
         ]  # fmt: skip
 

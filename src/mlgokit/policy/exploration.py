@@ -48,7 +48,7 @@ def mixed(state: int) -> float:
 
 
 class UniformStream:
-    """SplitMix64, as in the plugin's ``Advisor.cpp``: numbers in [0, 1).
+    """SplitMix64, as in the plugin's ``shared/Exploration.cpp``: numbers in [0, 1).
 
     Example:
         >>> UniformStream(0).next()

@@ -1,7 +1,7 @@
 """Bytes that register allocation saves, beside the inlining of a tuning: search, proof, and one plugin with both.
 
 Spills, copies and callee-saved registers are code, and LLVM weighs them by how often they are executed, for size too.
-Each trial emits its function and counts bytes (``plugin/Trials.cpp``); the proof is the objects.
+Each trial emits its function and counts bytes (``plugin/regalloc/Trials.cpp``); the proof is the objects.
 """
 
 import dataclasses

@@ -1,0 +1,20 @@
+// The inline advisor that asks a policy, explores, and writes LLVM's training log.
+#ifndef MLGOKIT_INLINER_ADVISOR_H
+#define MLGOKIT_INLINER_ADVISOR_H
+
+#include "shared/Settings.h"
+
+#include "llvm/Analysis/InlineAdvisor.h"
+
+#include <memory>
+
+namespace mlgokit {
+
+/// Makes the advisor for \p M, or says in one sentence why it cannot be made; null if \p M is to stay as LLVM has it.
+llvm::Expected<std::unique_ptr<llvm::InlineAdvisor>> createAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
+                                                                   llvm::FunctionAnalysisManager &FAM,
+                                                                   const llvm::InlineParams &Params, const Settings &S);
+
+} // namespace mlgokit
+
+#endif

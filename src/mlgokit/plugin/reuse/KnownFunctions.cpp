@@ -1,0 +1,248 @@
+#include "reuse/KnownFunctions.h"
+
+#include "identity/FinalCode.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/PassInstrumentation.h"
+#include "llvm/IR/PatternMatch.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+
+#include <cstdlib>
+#include <optional>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+/// The last pass of every pipeline for code generation that changes the IR.
+constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
+
+thread_local Module *Current = nullptr;
+
+bool isSet(const char *Option) {
+  auto &Registered = cl::getRegisteredOptions();
+  auto Found = Registered.find(Option);
+  return Found != Registered.end() && Found->second->getNumOccurrences();
+}
+
+/// Whether the code of one function is made without a look at the others.
+bool isSeparable(const Module &M) {
+  const Triple Target(M.getTargetTriple());
+  if (Target.getArch() != Triple::x86_64 || !Target.isOSBinFormatELF() || !M.getModuleInlineAsm().empty())
+    return false;
+  if (M.getNamedMetadata("llvm.dbg.cu"))
+    return false;
+  for (const char *Flag : {"cf-protection-branch", "cf-protection-return", "kcfi", "cfguard", "ehcontguard"})
+    if (M.getModuleFlag(Flag))
+      return false;
+  for (const char *Option : {"enable-ipra", "enable-machine-outliner", "enable-global-merge", "global-isel"})
+    if (isSet(Option))
+      return false;
+  return true;
+}
+
+class Choice {
+public:
+  explicit Choice(const Module &M) : Libraries(Triple(M.getTargetTriple())) {
+    SmallVector<GlobalValue *, 8> Used;
+    collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/false);
+    Needed.insert(Used.begin(), Used.end());
+    for (const GlobalAlias &A : M.aliases())
+      Needed.insert(A.getAliaseeObject());
+    for (const GlobalIFunc &I : M.ifuncs())
+      Needed.insert(I.getResolverFunction());
+  }
+
+  /// Whether \p F is all that its section group has, and leaves nothing in sections that it shares with others, but
+  /// for constants, which only the object can show.
+  bool mayDrop(const Function &F) const {
+    if (Needed.count(&F) || !F.hasName() || F.hasSection() || F.hasGC() || F.hasPrefixData() || F.hasPrologueData())
+      return false;
+    if (const Comdat *C = F.getComdat())
+      if (C->getSelectionKind() != Comdat::Any || C->getUsers().size() != 1 || C->getName() != F.getName())
+        return false;
+    LibFunc Known;
+    if (F.hasLocalLinkage() && Libraries.getLibFunc(F.getName(), Known))
+      return false;
+    for (const char *Name : {"patchable-function", "patchable-function-entry", "xray-instruction-threshold",
+                             "function-instrument", "fentry-call", "instrument-function-entry-inlined", "split-stack"})
+      if (F.hasFnAttribute(Name))
+        return false;
+    if (F.hasFnAttribute(Attribute::Naked))
+      return false;
+    for (const BasicBlock &B : F) {
+      if (B.hasAddressTaken())
+        return false;
+      for (const Instruction &I : B)
+        if (!isOrdinary(I))
+          return false;
+    }
+    return true;
+  }
+
+private:
+  static bool isOrdinary(const Instruction &I) {
+    if (auto *Pad = dyn_cast<LandingPadInst>(&I)) {
+      // Types that are caught are referred to by words that functions share.
+      for (unsigned Clause = 0; Clause < Pad->getNumClauses(); ++Clause)
+        if (!isa<ConstantPointerNull>(Pad->getClause(Clause)))
+          return false;
+      return true;
+    }
+    auto *Call = dyn_cast<CallBase>(&I);
+    if (!Call)
+      return true;
+    if (Call->isInlineAsm() || isa<CallBrInst>(Call))
+      return false;
+    switch (Call->getIntrinsicID()) {
+    case Intrinsic::experimental_stackmap:
+    case Intrinsic::experimental_patchpoint_void:
+    case Intrinsic::experimental_gc_statepoint:
+    case Intrinsic::experimental_deoptimize:
+    case Intrinsic::pseudoprobe:
+    case Intrinsic::localescape:
+      return false;
+    default:
+      return true;
+    }
+  }
+
+  SmallPtrSet<const GlobalValue *, 16> Needed;
+  TargetLibraryInfoImpl Libraries;
+};
+
+bool isScalarInteger(const Type *T) { return !T->isFPOrFPVectorTy() && !T->isVectorTy() && !T->isX86_AMXTy(); }
+
+/// Whether code generation surely puts no constants of the function's into memory: those are floating-point numbers,
+/// vectors, and what several stores of constants, or a memset, are merged to.
+bool hasNoConstants(const Function &F) {
+  unsigned Stores = 0;
+  for (const BasicBlock &B : F)
+    for (const Instruction &I : B) {
+      if (!isScalarInteger(I.getType()))
+        return false;
+      for (const Use &Operand : I.operands())
+        if (!isScalarInteger(Operand->getType()))
+          return false;
+      auto *Store = dyn_cast<StoreInst>(&I);
+      Stores += Store && isa<Constant>(Store->getValueOperand());
+      if (auto *Set = dyn_cast<AnyMemSetInst>(&I); Set && !PatternMatch::match(Set->getValue(), PatternMatch::m_Zero()))
+        return false;
+    }
+  return Stores < 2;
+}
+
+/// What is left is what a caller sees: a name that is bound as it was.
+void drop(Function &F) {
+  const bool Near = F.isDSOLocal();
+  F.deleteBody();
+  F.setComdat(nullptr);
+  F.clearMetadata();
+  F.setDSOLocal(Near);
+}
+
+Expected<StringSet<>> readKnown(const char *Path) {
+  StringSet<> Known;
+  if (!Path || !*Path)
+    return std::move(Known);
+  auto Read = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!Read)
+    return createStringError(Read.getError(),
+                             std::string("known functions ") + Path + ": " + Read.getError().message());
+  StringRef Bytes = (*Read)->getBuffer();
+  if (Bytes.size() % sizeof(Digest))
+    return createStringError(inconvertibleErrorCode(), std::string("known functions ") + Path + ": it is cut short");
+  for (; !Bytes.empty(); Bytes = Bytes.drop_front(sizeof(Digest)))
+    Known.insert(Bytes.take_front(sizeof(Digest)));
+  return std::move(Known);
+}
+
+using Functions = SmallSetVector<Function *, 16>;
+
+/// Whether code that is generated calls \p F.
+bool isCalledBeside(Function &F, const Functions &Dropped) {
+  return any_of(F.users(), [&](User *U) {
+    auto *Call = dyn_cast<CallBase>(U);
+    return Call && Call->getCalledOperand() == &F && !Dropped.contains(Call->getFunction());
+  });
+}
+
+/// Keeps the bodies that code of callers depends on which is generated.
+void keepWhatCallersSee(Functions &Dropped) {
+  for (bool Kept = true; std::exchange(Kept, false);)
+    for (Function *F : Dropped.getArrayRef().vec())
+      if (returnedVariable(*F) && isCalledBeside(*F, Dropped))
+        Kept = Dropped.remove(F);
+}
+
+Error listAndDrop(Module &M, const char *Path) {
+  Expected<StringSet<>> Known = readKnown(std::getenv("MLGOKIT_KNOWN"));
+  if (!Known)
+    return Known.takeError();
+  std::error_code Code;
+  raw_fd_ostream Out(Path, Code);
+  if (Code)
+    return createStringError(Code, std::string("list of functions ") + Path + ": " + Code.message());
+  if (!isSeparable(M))
+    return Error::success();
+  const Choice Chosen(M);
+  FinalCode Digests(M);
+  SmallVector<std::pair<Function *, std::optional<Digest>>, 0> Found;
+  Functions Dropped;
+  for (Function &F : M) {
+    if (F.isDeclarationForLinker())
+      continue;
+    Found.emplace_back(&F, std::nullopt);
+    if (!Chosen.mayDrop(F))
+      continue;
+    const Digest D = Digests.of(F);
+    Found.back().second = D;
+    if (Known->contains(StringRef(reinterpret_cast<const char *>(D.data()), D.size())))
+      Dropped.insert(&F);
+  }
+  keepWhatCallersSee(Dropped);
+  for (auto &[F, D] : Found) {
+    const char Kind = Dropped.contains(F) ? 'd' : !D ? 'k' : hasNoConstants(*F) ? 's' : 'n';
+    Out << Kind << ' ' << toHex(D.value_or(Digest{})) << ' ' << F->getName() << '\n';
+  }
+  for (Function *F : Dropped)
+    drop(*F);
+  Out.close();
+  Code = Out.error();
+  Out.clear_error();
+  return Code ? createStringError(Code, std::string("list of functions ") + Path + ": " + Code.message())
+              : Error::success();
+}
+
+} // namespace
+
+void enterInliner(Module &M) { Current = &M; }
+
+void registerKnownFunctions(PassBuilder &Builder) {
+  PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
+  // A resident compiler learns only with a request whether it is wanted.
+  if (!Callbacks || !(std::getenv("MLGOKIT_FUNCTIONS") || std::getenv("MLGOKIT_RESIDENT")))
+    return;
+  Callbacks->registerAfterPassCallback([](StringRef Pass, Any, const PreservedAnalyses &) {
+    if (Pass != LastPass || !Current)
+      return;
+    Module &M = *std::exchange(Current, nullptr);
+    if (const char *Path = std::getenv("MLGOKIT_FUNCTIONS"); Path && *Path)
+      if (Error Failed = listAndDrop(M, Path))
+        M.getContext().emitError("mlgokit: " + toString(std::move(Failed)));
+  });
+}
+
+} // namespace mlgokit

@@ -1,0 +1,169 @@
+#include "reuse/Resident.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Endian.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+constexpr int Channel = 0;
+constexpr uint32_t LongestRequest = 1 << 20;
+constexpr uint64_t NotStarted = ~uint64_t(0);
+
+bool receive(char *Begin, size_t Size) {
+  while (Size) {
+    const ssize_t Read = read(Channel, Begin, Size);
+    if (Read < 0 && errno == EINTR)
+      continue;
+    if (Read <= 0)
+      return false;
+    Begin += Read;
+    Size -= Read;
+  }
+  return true;
+}
+
+bool send(ArrayRef<char> Bytes) {
+  while (!Bytes.empty()) {
+    const ssize_t Written = write(Channel, Bytes.data(), Bytes.size());
+    if (Written < 0 && errno == EINTR)
+      continue;
+    if (Written <= 0)
+      return false;
+    Bytes = Bytes.drop_front(Written);
+  }
+  return true;
+}
+
+uint64_t microseconds(const timeval &T) { return uint64_t(T.tv_sec) * 1000000 + T.tv_usec; }
+
+/// How a child ended and what it took, and what this process took so far.
+bool reply(uint64_t Status, const rusage &Child) {
+  rusage Own{};
+  getrusage(RUSAGE_SELF, &Own);
+  const std::array<uint64_t, 6> Fields = {Status,
+                                          microseconds(Child.ru_utime),
+                                          microseconds(Child.ru_stime),
+                                          uint64_t(Child.ru_maxrss),
+                                          microseconds(Own.ru_utime),
+                                          microseconds(Own.ru_stime)};
+  std::array<char, sizeof(Fields)> Bytes;
+  for (size_t I = 0; I < Fields.size(); ++I)
+    support::endian::write64le(Bytes.data() + 8 * I, Fields[I]);
+  return send(Bytes);
+}
+
+/// A fork copies only the thread that makes it.
+bool isSingleThreaded() {
+  DIR *Tasks = opendir("/proc/self/task");
+  if (!Tasks)
+    return false;
+  unsigned Count = 0;
+  while (const dirent *Entry = readdir(Tasks))
+    Count += Entry->d_name[0] != '.';
+  closedir(Tasks);
+  return Count == 1;
+}
+
+/// Puts a file at \p Descriptor; ends the child if that fails.
+void redirect(const char *Path, int Flags, int Descriptor) {
+  const int File = open(Path, Flags | O_CLOEXEC, 0666);
+  if (File < 0 || dup2(File, Descriptor) < 0) {
+    const std::string Message = std::string("error: ") + Path + ": " + std::strerror(errno) + "\n";
+    (void)!write(STDERR_FILENO, Message.data(), Message.size());
+    _exit(1);
+  }
+  if (File != Descriptor)
+    close(File);
+}
+
+void becomeCompiler(SmallVectorImpl<char> &Request, pid_t Parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != Parent)
+    _exit(1);
+  signal(SIGPIPE, SIG_DFL);
+  for (size_t At = 0; At < Request.size();) {
+    char *Setting = &Request[At];
+    At += std::strlen(Setting) + 1;
+    if (char *Equals = std::strchr(Setting, '=')) {
+      *Equals = 0;
+      setenv(Setting, Equals + 1, 1);
+    }
+  }
+  const char *Messages = getenv("MLGOKIT_MESSAGES"), *Object = getenv("MLGOKIT_OBJECT");
+  redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+  redirect(Messages ? Messages : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+  redirect(Object ? Object : "/dev/null", O_RDWR | O_CREAT | O_TRUNC, STDOUT_FILENO);
+}
+
+/// Waits for the child; whatever comes through the channel meanwhile, its end included, kills it.
+bool await(pid_t Child) {
+  const int Descriptor = int(syscall(SYS_pidfd_open, Child, 0));
+  pollfd Watched[] = {{Descriptor, POLLIN, 0}, {Channel, POLLIN, 0}};
+  while (Descriptor >= 0 && poll(Watched, 2, -1) < 0 && errno == EINTR)
+    ;
+  if (Descriptor < 0 || !Watched[0].revents)
+    kill(Child, SIGKILL);
+  if (Descriptor >= 0)
+    close(Descriptor);
+  char Word = 0;
+  if (Descriptor >= 0 && Watched[1].revents && !receive(&Word, 1))
+    return false;
+  rusage Usage{};
+  int Status = 0;
+  while (wait4(Child, &Status, 0, &Usage) < 0 && errno == EINTR)
+    ;
+  return reply(uint64_t(Status), Usage);
+}
+
+} // namespace
+
+void serveRequests() {
+  static bool Entered = false;
+  const char *Wanted = getenv("MLGOKIT_RESIDENT");
+  if (Entered || !Wanted || StringRef(Wanted) != "1")
+    return;
+  Entered = true;
+  signal(SIGPIPE, SIG_IGN);
+  if (!isSingleThreaded() || !reply(0, rusage{}))
+    _exit(1);
+  const pid_t Self = getpid();
+  char Length[4];
+  while (receive(Length, sizeof Length)) {
+    const uint32_t Size = support::endian::read32le(Length);
+    if (!Size || Size > LongestRequest)
+      _exit(1);
+    SmallVector<char, 0> Request(Size);
+    if (!receive(Request.data(), Size) || Request.back() != 0)
+      _exit(1);
+    const pid_t Child = fork();
+    if (Child == 0)
+      return becomeCompiler(Request, Self);
+    if (!(Child < 0 ? reply(NotStarted, rusage{}) : await(Child)))
+      break;
+  }
+  _exit(0);
+}
+
+} // namespace mlgokit

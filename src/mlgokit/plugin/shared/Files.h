@@ -1,0 +1,43 @@
+// What an advisor reads and writes: its policy, its training log.
+#ifndef MLGOKIT_SHARED_FILES_H
+#define MLGOKIT_SHARED_FILES_H
+
+#include "shared/Policy.h"
+#include "shared/Settings.h"
+#include "inliner/SiteKeys.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Analysis/Utils/TrainingLogger.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <memory>
+
+namespace mlgokit {
+
+/// The bytes of a policy or a table, and where they are, for messages.
+struct Source {
+  std::unique_ptr<llvm::MemoryBuffer> File;
+  llvm::StringRef Bytes; // empty if there is none
+  llvm::StringRef Origin;
+};
+
+/// Reads the file at \p Path, which holds \p What; without a path it is \p Embedded.
+llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, llvm::StringRef Embedded);
+
+/// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
+llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
+
+/// Reads the table of tuned decisions, if there is one: the file that the settings name, else the one in the plugin.
+llvm::Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S);
+
+/// Where each of the policy's features is among \p Known.
+llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);
+
+/// Opens the training log for \p P, or gives null if nobody wants one. The second log of a process (ThinLTO has one for
+/// each module) gets ".1" after its name, the third ".2", and so on.
+llvm::Expected<std::unique_ptr<llvm::Logger>> openLog(Problem P, const Settings &S,
+                                                      const std::vector<llvm::TensorSpec> &Columns);
+
+} // namespace mlgokit
+
+#endif

@@ -1,0 +1,317 @@
+#include "shared/Policy.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/JSON.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2;
+constexpr double HeuristicPreference = 2;
+constexpr int64_t SmallValue = 256;
+constexpr size_t MostElements = size_t(1) << 26;
+
+Error failure(StringRef Origin, const Twine &What) {
+  return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
+}
+
+/// One tensor of a safetensors file: always little-endian 32-bit floats here.
+struct Tensor {
+  std::vector<size_t> Shape;
+  std::vector<float> Values;
+};
+
+Expected<Tensor> readTensor(const json::Object &Header, StringRef Name, StringRef Data, StringRef Origin) {
+  const json::Object *Entry = Header.getObject(Name);
+  if (!Entry)
+    return failure(Origin, "expected tensor '" + Name + "', found none; export the policy again");
+  const json::Array *Shape = Entry->getArray("shape");
+  const json::Array *Offsets = Entry->getArray("data_offsets");
+  if (Entry->getString("dtype") != "F32" || !Shape || !Offsets || Offsets->size() != 2)
+    return failure(Origin, "tensor '" + Name + "': expected dtype F32 with shape and data_offsets");
+  Tensor Result;
+  size_t Elements = 1;
+  for (const json::Value &Dimension : *Shape) {
+    std::optional<int64_t> Size = Dimension.getAsInteger();
+    if (!Size || *Size <= 0 || size_t(*Size) > MostElements || Elements * size_t(*Size) > MostElements)
+      return failure(Origin, "tensor '" + Name + "': impossible shape");
+    Result.Shape.push_back(size_t(*Size));
+    Elements *= size_t(*Size);
+  }
+  std::optional<int64_t> Begin = (*Offsets)[0].getAsInteger(), End = (*Offsets)[1].getAsInteger();
+  if (!Begin || !End || *Begin < 0 || *End < *Begin || size_t(*End) > Data.size() ||
+      size_t(*End - *Begin) != Elements * sizeof(float))
+    return failure(Origin, "tensor '" + Name + "': data offsets do not fit its shape or the file");
+  Result.Values.resize(Elements);
+  for (size_t I = 0; I < Elements; ++I) {
+    const uint32_t Bits = support::endian::read32le(Data.data() + *Begin + I * sizeof(float));
+    std::memcpy(&Result.Values[I], &Bits, sizeof(float));
+    if (!std::isfinite(Result.Values[I]))
+      return failure(Origin, "tensor '" + Name + "': expected finite numbers only");
+  }
+  return Result;
+}
+
+Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, StringRef Origin) {
+  if (ArrayRef<size_t>(T.Shape) == Shape)
+    return Error::success();
+  return failure(Origin, "tensor '" + Name + "': its shape does not fit the description");
+}
+
+/// Width sums in registers: each is its bias plus the products of the inputs, one after the other.
+template <size_t Width>
+void accumulate(const float *In, size_t Inputs, const float *Weight, size_t Stride, const float *Bias, float *Out) {
+  float Sum[Width];
+  for (size_t J = 0; J < Width; ++J)
+    Sum[J] = Bias[J];
+  for (size_t I = 0; I < Inputs; ++I, Weight += Stride)
+    for (size_t J = 0; J < Width; ++J)
+      Sum[J] += In[I] * Weight[J];
+  for (size_t J = 0; J < Width; ++J)
+    Out[J] = Sum[J];
+}
+
+} // namespace
+
+Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
+  if (Bytes.size() < 8)
+    return failure(Origin, "expected a safetensors file, found " + Twine(Bytes.size()) + " bytes");
+  uint64_t HeaderSize = support::endian::read64le(Bytes.data());
+  if (HeaderSize > Bytes.size() - 8)
+    return failure(Origin, "expected a header of " + Twine(HeaderSize) + " bytes, found a file of " +
+                               Twine(Bytes.size()) + " bytes; it is cut short or not a policy");
+  StringRef Data = Bytes.drop_front(8 + HeaderSize);
+  Expected<json::Value> Parsed = json::parse(Bytes.substr(8, HeaderSize));
+  if (!Parsed)
+    return failure(Origin, "the safetensors header is not JSON: " + toString(Parsed.takeError()));
+  const json::Object *Header = Parsed->getAsObject();
+  const json::Object *Metadata = Header ? Header->getObject("__metadata__") : nullptr;
+  std::optional<StringRef> Text = Metadata ? Metadata->getString("mlgokit.policy") : std::nullopt;
+  if (!Text)
+    return failure(Origin, "expected metadata 'mlgokit.policy', found none; this is not an mlgokit policy");
+  Expected<json::Value> Described = json::parse(*Text);
+  if (!Described)
+    return failure(Origin, "its description is not JSON: " + toString(Described.takeError()));
+  const json::Object *Description = Described->getAsObject();
+  if (!Description)
+    return failure(Origin, "its description is not a JSON object");
+
+  const std::optional<int64_t> Version = Description->getInteger("format_version");
+  if (Version != FormatVersion && Version != GatedFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " or " + Twine(GatedFormatVersion) +
+                               ", found another; use the mlgokit that wrote it or export it again");
+  Policy P;
+  P.Origin = Origin.str();
+  P.Problem = Description->getString("problem").value_or("").str();
+  const json::Array *Names = Description->getArray("features");
+  if (!Names || Names->empty())
+    return failure(Origin, "expected a list of feature names, found none");
+  for (const json::Value &Name : *Names)
+    P.Features.push_back(Name.getAsString().value_or("").str());
+  const size_t F = P.Features.size();
+
+  StringRef Normaliser = Description->getString("normaliser").value_or("");
+  size_t Width = F;
+  if (Normaliser == "signed-log") {
+    P.Normaliser = NormaliserKind::SignedLog;
+    P.Clip = Description->getNumber("clip").value_or(0);
+    if (!(P.Clip > 0))
+      return failure(Origin, "expected a positive number as 'clip'");
+    for (auto [Name, Target] : {std::pair<StringRef, std::vector<double> *>("normaliser.mean", &P.Mean),
+                                std::pair<StringRef, std::vector<double> *>("normaliser.scale", &P.Scale)}) {
+      Expected<Tensor> T = readTensor(*Header, Name, Data, Origin);
+      if (!T)
+        return T.takeError();
+      if (Error E = expectShape(*T, {F}, Name, Origin))
+        return std::move(E);
+      Target->assign(T->Values.begin(), T->Values.end());
+    }
+  } else if (Normaliser == "quantile") {
+    P.Normaliser = NormaliserKind::Quantile;
+    Expected<Tensor> T = readTensor(*Header, "normaliser.boundaries", Data, Origin);
+    if (!T)
+      return T.takeError();
+    if (T->Shape.size() != 2 || T->Shape[0] != F)
+      return failure(Origin, "tensor 'normaliser.boundaries': its shape does not fit the description");
+    P.QuantileCount = T->Shape[1];
+    P.Boundaries = std::move(T->Values);
+    for (size_t I = 0; I < F; ++I)
+      if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount, P.Boundaries.begin() + (I + 1) * P.QuantileCount))
+        return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
+    Width = 2 * F;
+  } else {
+    return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + Normaliser + "'");
+  }
+
+  StringRef Output = Description->getString("output").value_or("");
+  size_t LastWidth = 1;
+  if (Output == "effect-bytes") {
+    P.Output = OutputKind::EffectBytes;
+    P.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
+    P.Caution = Description->getNumber("caution").value_or(0);
+    if (!(P.BytesPerUnit > 0))
+      return failure(Origin, "expected a positive number as 'bytes_per_unit'");
+    if (Version == GatedFormatVersion)
+      if (Error E = P.parseGate(*Description))
+        return std::move(E);
+  } else if (Output == "logits") {
+    P.Output = OutputKind::Logits;
+    LastWidth = 2;
+  } else if (Output == "column-logit") {
+    P.Output = OutputKind::ColumnLogit;
+    P.Mask = Description->getString("mask").value_or("").str();
+    P.Caution = Description->getNumber("caution").value_or(0);
+    if (P.Mask.empty())
+      return failure(Origin, "expected the name of a feature as 'mask'");
+  } else if (Output == "priority") {
+    P.Output = OutputKind::Priority;
+  } else {
+    return failure(Origin,
+                   "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" + Output + "'");
+  }
+
+  P.Members = size_t(Description->getInteger("members").value_or(0));
+  const int64_t LayerCount = Description->getInteger("layers").value_or(0);
+  if (P.Members < 1 || P.Members > 1024 || LayerCount < 1 || LayerCount > 64)
+    return failure(Origin, "expected 1 to 1024 members and 1 to 64 layers");
+  size_t Widest = Width;
+  for (int64_t I = 0; I < LayerCount; ++I) {
+    const std::string Prefix = ("layer" + Twine(I)).str();
+    Expected<Tensor> Weight = readTensor(*Header, Prefix + ".weight", Data, Origin);
+    if (!Weight)
+      return Weight.takeError();
+    if (Weight->Shape.size() != 3)
+      return failure(Origin, "tensor '" + Prefix + ".weight': expected three dimensions");
+    const size_t Outputs = I + 1 == LayerCount ? LastWidth : Weight->Shape[2];
+    if (Error E = expectShape(*Weight, {P.Members, Width, Outputs}, Prefix + ".weight", Origin))
+      return std::move(E);
+    Expected<Tensor> Bias = readTensor(*Header, Prefix + ".bias", Data, Origin);
+    if (!Bias)
+      return Bias.takeError();
+    if (Error E = expectShape(*Bias, {P.Members, Outputs}, Prefix + ".bias", Origin))
+      return std::move(E);
+    P.Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
+    Width = Outputs;
+    Widest = std::max(Widest, Width);
+  }
+  P.Input.resize(P.Layers.front().Inputs);
+  P.Hidden.resize(Widest);
+  P.Next.resize(Widest);
+
+  if (P.Normaliser == NormaliserKind::SignedLog) {
+    std::vector<double> Row(F);
+    std::vector<std::vector<double>> Table(F, std::vector<double>(2 * SmallValue));
+    for (int64_t V = -SmallValue; V < SmallValue; ++V) {
+      std::fill(Row.begin(), Row.end(), double(V));
+      P.normalise(Row);
+      for (size_t I = 0; I < F; ++I)
+        Table[I][size_t(V + SmallValue)] = P.Input[I];
+    }
+    P.SmallValues = std::move(Table);
+  }
+  return P;
+}
+
+Error Policy::parseGate(const json::Object &Description) {
+  const StringRef Name = Description.getString("gate_feature").value_or("");
+  Gate = size_t(std::find(Features.begin(), Features.end(), Name) - Features.begin());
+  if (*Gate == Features.size())
+    return failure(Origin, "expected one of its features as 'gate_feature', found '" + Name + "'");
+  const json::Array *Found = Description.getArray("gate_margins");
+  if (!Found || Found->size() != 2)
+    return failure(Origin, "expected two margins as 'gate_margins'");
+  for (size_t I = 0; I < 2; ++I) {
+    const json::Value &Margin = (*Found)[I];
+    Margins[I] = Margin.getAsNull() ? std::numeric_limits<double>::infinity() : Margin.getAsNumber().value_or(-1);
+    if (!(Margins[I] >= 0))
+      return failure(Origin, "expected null or numbers that are not negative as 'gate_margins'");
+  }
+  return Error::success();
+}
+
+void Policy::normalise(ArrayRef<double> Values) {
+  constexpr double Most = std::numeric_limits<float>::max();
+  for (size_t I = 0; I < Values.size(); ++I) {
+    // The sum turns -0 into 0.
+    const double V = std::isnan(Values[I]) ? 0 : std::clamp(Values[I], -Most, Most) + 0.0;
+    if (Normaliser == NormaliserKind::Quantile) {
+      const float *Row = Boundaries.data() + I * QuantileCount;
+      const double Rank = double(std::upper_bound(Row, Row + QuantileCount, float(V)) - Row) / double(QuantileCount);
+      Input[2 * I] = float(Rank);
+      Input[2 * I + 1] = float(Rank * Rank);
+      continue;
+    }
+    if (!SmallValues.empty() && V >= -SmallValue && V < SmallValue && V == double(int64_t(V))) {
+      Input[I] = float(SmallValues[I][size_t(int64_t(V) + SmallValue)]);
+      continue;
+    }
+    const double Magnitude = std::log1p(std::fabs(V));
+    const double Signed = V < 0 ? -Magnitude : Magnitude;
+    Input[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
+  }
+}
+
+std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
+  normalise(Values);
+  double Sum = 0, SumOfSquares = 0;
+  for (size_t K = 0; K < Members; ++K) {
+    const float *In = Input.data();
+    for (size_t L = 0; L < Layers.size(); ++L) {
+      const Layer &Now = Layers[L];
+      const float *Weight = Now.Weight.data() + K * Now.Inputs * Now.Outputs;
+      float *Out = (L % 2 ? Next : Hidden).data();
+      const float *Bias = Now.Bias.data() + K * Now.Outputs;
+      size_t J = 0;
+      for (; J + 32 <= Now.Outputs; J += 32)
+        accumulate<32>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
+      for (; J + 8 <= Now.Outputs; J += 8)
+        accumulate<8>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
+      for (; J < Now.Outputs; ++J)
+        accumulate<1>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
+      if (L + 1 < Layers.size())
+        for (size_t J = 0; J < Now.Outputs; ++J)
+          Out[J] = Out[J] > 0 ? Out[J] : 0;
+      In = Out;
+    }
+    const double Answer = Output == OutputKind::Logits ? double(In[1]) - double(In[0]) : double(In[0]);
+    Sum += Answer;
+    SumOfSquares += Answer * Answer;
+  }
+  const double Average = Sum / double(Members);
+  const double Variance = SumOfSquares / double(Members) - Average * Average;
+  return {Average, std::sqrt(Variance > 0 ? Variance : 0)};
+}
+
+double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
+  const auto [Average, Deviation] = summary(Values);
+  if (Output == OutputKind::Logits)
+    return std::isnan(Average) ? 0 : Average;
+  const double Effect = Average + Caution * Deviation;
+  if (Gate && !(std::fabs(Effect) > Margins[Values[*Gate] != 0]))
+    return Heuristic() ? HeuristicPreference : -HeuristicPreference;
+  return std::isnan(Effect) ? 0 : -Effect / BytesPerUnit;
+}
+
+double Policy::columnLogit(ArrayRef<double> Values) {
+  constexpr double Bound = 1e30;
+  const auto [Average, Deviation] = summary(Values);
+  const double Found = Average - Caution * Deviation;
+  return std::isnan(Found) ? -Bound : std::clamp(Found, -Bound, Bound);
+}
+
+double Policy::unit(ArrayRef<double> Values) {
+  const double Found = summary(Values).first;
+  return std::isnan(Found) ? 0 : Found;
+}
+
+} // namespace mlgokit

@@ -1,0 +1,79 @@
+// A policy file (safetensors with a JSON description, see docs/formats.md) and its evaluation.
+//
+// The arithmetic is fixed to the last bit so that mlgokit/policy/network.py computes the very same numbers:
+// normalisation in double, layers in float with one multiplication and one addition per weight, inputs in order.
+#ifndef MLGOKIT_SHARED_POLICY_H
+#define MLGOKIT_SHARED_POLICY_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mlgokit {
+
+enum class NormaliserKind { SignedLog, Quantile };
+enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority };
+
+struct Layer {
+  size_t Inputs = 0;
+  size_t Outputs = 0;
+  std::vector<float> Weight; // [K, Inputs, Outputs]
+  std::vector<float> Bias;   // [K, Outputs]
+};
+
+class Policy {
+public:
+  /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages.
+  static llvm::Expected<Policy> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
+
+  const std::vector<std::string> &features() const { return Features; }
+  const std::string &problem() const { return Problem; }
+  const std::string &origin() const { return Origin; }
+
+  OutputKind output() const { return Output; }
+  /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.
+  const std::string &mask() const { return Mask; }
+
+  /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
+  /// \p Heuristic says whether LLVM would inline, and is asked only where the gate does not believe the policy.
+  double preference(llvm::ArrayRef<double> Values, llvm::function_ref<bool()> Heuristic);
+  /// The unnormalised log-probability of one column, always finite.
+  double columnLogit(llvm::ArrayRef<double> Values);
+  /// The unit number of a live range, never NaN; greater is allocated earlier.
+  double unit(llvm::ArrayRef<double> Values);
+
+private:
+  llvm::Error parseGate(const llvm::json::Object &Description);
+  void normalise(llvm::ArrayRef<double> Values);
+  /// Average and standard deviation of the members' answers.
+  std::pair<double, double> summary(llvm::ArrayRef<double> Values);
+
+  std::string Problem, Origin, Mask;
+  std::vector<std::string> Features;
+  NormaliserKind Normaliser = NormaliserKind::SignedLog;
+  OutputKind Output = OutputKind::EffectBytes;
+  double Clip = 0;
+  double BytesPerUnit = 1;    // of the logit, for OutputKind::EffectBytes
+  double Caution = 0;         // standard deviations of the members by which an answer is worse before it is believed
+  std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
+  double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
+  std::vector<double> Mean, Scale;              // [F] of SignedLog
+  std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
+  std::vector<float> Boundaries;                // [F, Q] of Quantile
+  size_t QuantileCount = 0;
+  size_t Members = 1;
+  std::vector<Layer> Layers;
+  std::vector<float> Input, Hidden, Next; // scratch
+};
+
+} // namespace mlgokit
+
+#endif

@@ -1,0 +1,144 @@
+#include "shared/Settings.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/CommandLine.h"
+
+#include <cmath>
+#include <cstdlib>
+
+// Defined in the object that `mlgokit export plugin` links in; hidden, so that two plugins cannot see each other's.
+#define MLGOKIT_EMBEDDED(NAME)                                                                                         \
+  extern "C" {                                                                                                         \
+  __attribute__((weak, visibility("hidden"))) extern const char mlgokit_##NAME##_begin[];                              \
+  __attribute__((weak, visibility("hidden"))) extern const char mlgokit_##NAME##_end[];                                \
+  }
+MLGOKIT_EMBEDDED(inline_size)
+MLGOKIT_EMBEDDED(regalloc_eviction)
+MLGOKIT_EMBEDDED(regalloc_priority)
+MLGOKIT_EMBEDDED(decisions)
+MLGOKIT_EMBEDDED(allocations)
+#undef MLGOKIT_EMBEDDED
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+struct Name {
+  const char *Option;
+  const char *Variable;
+  const char *Description;
+};
+
+// The first six are the policy and the log of each problem, in the order of the enumeration.
+constexpr Name Names[] = {
+    {"mlgokit-policy", "MLGOKIT_POLICY", "inlining policy: file, or :default, :never, :always"},
+    {"mlgokit-log", "MLGOKIT_LOG", "file to write the training log of inlining to"},
+    {"mlgokit-eviction-policy", "MLGOKIT_EVICTION_POLICY", "eviction policy: file, or :default, :random, :first"},
+    {"mlgokit-eviction-log", "MLGOKIT_EVICTION_LOG", "file to write the training log of eviction to"},
+    {"mlgokit-priority-policy", "MLGOKIT_PRIORITY_POLICY", "priority policy: file, or :default, :random"},
+    {"mlgokit-priority-log", "MLGOKIT_PRIORITY_LOG", "file to write the training log of priority to"},
+    {"mlgokit-seed", "MLGOKIT_SEED", "seed of the exploration"},
+    {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
+    {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
+    {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
+    {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
+    {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS",
+     "allocation table that is asked before eviction and priority policies"},
+    {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
+};
+constexpr size_t SeedAt = 2 * ProblemCount;
+
+/// Options outlive the plugin's own statics, as LLVM's registry keeps pointing at them.
+cl::opt<std::string> *Options[std::size(Names)];
+
+std::string valueOf(size_t I) {
+  if (auto *Own = Options[I]; Own && Own->getNumOccurrences())
+    return Own->getValue();
+  const char *Value = std::getenv(Names[I].Variable);
+  return Value ? Value : "";
+}
+
+Expected<double> numberOf(size_t I) {
+  const std::string Text = valueOf(I);
+  double Value = 0;
+  if (Text.empty())
+    return Value;
+  if (StringRef(Text).getAsDouble(Value) || !std::isfinite(Value) || Value < 0)
+    return createStringError(inconvertibleErrorCode(), "-" + std::string(Names[I].Option) + " or " + Names[I].Variable +
+                                                           ": expected a number of at least 0, found '" + Text + "'");
+  return Value;
+}
+
+} // namespace
+
+StringRef nameOf(Problem P) {
+  constexpr const char *ProblemNames[ProblemCount] = {"inline-size", "regalloc-eviction", "regalloc-priority"};
+  return ProblemNames[size_t(P)];
+}
+
+std::string policySettingOf(Problem P) {
+  const Name &N = Names[2 * size_t(P)];
+  return std::string(N.Variable) + " or -" + N.Option;
+}
+
+bool Settings::hasPolicy(Problem P) const { return !of(P).Policy.empty() || !embeddedPolicy(P).empty(); }
+
+bool Settings::hasDecisions() const { return !Decisions.empty() || !embeddedDecisions().empty(); }
+
+bool Settings::hasAllocations() const { return !Allocations.empty() || !embeddedAllocations().empty(); }
+
+void registerOptions() {
+  for (size_t I = 0; I < std::size(Names); ++I)
+    if (!cl::getRegisteredOptions().count(Names[I].Option))
+      Options[I] = new cl::opt<std::string>(StringRef(Names[I].Option), cl::Hidden, cl::desc(Names[I].Description));
+}
+
+Expected<Settings> readSettings() {
+  Settings S;
+  for (size_t P = 0; P < ProblemCount; ++P)
+    S.Problems[P] = {valueOf(2 * P), valueOf(2 * P + 1)};
+  const std::string Seed = valueOf(SeedAt);
+  if (!Seed.empty() && StringRef(Seed).getAsInteger(10, S.Seed))
+    return createStringError(inconvertibleErrorCode(),
+                             "-mlgokit-seed or MLGOKIT_SEED: expected an unsigned integer, found '" + Seed + "'");
+  for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature), {SeedAt + 2, &S.FlipProbability}}) {
+    Expected<double> Value = numberOf(I);
+    if (!Value)
+      return Value.takeError();
+    *Target = *Value;
+  }
+  if (S.FlipProbability > 1)
+    return createStringError(inconvertibleErrorCode(),
+                             "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
+  S.AnyLevel = valueOf(SeedAt + 3) == "1";
+  S.Decisions = valueOf(SeedAt + 4);
+  S.Allocations = valueOf(SeedAt + 5);
+  S.LogDefault = valueOf(SeedAt + 6) != "0";
+  return S;
+}
+
+StringRef embeddedPolicy(Problem P) {
+  const std::pair<const char *, const char *> Embedded[ProblemCount] = {
+      {mlgokit_inline_size_begin, mlgokit_inline_size_end},
+      {mlgokit_regalloc_eviction_begin, mlgokit_regalloc_eviction_end},
+      {mlgokit_regalloc_priority_begin, mlgokit_regalloc_priority_end},
+  };
+  const auto [Begin, End] = Embedded[size_t(P)];
+  return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();
+}
+
+StringRef embeddedDecisions() {
+  if (!mlgokit_decisions_begin)
+    return {};
+  return {mlgokit_decisions_begin, size_t(mlgokit_decisions_end - mlgokit_decisions_begin)};
+}
+
+StringRef embeddedAllocations() {
+  if (!mlgokit_allocations_begin)
+    return {};
+  return {mlgokit_allocations_begin, size_t(mlgokit_allocations_end - mlgokit_allocations_begin)};
+}
+
+} // namespace mlgokit

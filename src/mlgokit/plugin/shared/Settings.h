@@ -1,0 +1,66 @@
+// What the user asked of the plugin: command-line options first, then the environment, then the policies inside the
+// file.
+#ifndef MLGOKIT_SHARED_SETTINGS_H
+#define MLGOKIT_SHARED_SETTINGS_H
+
+#include "llvm/Support/Error.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace mlgokit {
+
+enum class Problem : size_t { InlineSize, RegallocEviction, RegallocPriority };
+inline constexpr size_t ProblemCount = 3;
+inline constexpr Problem AllProblems[ProblemCount] = {Problem::InlineSize, Problem::RegallocEviction,
+                                                      Problem::RegallocPriority};
+
+/// The name that a user types and a policy file carries.
+llvm::StringRef nameOf(Problem P);
+
+/// "MLGOKIT_POLICY or -mlgokit-policy", for messages.
+std::string policySettingOf(Problem P);
+
+struct ProblemSettings {
+  std::string Policy; // a path, or a rule such as :default; empty for the embedded policy
+  std::string Log;    // where to write the training log; empty for none
+};
+
+struct Settings {
+  std::array<ProblemSettings, ProblemCount> Problems;
+  std::string Decisions;      // a decision table, asked before the inlining policy; empty for the embedded one
+  std::string Allocations;    // an allocation table, asked before eviction and priority policies; likewise
+  uint64_t Seed = 0;          // of exploration
+  double Temperature = 0;     // of the drawn decision; 0 acts greedily
+  double FlipProbability = 0; // of turning a decision round after that
+  bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
+  bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
+
+  const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }
+  /// Whether somebody gave a policy for \p P, by name or inside the plugin.
+  bool hasPolicy(Problem P) const;
+  /// Whether there is a table of tuned inlining decisions, by name or inside the plugin.
+  bool hasDecisions() const;
+  /// Whether there is a table of tuned allocations, by name or inside the plugin.
+  bool hasAllocations() const;
+};
+
+/// Adds the options to LLVM's command line, unless another plugin of ours has done so.
+void registerOptions();
+
+/// Reads the settings; a value that is no number is an error naming the option or variable.
+llvm::Expected<Settings> readSettings();
+
+/// The policy for \p P linked into this very plugin (`mlgokit export plugin`), if there is one.
+llvm::StringRef embeddedPolicy(Problem P);
+
+/// The decision table linked into this very plugin (`mlgokit tune`), if there is one.
+llvm::StringRef embeddedDecisions();
+
+/// The allocation table, likewise.
+llvm::StringRef embeddedAllocations();
+
+} // namespace mlgokit
+
+#endif
