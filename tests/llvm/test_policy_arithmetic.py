@@ -9,7 +9,7 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.policy.exploration import Exploration, choose_column, draw_priority, draws
+from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_priority, draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
@@ -70,8 +70,11 @@ int main(int, char **Words) {
       Out.insert(Out.end(), {Unit, Drawn.Value, Drawn.LogProbability});
       break;
     }
-    default:
-      Out.push_back(P->preference(Row, [&] { return R % 3 == 0; }));
+    default: {
+      const double Preference = P->preference(Row, [&] { return R % 3 == 0; });
+      const Binary Decided = decideBinary(Preference, S, drawAt(FIRST, R));
+      Out.insert(Out.end(), {Preference, double(Decided.Yes), Decided.LogProbability});
+    }
     }
   }
   outs().write(reinterpret_cast<const char *>(Out.data()), Out.size() * sizeof(double));
@@ -136,7 +139,9 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
             for row, unit in enumerate(policy.units(rows).tolist()):
                 found += [unit, *draw_priority(unit, exploration, *draws(FIRST, row))]
         case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
-            found = policy.preferences(rows, np.arange(len(rows)) % 3 == 0).tolist()
+            preferences = policy.preferences(rows, np.arange(len(rows)) % 3 == 0).tolist()
+            for row, preference in enumerate(preferences):
+                found += [preference, *decide_binary(preference, exploration, *draws(FIRST, row))]
     return found
 
 
@@ -146,7 +151,7 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
     explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
     for weight, (temperature, flip), quantile, gated in itertools.product(
         (1.0, 1e18, 1e37),
-        explorations if output.width == 1 else explorations[:1],
+        explorations,
         (False, True),
         (False, True) if output is OutputKind.EFFECT_BYTES else (False,),
     ):

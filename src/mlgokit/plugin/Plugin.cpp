@@ -4,13 +4,13 @@
 //   MLGOKIT_POLICY=my.policy MLGOKIT_EVICTION_POLICY=other.policy clang -Oz -fpass-plugin=mlgokit.so file.cpp
 //   opt -load-pass-plugin=mlgokit.so -mlgokit-policy=my.policy -passes='default<Oz>' file.bc
 //   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
-#include "inliner/Advisor.h"
 #include "identity/Description.h"
-#include "reuse/KnownFunctions.h"
+#include "inliner/Advisor.h"
 #include "regalloc/RegAlloc.h"
+#include "regalloc/Trials.h"
+#include "reuse/KnownFunctions.h"
 #include "reuse/Resident.h"
 #include "shared/Settings.h"
-#include "regalloc/Trials.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Config/llvm-config.h"

@@ -1,8 +1,8 @@
 """Compilers that stay: each has read its module and run the passes before the inliner; a fork of it does the rest.
 
 What comes before the inliner is the same in every compilation of a module. The plugin stops there
-(``plugin/reuse/Resident.cpp``), waits for requests on its standard input (``docs/formats.md``, "Resident compilers"), and
-forks a child for each, which goes on as any compiler would. A compiler has one thread and no clock or random number
+(``plugin/reuse/Resident.cpp``), waits for requests on its standard input (``docs/formats.md``, "Resident compilers"),
+and forks a child for each, which goes on as any compiler would. A compiler has one thread and no clock or random number
 in it, so the child's object is that of a compiler of its own, byte for byte.
 """
 

@@ -1,9 +1,9 @@
 """Many allocations of a function's registers in one compilation: what the plugin is asked to try, and what it found.
 
 Before a function is allocated, the plugin makes a copy of the compiler for each trial, lets it allocate the function
-otherwise, reads what LLVM's allocator says that it cost, and ends the copy (``plugin/regalloc/Trials.cpp``). So a trial takes
-the time of the allocator alone, or, if its code is to be measured, of all that follows it up to the emission of the
-function. The files are in ``docs/formats.md``, "Trials of allocations".
+otherwise, reads what LLVM's allocator says that it cost, and ends the copy (``plugin/regalloc/Trials.cpp``). So a trial
+takes the time of the allocator alone, or, if its code is to be measured, of all that follows it up to the emission of
+the function. The files are in ``docs/formats.md``, "Trials of allocations".
 """
 
 import struct

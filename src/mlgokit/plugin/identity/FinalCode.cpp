@@ -1,7 +1,8 @@
 #include "identity/FinalCode.h"
 
 #include "identity/InstructionState.h"
-#include "inliner/SiteKeys.h"
+#include "identity/SiteMark.h"
+#include "shared/ByteWriter.h"
 
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/GlobalAlias.h"
@@ -26,23 +27,13 @@ public:
   explicit Writer(FinalCode &Shared, unsigned Ignored = 0, bool Deep = false)
       : Shared(Shared), Ignored(Ignored), Deep(Deep) {}
 
-  void add(uint64_t Value) {
-    do {
-      Bytes.push_back((Value & 127) | (Value > 127 ? 128 : 0));
-      Value >>= 7;
-    } while (Value);
-  }
-  void add(StringRef Value) {
-    add(uint64_t(Value.size()));
-    Bytes.append(Value.bytes_begin(), Value.bytes_end());
-  }
-  void add(const Digest &D) { Bytes.append(D.begin(), D.end()); }
+  template <typename T> void add(const T &Field) { Fields.add(Field); }
   void addType(Type *T) { add(Shared.type(T)); }
   void addAttributes(AttributeList List) { add(Shared.attributes(List)); }
 
   Digest digest() const {
     TruncatedBLAKE3<sizeof(Digest)> Hash;
-    Hash.update(Bytes);
+    Hash.update(Fields.bytes());
     return Hash.result();
   }
 
@@ -163,9 +154,9 @@ private:
     add(uint64_t(C.getValueID()));
     addType(C.getType());
     if (auto *Integer = dyn_cast<ConstantInt>(&C))
-      return addWords(Integer->getValue());
+      return add(Integer->getValue());
     if (auto *Real = dyn_cast<ConstantFP>(&C))
-      return addWords(Real->getValueAPF().bitcastToAPInt());
+      return add(Real->getValueAPF().bitcastToAPInt());
     if (auto *Data = dyn_cast<ConstantDataSequential>(&C))
       return add(Data->getRawDataValues());
     if (auto *Expression = dyn_cast<ConstantExpr>(&C)) {
@@ -177,12 +168,6 @@ private:
     add(uint64_t(C.getNumOperands()));
     for (const Use &Operand : C.operands())
       addValue(Operand);
-  }
-
-  void addWords(const APInt &Value) {
-    add(uint64_t(Value.getBitWidth()));
-    for (unsigned I = 0; I < Value.getNumWords(); ++I)
-      add(Value.getRawData()[I]);
   }
 
   void addUses(const Value &V) {
@@ -198,7 +183,7 @@ private:
   FinalCode &Shared;
   const unsigned Ignored;
   const bool Deep;
-  SmallVector<uint8_t, 0> Bytes;
+  ByteWriter Fields;
   DenseMap<const Value *, unsigned> Numbers;
   DenseMap<const Metadata *, unsigned> Nodes;
 };
@@ -220,7 +205,7 @@ const GlobalVariable *returnedVariable(const Function &F) {
 }
 
 Digest FinalCode::of(const Function &F) {
-  Writer Out(*this, SiteKeys::mark(M.getContext()), /*Deep=*/true);
+  Writer Out(*this, siteMarkKind(M.getContext()), /*Deep=*/true);
   Out.addFunction(F);
   return Out.digest();
 }

@@ -1,6 +1,7 @@
 #include "identity/Identity.h"
 
 #include "identity/InstructionState.h"
+#include "shared/ByteWriter.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/Constants.h"
@@ -24,37 +25,12 @@ namespace {
 /// How far a difference in one definition is seen in the identity of those that refer to it.
 constexpr unsigned Rounds = 4;
 
-Digest digestOf(ArrayRef<uint8_t> Bytes) {
-  const std::array<uint8_t, 32> Full = SHA256::hash(Bytes);
+Digest digestOf(const ByteWriter &Fields) {
+  const std::array<uint8_t, 32> Full = SHA256::hash(Fields.bytes());
   Digest Short;
   std::copy_n(Full.begin(), Short.size(), Short.begin());
   return Short;
 }
-
-/// A stream of fields; each is of fixed size or preceded by its length, so that no two sequences give the same bytes.
-class Stream {
-public:
-  void add(uint64_t Value) {
-    do {
-      Bytes.push_back((Value & 127) | (Value > 127 ? 128 : 0));
-      Value >>= 7;
-    } while (Value);
-  }
-  void add(StringRef Text) {
-    add(uint64_t(Text.size()));
-    Bytes.append(Text.bytes_begin(), Text.bytes_end());
-  }
-  void add(const Digest &D) { Bytes.append(D.begin(), D.end()); }
-  void add(const APInt &Value) {
-    add(uint64_t(Value.getBitWidth()));
-    for (unsigned I = 0; I < Value.getNumWords(); ++I)
-      add(Value.getRawData()[I]);
-  }
-  Digest digest() const { return digestOf(Bytes); }
-
-private:
-  SmallVector<uint8_t, 0> Bytes;
-};
 
 /// What types and attribute lists are, computed once for each of a module.
 class Context {
@@ -62,7 +38,7 @@ public:
   Digest type(Type *T) {
     if (auto Found = Types.find(T); Found != Types.end())
       return Found->second;
-    Stream S;
+    ByteWriter S;
     S.add(uint64_t(T->getTypeID()));
     if (auto *Integer = dyn_cast<IntegerType>(T))
       S.add(uint64_t(Integer->getBitWidth()));
@@ -84,23 +60,23 @@ public:
     S.add(uint64_t(T->getNumContainedTypes()));
     for (Type *Part : T->subtypes())
       S.add(type(Part));
-    return Types[T] = S.digest();
+    return Types[T] = digestOf(S);
   }
 
   Digest attributes(AttributeList List) {
     if (auto Found = Lists.find(List.getRawPointer()); Found != Lists.end())
       return Found->second;
-    Stream S;
+    ByteWriter S;
     for (unsigned Index : List.indexes()) {
       if (!List.hasAttributesAtIndex(Index))
         continue;
       S.add(uint64_t(Index));
       addSet(S, List.getAttributes(Index));
     }
-    return Lists[List.getRawPointer()] = S.digest();
+    return Lists[List.getRawPointer()] = digestOf(S);
   }
 
-  void addSet(Stream &S, AttributeSet Set) {
+  void addSet(ByteWriter &S, AttributeSet Set) {
     S.add(uint64_t(Set.getNumAttributes()));
     for (Attribute A : Set)
       if (A.isTypeAttribute()) {
@@ -152,7 +128,7 @@ public:
     else
       for (const Use &Part : G.operands())
         addValue(Part);
-    return {S.digest(), std::move(References)};
+    return {digestOf(S), std::move(References)};
   }
 
   // What addState() calls.
@@ -287,7 +263,7 @@ private:
   }
 
   Context &Shared;
-  Stream S;
+  ByteWriter S;
   DenseMap<const Value *, uint64_t> Numbers;
   std::vector<const GlobalValue *> References;
 };
@@ -307,7 +283,7 @@ bool isAboutDebugging(StringRef Flag) {
          Flag == "CodeViewGHash";
 }
 
-void addFlags(Stream &S, const Module &M) {
+void addFlags(ByteWriter &S, const Module &M) {
   SmallVector<Module::ModuleFlagEntry, 8> Flags;
   M.getModuleFlagsMetadata(Flags);
   for (const Module::ModuleFlagEntry &Flag : Flags) {
@@ -333,9 +309,9 @@ Identity identify(const Module &M) {
     if (G.isDeclaration())
       continue;
     if (isSourcePath(G)) {
-      Stream S;
+      ByteWriter S;
       S.add(StringRef("source path"));
-      Definitions.emplace_back(&G, Definition{S.digest(), {}});
+      Definitions.emplace_back(&G, Definition{digestOf(S), {}});
     } else {
       Definitions.emplace_back(&G, Describer(Shared).describe(G));
     }
@@ -347,11 +323,11 @@ Identity identify(const Module &M) {
   for (unsigned Round = 0; Round < Rounds; ++Round) {
     DenseMap<const GlobalValue *, Digest> Next;
     for (auto &[G, D] : Definitions) {
-      Stream S;
+      ByteWriter S;
       S.add(D.Own);
       for (const GlobalValue *Reference : D.References)
         S.add(Result.Definitions.lookup(Reference));
-      Next[G] = S.digest();
+      Next[G] = digestOf(S);
     }
     Result.Definitions = std::move(Next);
   }
@@ -359,14 +335,14 @@ Identity identify(const Module &M) {
   for (auto &[G, D] : Definitions)
     Sorted.push_back(Result.Definitions.lookup(G));
   std::sort(Sorted.begin(), Sorted.end());
-  Stream S;
+  ByteWriter S;
   S.add(StringRef(M.getDataLayoutStr()));
   S.add(StringRef(Triple(M.getTargetTriple()).str()));
   S.add(StringRef(M.getModuleInlineAsm()));
   addFlags(S, M);
   for (const Digest &D : Sorted)
     S.add(D);
-  Result.Module = S.digest();
+  Result.Module = digestOf(S);
   return Result;
 }
 

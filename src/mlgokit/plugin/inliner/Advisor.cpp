@@ -1,10 +1,11 @@
 #include "inliner/Advisor.h"
 
-#include "shared/Exploration.h"
+#include "inliner/DecisionTable.h"
 #include "inliner/Features.h"
+#include "inliner/SiteKeys.h"
+#include "shared/Exploration.h"
 #include "shared/Files.h"
 #include "shared/Policy.h"
-#include "inliner/SiteKeys.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -134,15 +135,12 @@ protected:
       const bool Inline = R == Rule::Always || (R == Rule::Default && Default > 0);
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;
     }
-    const auto [Choice, Flip] = drawAt(S.Seed, Asked++);
-    const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
-    const bool Drawn = S.Temperature > 0 ? Choice < Chance : Preference > 0;
-    const bool Inline = Drawn != (Flip < S.FlipProbability);
-    const double Both = Chance * (1 - S.FlipProbability) + (1 - Chance) * S.FlipProbability;
+    const auto [Inline, LogProbability] =
+        decideBinary(Preference, {S.Temperature, S.FlipProbability}, drawAt(S.Seed, Asked++));
     Runner.Answer = Inline;
     Observer.decided(Callee, Inline);
     if (Log)
-      record(Call, Runner, Site, Decided.has_value(), Default, float(std::log(Inline ? Both : 1 - Both)));
+      record(Call, Runner, Site, Decided.has_value(), Default, float(LogProbability));
     return advice(Call, ORE, Inline);
   }
 

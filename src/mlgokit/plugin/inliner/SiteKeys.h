@@ -1,4 +1,4 @@
-// Names for call sites that hold across rebuilds, and tables of decisions by such names (`mlgokit tune`).
+// Names for call sites that hold across rebuilds: the keys of decision tables.
 //
 // A key is made of the caller's body, the way by which the call got there (the body in which it was written and its
 // place there, and the same for every call through which it was inlined), the callee's body and a count. Bodies are
@@ -10,12 +10,10 @@
 
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Error.h"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,9 +35,6 @@ public:
   void enter(const llvm::CallBase &Call);
   void leave(bool Inlined, bool CalleeIsThere);
 
-  /// The kind of metadata that the marks are.
-  static unsigned mark(llvm::LLVMContext &Context);
-
 private:
   struct Memory;
 
@@ -56,26 +51,8 @@ private:
   uint64_t Grown = 0;
 };
 
-/// Decisions for the modules of a project; docs/formats.md has the bytes.
-class DecisionTable {
-public:
-  struct Entry {
-    bool Plain = false;         // keep LLVM's own advisor; the keys only tell the module from others
-    std::vector<uint64_t> Keys; // ascending, bit 0 is the decision
-  };
-
-  static llvm::Expected<DecisionTable> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
-
-  /// The entry of the module with which \p M shares most of its externally visible functions, or if it has none, its
-  /// local ones; among several the one that knows most of its calls.
-  const Entry *find(const llvm::Module &M) const;
-
-  static std::optional<bool> decision(const Entry &E, uint64_t Key);
-
-private:
-  std::vector<Entry> Entries;
-  std::unordered_map<uint64_t, std::vector<uint32_t>> Owners; // hash of a function's name to entries
-};
+/// The keys of all calls of \p M as they were written, each asked for the first time, in no order.
+std::vector<uint64_t> writtenKeys(const llvm::Module &M);
 
 } // namespace mlgokit
 

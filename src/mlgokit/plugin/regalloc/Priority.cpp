@@ -2,13 +2,13 @@
 //
 // LLVM's own ML advisor fills three features; its model is one of ours. A priority is an unsigned in the allocator but
 // a float from a model, so the heuristic's own value does not go through the model.
-#include "regalloc/Allocation.h"
 #include "regalloc/Channel.h"
-#include "shared/Exploration.h"
-#include "shared/Files.h"
+#include "regalloc/CurrentFunction.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
+#include "shared/Exploration.h"
+#include "shared/Files.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/MLModelRunner.h"
@@ -164,7 +164,7 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
 /// Lets LLVM's ML advisor fill the buffers, then asks the model.
 class Advisor final : public MLPriorityAdvisor {
 public:
-  Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, Plan *P)
+  Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, FunctionPlan *P)
       : MLPriorityAdvisor(MF, RA, Indexes, &M), M(M), P(P) {
     M.enter(MF.getName());
   }
@@ -173,9 +173,9 @@ private:
   unsigned getPriority(const LiveInterval &Range) const override {
     if (P) {
       const unsigned Default = getDefaultAdvisor().getPriority(Range);
-      const std::optional<Course::Turn> Turned = P->Priorities.next(P->Shape.numberOf(Range.reg()));
-      if (Turned || !P->ByRule || M.followsHeuristic())
-        return P->priority(Default, Turned);
+      const std::optional<PlannedOverride> Wanted = P->Priorities.next(P->Shape.numberOf(Range.reg()));
+      if (Wanted || !P->ByRule || M.followsHeuristic())
+        return P->priority(Default, Wanted);
       getPriorityImpl(Range);
       return P->priorityNear(M.decide([&] { return Default; }), Default);
     }
@@ -184,7 +184,7 @@ private:
   }
 
   Model &M;
-  Plan *const P; // it lives as long as the function is in the allocator
+  FunctionPlan *const P; // it lives as long as the function is in the allocator
 };
 
 /// What the plugin keeps for the code generation of one module.
@@ -198,7 +198,7 @@ public:
   }
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
-    Plan *const Planned = planOf(MF);
+    FunctionPlan *const Planned = planOf(MF);
     const bool StandsAside = Planned ? !Planned->ByRule && Planned->Priorities.isIdle() : M.standsAside();
     if (Failed || StandsAside)
       return std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes);

@@ -2,8 +2,8 @@
 #ifndef MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 #define MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 
-#include "shared/Settings.h"
 #include "regalloc/Trials.h"
+#include "shared/Settings.h"
 
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"

@@ -1,29 +1,20 @@
 #include "regalloc/Trials.h"
 
-#include "regalloc/CodeSize.h"
+#include "regalloc/TrialCopy.h"
+#include "shared/ByteReader.h"
+#include "shared/Descriptor.h"
 
-#include "llvm/CodeGen/MachineBasicBlock.h"
-#include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
-#include "llvm/IR/DiagnosticHandler.h"
-#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/IR/Function.h"
 #include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
-#include "llvm/MC/MCDwarf.h"
-#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
-#include <cstring>
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,11 +26,6 @@ namespace {
 
 constexpr StringRef Magic("MLGOTP3\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
-constexpr const char *CostNames[] = {"TotalSpillsCost", "TotalReloadsCost", "TotalFoldedSpillsCost",
-                                     "TotalFoldedReloadsCost", "TotalCopiesCost"};
-// Behind LLVM's costs: bytes of code, and unwind instructions.
-constexpr size_t CodeAt = std::size(CostNames), UnwindAt = CodeAt + 1, MeasureCount = UnwindAt + 1;
-using Measures = std::array<double, MeasureCount>;
 
 struct Trial {
   double EvictionFlips;
@@ -54,7 +40,7 @@ static_assert(sizeof(Trial) == 32, "as in files");
 struct Series {
   double Score = 0; // of the base
   double Free = 0;  // weighted costs up to this are not penalised
-  Departures Base;
+  Overrides Base;
   std::vector<Trial> Trials;
 };
 
@@ -73,112 +59,10 @@ struct Request {
   }
 };
 
-/// What a copy knows; null in the compiler itself.
-struct Copy {
-  Plan *Now = nullptr;
-  const MachineFunction *Of = nullptr;
-  int Answer = -1;
-  bool ToTheEnd = false; // of the function's code, not of its allocation
-  Measures Found{};
-};
-std::optional<Copy> Mine;
-
-[[noreturn]] void finish() {
-  const uint32_t Counts[] = {Mine->Now->Evictions.Questions, Mine->Now->Priorities.Questions,
-                             uint32_t(Mine->Now->Evictions.Made.size()), uint32_t(Mine->Now->Priorities.Made.size())};
-  const auto Send = [](const void *Begin, size_t Size) {
-    const char *At = static_cast<const char *>(Begin);
-    while (Size) {
-      const ssize_t Written = write(Mine->Answer, At, Size);
-      if (Written < 0 && errno == EINTR)
-        continue;
-      if (Written <= 0)
-        _exit(1);
-      At += Written;
-      Size -= size_t(Written);
-    }
-  };
-  Send(Mine->Found.data(), sizeof Mine->Found);
-  Send(Counts, sizeof Counts);
-  for (const std::vector<Departure> *Made : {&Mine->Now->Evictions.Made, &Mine->Now->Priorities.Made})
-    Send(Made->data(), Made->size() * sizeof(Departure));
-  _exit(0);
-}
-
-[[noreturn]] void finishWith(std::optional<size_t> Code) {
-  if (!Code)
-    _exit(1);
-  Mine->Found[CodeAt] = double(*Code);
-  Mine->Found[UnwindAt] = double(Mine->Of->getFrameInstructions().size());
-  finish();
-}
-
-/// Reads what the allocator says of a function in a copy, and sees when its code is there.
-class Listener final : public DiagnosticHandler {
-  bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Pass == "regalloc"; }
-  bool isPassedOptRemarkEnabled(StringRef) const override { return false; }
-  bool isAnalysisRemarkEnabled(StringRef Pass) const override { return Mine->ToTheEnd && Pass == "asm-printer"; }
-  bool isAnyRemarkEnabled() const override { return true; }
-
-  bool handleDiagnostics(const DiagnosticInfo &Said) override {
-    if (Said.getSeverity() == DS_Error)
-      _exit(1);
-    if (!DiagnosticInfoOptimizationBase::classof(&Said))
-      return true;
-    const auto &Remark = static_cast<const DiagnosticInfoOptimizationBase &>(Said);
-    if (Remark.getRemarkName() == "SpillReloadCopies") {
-      for (const auto &Argument : Remark.getArgs())
-        for (size_t I = 0; I < std::size(CostNames); ++I)
-          if (Argument.Key == CostNames[I])
-            Mine->Found[I] = std::strtod(Argument.Val.c_str(), nullptr);
-      if (!Mine->ToTheEnd)
-        finish();
-    } else if (Remark.getRemarkName() == "InstructionCount" && Mine->ToTheEnd) {
-      const MachineFunction &MF = *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent();
-      finishWith(&MF == Mine->Of ? emittedBytes(MF) : machineBytes(*Mine->Of));
-    }
-    return true;
-  }
-};
-
-/// A copy has the compiler's files open, and would write to them or remove them.
-void leaveFilesAlone() {
-  for (int Signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGPROF})
-    signal(Signal, SIG_DFL);
-  remove_fatal_error_handler();
-  install_fatal_error_handler([](void *, const char *, bool) { _exit(1); });
-  const int Nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (Nowhere < 0)
-    _exit(1);
-  dup2(Nowhere, STDERR_FILENO);
-  for (int File = 1; File < 256; ++File) {
-    struct stat Kind;
-    if (File != Nowhere && fstat(File, &Kind) == 0 && S_ISREG(Kind.st_mode) &&
-        (fcntl(File, F_GETFL) & O_ACCMODE) != O_RDONLY)
-      dup2(Nowhere, File);
-  }
-}
-
-void becomeCopy(const MachineFunction &MF, double Seconds, pid_t Parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != Parent)
-    _exit(1);
-  leaveFilesAlone();
-  const rlimit NoCore{0, 0};
-  setrlimit(RLIMIT_CORE, &NoCore);
-  itimerval Limit{};
-  Limit.it_value.tv_sec = time_t(Seconds);
-  Limit.it_value.tv_usec = suseconds_t((Seconds - double(Limit.it_value.tv_sec)) * 1e6);
-  setitimer(ITIMER_PROF, &Limit, nullptr);
-  // With no function after it, the copy comes to the pass that outlines. The function is the copy's own.
-  const_cast<Function &>(MF.getFunction()).addFnAttr("nooutline");
-  MF.getFunction().getContext().setDiagnosticHandler(std::make_unique<Listener>());
-}
-
 std::optional<Request> readRequest(StringRef Bytes) {
   if (!Bytes.starts_with(Magic))
     return std::nullopt;
-  FileReader In(Bytes.drop_front(Magic.size()));
+  ByteReader In(Bytes.drop_front(Magic.size()));
   Request R;
   uint32_t Count = 0;
   if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) || !In.read(&Count))
@@ -189,10 +73,8 @@ std::optional<Request> readRequest(StringRef Bytes) {
     Series S;
     if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) ||
         !In.read(S.Base.Evictions, Counts[0]) || !In.read(S.Base.Priorities, Counts[1]) ||
-        Counts[2] > In.left() / sizeof(Trial))
+        !In.read(S.Trials, Counts[2]))
       return std::nullopt;
-    S.Trials.resize(Counts[2]);
-    In.read(S.Trials.data(), Counts[2]);
     R.ByKey[Key].push_back(std::move(S));
   }
   return R;
@@ -218,15 +100,7 @@ bool report(ArrayRef<char> Bytes) {
     const char *Path = getenv("MLGOKIT_TRIED");
     return Path ? open(Path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
   }();
-  while (!Bytes.empty()) {
-    const ssize_t Written = write(File, Bytes.data(), Bytes.size());
-    if (Written < 0 && errno == EINTR)
-      continue;
-    if (Written <= 0)
-      return false;
-    Bytes = Bytes.drop_front(size_t(Written));
-  }
-  return true;
+  return writeAll(File, Bytes);
 }
 
 template <class T> void append(SmallVectorImpl<char> &Bytes, const T &Value) {
@@ -235,20 +109,16 @@ template <class T> void append(SmallVectorImpl<char> &Bytes, const T &Value) {
 }
 
 /// Lets the trials that follow depart from this one, if it is better, or as good by fewer decisions.
-void adopt(Series &Best, StringRef Answer, const Request &R) {
-  FileReader In(Answer);
-  Measures Found;
-  uint32_t Counts[4];
-  Departures Made;
-  if (!In.read(Found.data(), Found.size()) || !In.read(Counts, 4) || !In.read(Made.Evictions, Counts[2]) ||
-      !In.read(Made.Priorities, Counts[3]))
+void adopt(Series &Best, StringRef Bytes, const Request &R) {
+  std::optional<TrialAnswer> Answer = readAnswer(Bytes);
+  if (!Answer)
     return;
-  const double Score = R.score(Found, Best.Free);
-  const auto SizeOf = [](const Departures &D) { return D.Evictions.size() + D.Priorities.size(); };
-  if (Score > Best.Score || (Score == Best.Score && SizeOf(Made) >= SizeOf(Best.Base)))
+  const double Score = R.score(Answer->Found, Best.Free);
+  const auto SizeOf = [](const Overrides &O) { return O.Evictions.size() + O.Priorities.size(); };
+  if (Score > Best.Score || (Score == Best.Score && SizeOf(Answer->Made) >= SizeOf(Best.Base)))
     return;
   Best.Score = Score;
-  Best.Base = std::move(Made);
+  Best.Base = std::move(Answer->Made);
 }
 
 double seconds(const rusage &Usage) {
@@ -260,20 +130,10 @@ double seconds(const rusage &Usage) {
 
 bool hasTrials() {
   const char *Path = getenv("MLGOKIT_TRIALS");
-  return !Mine && Path && *Path;
+  return !isTrial() && Path && *Path;
 }
 
-void endTrial(bool IsThere) {
-  if (!Mine)
-    return;
-  // If its code is still to come, functions are not emitted one by one, as where a pass over the module outlines; then
-  // what there is before that pass is what can be said of one alone.
-  if (Mine->ToTheEnd)
-    finishWith(IsThere ? machineBytes(*Mine->Of) : std::nullopt);
-  finish();
-}
-
-std::unique_ptr<Plan> runTrials(const MachineFunction &MF, const FunctionShape &Shape) {
+std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const FunctionShape &Shape) {
   LLVMContext &Ctx = MF.getFunction().getContext();
   const Request *Wanted = request(Ctx);
   if (!Wanted)
@@ -302,10 +162,10 @@ std::unique_ptr<Plan> runTrials(const MachineFunction &MF, const FunctionShape &
       const pid_t Child = fork();
       if (Child == 0) {
         close(Ends[0]);
-        becomeCopy(MF, Wanted->Seconds, Self);
-        std::unique_ptr<Plan> P(new Plan{Shape, Course(S.Base.Evictions, T.EvictionFlips, T.Seed),
-                                         Course(S.Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule != 0});
-        Mine = Copy{P.get(), &MF, Ends[1], Wanted->wantsCode()};
+        std::unique_ptr<FunctionPlan> P(new FunctionPlan{Shape, OverridePlan(S.Base.Evictions, T.EvictionFlips, T.Seed),
+                                                         OverridePlan(S.Base.Priorities, T.PriorityFlips, ~T.Seed),
+                                                         T.ByRule != 0});
+        becomeTrial({MF, *P, Wanted->Seconds, Wanted->wantsCode(), Ends[1]}, Self);
         return P;
       }
       close(Ends[1]);

@@ -1,5 +1,7 @@
 #include "reuse/Resident.h"
 
+#include "shared/Descriptor.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -44,18 +46,6 @@ bool receive(char *Begin, size_t Size) {
   return true;
 }
 
-bool send(ArrayRef<char> Bytes) {
-  while (!Bytes.empty()) {
-    const ssize_t Written = write(Channel, Bytes.data(), Bytes.size());
-    if (Written < 0 && errno == EINTR)
-      continue;
-    if (Written <= 0)
-      return false;
-    Bytes = Bytes.drop_front(Written);
-  }
-  return true;
-}
-
 uint64_t microseconds(const timeval &T) { return uint64_t(T.tv_sec) * 1000000 + T.tv_usec; }
 
 /// How a child ended and what it took, and what this process took so far.
@@ -71,7 +61,7 @@ bool reply(uint64_t Status, const rusage &Child) {
   std::array<char, sizeof(Fields)> Bytes;
   for (size_t I = 0; I < Fields.size(); ++I)
     support::endian::write64le(Bytes.data() + 8 * I, Fields[I]);
-  return send(Bytes);
+  return writeAll(Channel, Bytes);
 }
 
 /// A fork copies only the thread that makes it.

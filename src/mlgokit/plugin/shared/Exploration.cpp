@@ -36,6 +36,14 @@ void FunctionDraws::enter(StringRef Function) {
   Count = &Counts.try_emplace(Function, 0).first->second;
 }
 
+Binary decideBinary(double Preference, const Spread &S, const Draw &D) {
+  const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
+  const bool Drawn = S.Temperature > 0 ? D.Choice < Chance : Preference > 0;
+  const bool Yes = Drawn != (D.Flip < S.FlipProbability);
+  const double Both = Chance * (1 - S.FlipProbability) + (1 - Chance) * S.FlipProbability;
+  return {Yes, std::log(Yes ? Both : 1 - Both)};
+}
+
 Column chooseColumn(ArrayRef<double> Logits, ArrayRef<int64_t> Mask, const Spread &S, const Draw &D) {
   SmallVector<size_t, 64> Legal;
   for (size_t I = 0; I < Mask.size(); ++I)

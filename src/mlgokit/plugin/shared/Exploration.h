@@ -24,6 +24,10 @@ struct Draw {
 };
 
 /// The decision and the natural logarithm of its probability (of the unit number's density, for a priority).
+struct Binary {
+  bool Yes = false;
+  double LogProbability = 0;
+};
 struct Column {
   size_t Index = 0;
   double LogProbability = 0;
@@ -50,6 +54,9 @@ private:
   uint64_t *Count = nullptr;
   llvm::StringMap<uint64_t> Counts; // decisions of each function; an entry does not move
 };
+
+/// Yes or no; yes is the likelier if \p Preference is positive.
+Binary decideBinary(double Preference, const Spread &S, const Draw &D);
 
 /// One of the columns whose \p Mask is not 0; the last one if there is none. \p Logits has a number for each column.
 Column chooseColumn(llvm::ArrayRef<double> Logits, llvm::ArrayRef<int64_t> Mask, const Spread &S, const Draw &D);

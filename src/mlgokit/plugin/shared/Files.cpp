@@ -66,18 +66,6 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
   return Parsed;
 }
 
-Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S) {
-  Expected<Source> Found = readSource("decision table", S.Decisions, embeddedDecisions());
-  if (!Found)
-    return Found.takeError();
-  if (Found->Bytes.empty())
-    return std::nullopt;
-  Expected<DecisionTable> Parsed = DecisionTable::parse(Found->Bytes, Found->Origin);
-  if (!Parsed)
-    return Parsed.takeError();
-  return std::move(*Parsed);
-}
-
 Expected<std::vector<size_t>> findFeatures(const Policy &P, const StringMap<size_t> &Known) {
   std::vector<size_t> Sources;
   for (const std::string &Name : P.features()) {

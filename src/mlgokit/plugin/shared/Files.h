@@ -4,7 +4,6 @@
 
 #include "shared/Policy.h"
 #include "shared/Settings.h"
-#include "inliner/SiteKeys.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/Utils/TrainingLogger.h"
@@ -26,9 +25,6 @@ llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, ll
 
 /// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
 llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
-
-/// Reads the table of tuned decisions, if there is one: the file that the settings name, else the one in the plugin.
-llvm::Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S);
 
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);

@@ -1,7 +1,8 @@
 """The search over register allocations of one project: its functions, what is tried, and what is kept on disk.
 
 Functions are allocated one by one, so every trial says of its function alone what it is worth, to the last digit. Each
-departs from the best of the function so far: some evictions and priorities are drawn anew (``plugin/regalloc/Trials.cpp``).
+departs from the best of the function so far: some evictions and priorities are drawn anew
+(``plugin/regalloc/Trials.cpp``).
 What a score is, weights say: what spills, reloads and copies cost, or bytes.
 """
 

@@ -1,0 +1,43 @@
+// Tables of decisions by the keys of their call sites, as `mlgokit tune` finds them: docs/formats.md, "Decision table".
+#ifndef MLGOKIT_INLINER_DECISIONTABLE_H
+#define MLGOKIT_INLINER_DECISIONTABLE_H
+
+#include "shared/Settings.h"
+
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace mlgokit {
+
+/// Decisions for the modules of a project; docs/formats.md has the bytes.
+class DecisionTable {
+public:
+  struct Entry {
+    bool Plain = false;         // keep LLVM's own advisor; the keys only tell the module from others
+    std::vector<uint64_t> Keys; // ascending, bit 0 is the decision
+  };
+
+  static llvm::Expected<DecisionTable> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
+
+  /// The entry of the module with which \p M shares most of its externally visible functions, or if it has none, its
+  /// local ones; among several the one that knows most of its calls.
+  const Entry *find(const llvm::Module &M) const;
+
+  static std::optional<bool> decision(const Entry &E, uint64_t Key);
+
+private:
+  std::vector<Entry> Entries;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> Owners; // hash of a function's name to entries
+};
+
+/// Reads the table, if there is one: the file that the settings name, else the one in the plugin.
+llvm::Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S);
+
+} // namespace mlgokit
+
+#endif
