@@ -1,7 +1,7 @@
 # Everything is behind two commands: `make quickstart` and `make test`. Both install what they need (scripts/bootstrap.sh).
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test environment format format-check lint types imports unit llvm browser readme lock clean
+.PHONY: help quickstart test environment format format-check lint types imports docs unit llvm browser readme lock clean
 
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -17,7 +17,7 @@ quickstart: ## from nothing to a smaller binary; ARGS="..." is passed to `mlgoki
 	@sh scripts/bootstrap.sh quickstart
 	@$(BIN)/mlgokit quickstart $(ARGS)
 
-test: environment format-check lint types imports unit llvm browser ## everything that has to hold; ARGS="..." is passed to pytest
+test: environment format-check lint types imports docs unit llvm browser ## everything that has to hold; ARGS="..." is passed to pytest
 
 environment: ## system packages and .venv with everything the tests need
 	@sh scripts/bootstrap.sh test
@@ -40,13 +40,16 @@ types: environment ## pyright
 imports: environment ## the import ladder
 	$(BIN)/lint-imports
 
+docs: environment ## the site, in build/docs/index.html
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+
 unit: environment ## tests and doctests that need no compiler
 	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network" $(ARGS)
 
 llvm: environment ## tests with every installed clang
 	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests/llvm $(ARGS)
 
-browser: environment ## the report in a real browser
+browser: environment ## the report and the site in a real browser
 	@# Exit status 5: no test was selected, as ARGS may want.
 	$(BIN)/pytest -m "browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
 
@@ -57,5 +60,5 @@ lock: ## rewrite requirements/*.txt with the newest versions
 	@sh scripts/lock.sh
 
 clean: ## caches and the environment; corpora and policies stay
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache build src/*.egg-info
-	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache build docs/generated src/*.egg-info
+	find src tests examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +

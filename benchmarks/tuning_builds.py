@@ -1,4 +1,4 @@
-"""Builds real projects through the doors that docs/how-to-tune.md shows, runs their tests, and weighs the results."""
+"""Builds real projects through the doors that docs/how-to/tune.md shows, runs their tests, and weighs the results."""
 
 import dataclasses
 import json

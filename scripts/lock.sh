@@ -13,7 +13,7 @@ compile() {
         --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra train --group build "$@"
 }
 
-compile --group dev --output-file "$scratch/dev.txt"
+compile --group dev --group docs --output-file "$scratch/dev.txt"
 # The second list keeps to the versions of the first, so that either environment can become the other.
 compile --constraints "$scratch/dev.txt" --output-file "$scratch/train.txt"
 mkdir -p requirements

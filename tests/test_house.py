@@ -174,7 +174,7 @@ def test_every_dependency_is_locked():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = {
         "train": [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["train"]],
-        "dev": project["dependency-groups"]["dev"],
+        "dev": [*project["dependency-groups"]["dev"], *project["dependency-groups"]["docs"]],
     }
 
     for name, requirements in wanted.items():

@@ -16,18 +16,21 @@ from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.problems import PROBLEMS
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")),
+    *(path for pattern in ("*.md", "how-to/*.md", "reference/*.md") for path in sorted((ROOT / "docs").glob(pattern))),
+]
 COMPILERS = re.compile(r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make")
 
 
 def commands(path: Path) -> Iterator[list[str]]:
     """The words of each line of the ``sh`` blocks, without variables set in front.
 
-    Recipes below a heading of the third order in how-to-tune.md are for other projects; tests/llvm/test_recipes.py runs
+    Recipes below a heading of the third order in how-to/tune.md are for other projects; tests/llvm/test_recipes.py runs
     them.
     """
     text = path.read_text()
-    if path.stem == "how-to-tune":
+    if path.match("how-to/tune.md"):
         text = re.sub(r"^### .*?(?=^## )", "", text, flags=re.DOTALL | re.MULTILINE)
     for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, flags=re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():

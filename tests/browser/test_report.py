@@ -2,20 +2,18 @@
 
 import html
 import json
-import os
 import re
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlgokit.compiler import process
 from mlgokit.evaluation.report import RunReport, figures, render_html
 
 pytestmark = pytest.mark.browser
 
-DEADLINE_SECONDS = 180.0
+Browser = Callable[..., str]
 REPORT = RunReport.from_json(json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text()))
 
 # Runs before anything else in the page, and tells the page around it what it saw.
@@ -58,72 +56,32 @@ addEventListener("message", (event) => { document.getElementById("seen").textCon
 
 
 @pytest.fixture(scope="module")
-def browser() -> str:
-    """Chromium; where CI=true promises one, its absence is a failure."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        message = "no chromium; run `apt-get install chromium`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
-
-
-@pytest.fixture(scope="module")
 def page() -> str:
     text = render_html(REPORT)
     assert text.count("<head>") == 1
     return text
 
 
-def dump(browser: str, page: Path, folder: Path, *options: str) -> str:
-    done = process.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
-            f"--user-data-dir={folder / 'profile'}",
-            "--virtual-time-budget=10000",
-            "--hide-scrollbars",
-            "--window-size=1400,1000",
-            *options,
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        timeout_seconds=DEADLINE_SECONDS,
-    )
-    assert not done.timed_out, done.stderr
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
-
-
-def look(browser: str, page: str, folder: Path, *options: str, width: int) -> dict[str, Any]:
+def look(browser: Browser, page: str, folder: Path, *options: str, width: int) -> dict[str, Any]:
     """What the probe saw of the page in a frame of that width in pixels."""
     (folder / "page.html").write_text(page.replace("<head>", f"<head>{PROBE}", 1))
     (folder / "around.html").write_text(AROUND.replace("WIDTH", str(width)))
-    dom = dump(browser, folder / "around.html", folder, *options)
+    dom = browser(folder / "around.html", folder, *options)
     seen = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
     assert seen, dom
     assert seen[1], "the page did not finish"
     return json.loads(html.unescape(seen[1]))
 
 
-def test_the_page_alone_draws_its_plots(browser: str, page: str, tmp_path: Path):
+def test_the_page_alone_draws_its_plots(browser: Browser, page: str, tmp_path: Path):
     (tmp_path / "report.html").write_text(page)
-    dom = dump(browser, tmp_path / "report.html", tmp_path)
+    dom = browser(tmp_path / "report.html", tmp_path)
 
     assert dom.count('class="main-svg"') >= len(figures(REPORT))
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_plots_are_drawn_and_fit(browser: str, page: str, tmp_path: Path, width: int):
+def test_plots_are_drawn_and_fit(browser: Browser, page: str, tmp_path: Path, width: int):
     seen = look(browser, page, tmp_path, width=width)
     plots = seen["plots"]
 
@@ -144,14 +102,16 @@ def test_plots_are_drawn_and_fit(browser: str, page: str, tmp_path: Path, width:
 
 
 @pytest.mark.parametrize(("options", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
-def test_plots_follow_the_colour_scheme(browser: str, page: str, tmp_path: Path, options: tuple[str, ...], dark: bool):
+def test_plots_follow_the_colour_scheme(
+    browser: Browser, page: str, tmp_path: Path, options: tuple[str, ...], dark: bool
+):
     seen = look(browser, page, tmp_path, *options, width=800)
 
     assert seen["dark"] is dark
     assert {plot["ink"] for plot in seen["plots"].values()} == {seen["ink"]}
 
 
-def test_the_probe_sees_what_is_wrong(browser: str, page: str, tmp_path: Path):
+def test_the_probe_sees_what_is_wrong(browser: Browser, page: str, tmp_path: Path):
     broken = page.replace(
         "</main>",
         '<div style="width: 900px">wide</div><img src="missing.png">'

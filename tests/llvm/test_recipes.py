@@ -1,4 +1,4 @@
-"""The recipes of docs/how-to-tune.md, word for word: small projects are built as they say, and use the decisions."""
+"""The recipes of docs/how-to/tune.md, word for word: small projects are built as they say, and use the decisions."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compi
 
 pytestmark = pytest.mark.llvm
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to-tune.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "tune.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = ("-Oz", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 SOURCES = ("part1.cc", "part2.c")
