@@ -12,42 +12,32 @@ import pytest
 
 from mlgokit.advisors import Observation
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.compare import Evaluation, ProjectComparison, Sizes
 from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 NAMES = (
-    "corpus_extraction",
-    "echo",
-    "ir2native",
     "learners",
     "overhead",
     "overhead_regalloc",
-    "policy_speed",
-    "score_tracks_link",
     "tuning_speed",
     "tuning_versions",
 )
 PARTS = (
-    "gate",
     "results",
     "made_objects",
     "fuzz_readers",
     "fuzz_corpus",
     "learner_arms",
     "learner_summary",
-    "leaning_policies",
     "regalloc_stress",
-    "score_summary",
     "timing",
     "treatments",
     "tuning_asked",
     "tuning_registers",
     "tuning_spill_cost",
     "tuning_tables",
-    "faults",
 )
 FACTS = {"seed": 7, "versions": {"clang": "clang version 22.1.8"}, "inputs": {"corpus": "ab12"}}
 
@@ -89,8 +79,6 @@ def test_a_corpus_that_is_not_there_is_one_sentence(
     module = benchmark(name)
     monkeypatch.setattr(module, "find_toolchain", lambda *_, **__: None)
     monkeypatch.setattr(module, "tool_versions", lambda _: {})
-    if name == "score_tracks_link":
-        monkeypatch.setattr(module, "find_toolchain", lambda *_, **__: Tools())
     words = ["--corpus", str(tmp_path / "nowhere"), "--json", str(tmp_path / "x.json")]
     words += ["--policy", str(tmp_path / "p")] if name == "overhead" else []
 
@@ -98,50 +86,6 @@ def test_a_corpus_that_is_not_there_is_one_sentence(
 
     assert "corpus_description.json: expected a file" in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
-
-
-def test_the_first_fit_is_kept_apart_from_the_timed_ones(benchmark: Callable[[str], ModuleType]):
-    module = benchmark("gradient_throughput")
-    calls: list[int] = []
-
-    timing = module.timed(lambda: calls.append(sum(range(10_000))), 100, 3)
-
-    assert (len(calls), len(timing.processor), len(timing.wall)) == (4, 3, 3)
-    assert module.observations(50, np.random.default_rng(1)).shape == (50, module.FEATURES)
-
-
-def compared(project: str, language: str, after: int) -> ProjectComparison:
-    before, changed = (
-        Sizes(objects=0, link_aware=0.0, text=0, rodata=0, eh_frame=0, image=image) for image in (1000, after)
-    )
-    return ProjectComparison(
-        project=project, language=language, modules=3, before=before, after=changed, larger_modules=0,
-        user_seconds_before=1.0, user_seconds_after=1.0,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("lua", "re2", "passed"), [(1000, 940, True), (1001, 940, False), (1000, 970, False)])
-def test_a_gate_is_judged_by_language_and_by_the_worst_project(
-    benchmark: Callable[[str], ModuleType], lua: int, re2: int, passed: bool
-):
-    module = benchmark("gate")
-
-    def evaluation(lua: int, re2: int) -> Evaluation:
-        projects = (compared("lua", "c", lua), compared("re2", "c++", re2))
-        return Evaluation(policy="p", projects=projects, summary={}, compilations=12)
-
-    evaluations = {module.WITHOUT: evaluation(1010, 930), module.AS_TRAINED: evaluation(lua, re2)}
-    found = module.summarise(evaluations, **FACTS)
-
-    assert found.passed is passed
-    assert "C++ -7.00 % without the gate" in found.answer
-    assert [row[0] for row in found.tables[1].rows] == ["lua", "re2"]
-
-
-class Tools:
-    """As much of a toolchain as a benchmark looks at before it reads the corpus."""
-
-    lld = Path("ld.lld")
 
 
 def test_a_result_is_written_as_json_and_as_markdown(benchmark: Callable[[str], ModuleType], tmp_path: Path):
@@ -242,133 +186,6 @@ def test_overhead_is_the_median_of_ratios_of_least_times(benchmark: Callable[[st
     assert result.tables[1].rows == (("m", "no"),)
     assert result.passed
     assert not overhead_result(overhead, 1.2).passed
-
-
-def test_the_timed_network_has_the_layers_of_the_bar(benchmark: Callable[[str], ModuleType]):
-    speed = benchmark("policy_speed")
-    names = speed.benchmark_features([*(f"f{n}" for n in range(80)), "caller_id", "inlining_default"])
-    rng = np.random.default_rng(3)
-    values = rng.integers(0, 99, size=(200, len(names)))
-
-    assert names[0] == "f0"
-    assert names[-1] == "inlining_default"
-    for fit, inputs in ((speed.fit_signed_log, 39), (speed.fit_quantile, 78)):
-        policy = speed.random_policy(names, fit(values), rng)
-        assert speed.shape_of(policy) == "39-40-40-20-1"
-        assert policy.layers[0].weight.shape == (1, inputs, 40)
-        assert np.isfinite(policy.preferences(values)).all()
-
-
-def observed_columns() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(5)
-    columns = {f"f{n}": rng.integers(0, 50, 400) for n in range(6)}
-    return {**columns, "caller_id": rng.integers(0, 9, 400), "inlining_default": (columns["f0"] < 10).astype(np.int64)}
-
-
-def test_leaning_networks_stay_near_the_heuristic_and_random_ones_do_not(benchmark: Callable[[str], ModuleType]):
-    score, columns = benchmark("leaning_policies"), observed_columns()
-    names, default = tuple(f"f{n}" for n in range(6)), columns["inlining_default"] != 0
-    values = np.stack([columns[name] for name in names], axis=1)
-
-    def shares(make: Callable[..., object]) -> list[float]:
-        policies: list = [make(columns, np.random.default_rng(seed)) for seed in range(8)]
-        assert all(policy.features == names for policy in policies)
-        return [float(((policy.preferences(values) > 0) == default).mean()) for policy in policies]
-
-    assert np.mean(shares(score.leaning_network)) > 0.85
-    assert np.mean(shares(score.random_network)) < 0.8
-    policies = [score.random_network(columns, np.random.default_rng(seed)) for seed in range(8)]
-    assert all(0.02 < (policy.preferences(values) > 0).mean() < 0.65 for policy in policies)
-
-
-def test_there_are_at_least_thirty_contenders_of_every_kind(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    score = benchmark("score_tracks_link")
-    config = score.ScoreTracksLink(policy=(Path("trained.policy"),))
-
-    found = score.make_contenders(config, observed_columns(), tmp_path, np.random.default_rng(1))
-
-    assert len(found) >= 30
-    assert len({contender.name for contender in found}) == len(found)
-    assert {contender.kind for contender in found} == {
-        "rule", "heuristic, flipped", "heuristic, threshold", "random network", "leaning network", "trained",
-        "trained, flipped",
-    }  # fmt: skip
-
-
-def test_agreement_of_a_perfect_score_and_of_one_that_does_not_vary(benchmark: Callable[[str], ModuleType]):
-    agreement = benchmark("score_summary").agreement
-    image = np.array([-0.02, 0.01, 0.05, 0.0001])
-
-    perfect, constant = agreement(image, image), agreement(np.zeros(4), image)
-
-    assert (perfect.pearson, perfect.spearman, perfect.same_sign, perfect.error) == pytest.approx((1, 1, 1, 0))
-    assert perfect.signed == 3
-    assert (constant.pearson, constant.same_sign) == (None, 0.0)
-    assert agreement(np.zeros(0), np.zeros(0)).same_sign is None
-
-
-@pytest.mark.parametrize("good", [True, False])
-def test_the_link_aware_score_must_beat_object_text_near_the_baseline(
-    benchmark: Callable[[str], ModuleType], good: bool
-):
-    score = benchmark("score_summary")
-    rng = np.random.default_rng(2)
-    points: list = []
-    for project in ("a", "b", "c"):
-        for index, image in enumerate(rng.uniform(-0.08, 0.08, 30).tolist()):
-            noisy, close = image + rng.normal() * 0.05, image + rng.normal() * 0.002
-            scores = (noisy, close, image) if good else (close, noisy, image)
-            points.append(score.Point(project=project, kind="k", name=str(index), scores=scores, image=image))
-        points.append(score.Point(project=project, kind="rule", name=":never", scores=(0.5, 0.5, 0.5), image=0.5))
-
-    result = score.summarise(points, [score.Failure(project="a", name="n", reason="no")], **FACTS)
-
-    assert result.passed is good
-    near, everything, listed, left_out = result.tables
-    assert [row[2] for row in near.rows] == [30] * 9 + [90] * 3
-    assert [row[2] for row in everything.rows] == [31] * 9 + [93] * 3
-    assert len(listed.rows) == 93
-    assert left_out.rows == (("a", "n", "no"),)
-    assert "3 projects, 31 policies or more each" in result.answer
-
-
-def echoed(echo: ModuleType, name: str, plain: int, changed: int, unstopped: int | None = None):
-    def built(text: int) -> object:
-        return echo.Built(text=text, digest=str(text))
-
-    return echo.Echoed(
-        name=name,
-        project="p",
-        plain=built(plain),
-        echo=built(changed),
-        unstopped=None if unstopped is None else built(unstopped),
-    )
-
-
-def test_a_difference_that_goes_with_the_growth_stop_is_explained(benchmark: Callable[[str], ModuleType]):
-    echo = benchmark("echo")
-    modules = [
-        echoed(echo, "same", 100, 100),
-        echoed(echo, "stopped", 200, 230, 200),
-        echo.Echoed(name="bad", project="p", plain=echo.Built(failure="it crashed"), echo=echo.Built()),
-    ]
-
-    result = echo.summarise(modules, **FACTS)
-
-    assert result.passed
-    assert "1 of 2 objects are the same byte for byte; 1 of the 1 others are LLVM's growth stop" in result.answer
-    assert "300 -> 330 bytes (+30, +10.000%)" in result.answer
-    assert result.tables[1].rows == (("stopped", 200, 230, 30, 200, "yes"),)
-    assert result.tables[2].rows == (("bad", "it crashed"),)
-
-
-def test_a_difference_that_stays_misses_the_bar(benchmark: Callable[[str], ModuleType]):
-    echo = benchmark("echo")
-
-    result = echo.summarise([echoed(echo, "odd", 200, 230, 230)], **FACTS)
-
-    assert result.passed is False
-    assert result.tables[1].rows[0][-1] == "no"
 
 
 def test_the_reading_benchmark_compares_readers_that_agree(

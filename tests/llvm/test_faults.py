@@ -1,50 +1,169 @@
-"""Real compilers that something happens to, as benchmarks/faults.py tries it hundreds of times."""
+"""Real compilers that something happens to: kills at random instants, and pipes that are gone."""
 
-import importlib
-from collections.abc import Generator
+import os
+import signal
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
+from mlgokit.advisors import Advisor, RandomLegal
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import CompileStatus, PluginUse, command, compile_module
+from mlgokit.compiler.interactive import channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.problems import PROBLEMS
 
 pytestmark = pytest.mark.llvm
 
+BOTH = ("regalloc-eviction", "regalloc-priority")
+OPTIONS = ("-cc1", "-triple", "x86_64-unknown-linux-gnu", "-O2", "-w", "-target-cpu", "x86-64")
+TIMEOUT_SECONDS = 60.0
+# More values alive than registers, so that most of the compiler's time is in decisions.
+FUNCTION = """
+unsigned hash(const unsigned *p, int n) {
+  unsigned a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11,l=12,m=13,o=14,q=15;
+  for (int t = 0; t < n; t++) {
+    unsigned v = p[t];
+    a=a*31+(b^v); b=(b<<7|c>>25)^c; c+=d*v; d^=e+a; e=e*7+f; f+=g^v; g=g*13+h; h^=i+v; i+=j*3; j^=k+v;
+    k+=l*5; l^=m+v; m=m<<3^o; o^=q+v; q+=a*17;
+    if (t % 7 == 3) a += hash(p, q & 3);
+  }
+  return a^b^c^d^e^f^g^h^i^j^k^l^m^o^q;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A compiler, its sample, and a folder that is all it has for temporary files."""
+
+    toolchain: Toolchain
+    plugin: Path
+    bitcode: Path
+    temporary: Path
+    outputs: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a compilation came to: the name of its status, and the sentence about it."""
+
+    status: str
+    sentence: str
+
 
 @pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module("faults")
+def place(toolchain: Toolchain, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The sample as bitcode; temporary files of this process are in the place too."""
+    source, bitcode = tmp_path / "sample.c", tmp_path / "sample.bc"
+    source.write_text("".join(FUNCTION.replace("hash", f"hash{index}") for index in range(4)))
+    words = ["-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", source, "-o", bitcode]
+    made = process.run([toolchain.clang, *words], timeout_seconds=TIMEOUT_SECONDS)
+    assert made.returncode == 0, made.stderr
+    temporary, outputs = tmp_path / "temporary", tmp_path / "outputs"
+    temporary.mkdir()
+    outputs.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    return Place(toolchain=toolchain, plugin=plugin, bitcode=bitcode, temporary=temporary, outputs=outputs)
 
 
-@pytest.fixture
-def place(faults: ModuleType, toolchain: Toolchain, plugin: Path) -> Generator[Any]:
-    with faults.make_place(toolchain, plugin, timeout_seconds=60) as made:
-        yield made
+def through_plugin(place: Place, seed: int) -> Outcome:
+    """Compile with random evictions and priorities, logged."""
+    use = PluginUse(plugin=place.plugin, policies=dict.fromkeys(BOTH, ":random"), logs=BOTH, seed=seed)
+    done = compile_module(place.toolchain, OPTIONS, place.bitcode, use=use, timeout_seconds=TIMEOUT_SECONDS)
+    said = "" if done.status is CompileStatus.OK else f"{done.status.value}: {done.reason}"
+    return Outcome(status=done.status.name, sentence=said)
 
 
-@pytest.mark.parametrize("channel", ["plugin", "pipes"])
-def test_a_kill_at_any_instant_is_a_sentence_and_leaves_nothing(faults: ModuleType, place: Any, channel: str):
-    rows = faults.kill_often(place, channel, 4, np.random.default_rng(3), lambda _: None)
+def over_pipes(place: Place, seed: int, wrapper: Path | None = None) -> Outcome:
+    """The same over LLVM's interactive channels."""
+    advisors: dict[str, Advisor] = {
+        name: RandomLegal(PROBLEMS[name], np.random.default_rng([seed, number])) for number, name in enumerate(BOTH)
+    }
+    argv = command(place.toolchain, OPTIONS, place.bitcode, place.outputs / "sample.o", None)
+    done = drive_channels(
+        argv if wrapper is None else [str(wrapper), *argv],
+        channels={
+            name: channel_use(PROBLEMS[name], major=place.toolchain.major, advisor=advisor)
+            for name, advisor in advisors.items()
+        },
+        timeout_seconds=TIMEOUT_SECONDS,
+        answer_timeout_seconds=TIMEOUT_SECONDS,
+    )
+    return Outcome(status=done.status.name, sentence=done.detail)
 
-    assert sum(row[-1] for row in rows) == 4
-    for _, _, status, sentence, left, _ in rows:
-        assert status == "OK" or "signal" in sentence
-        assert "mlgokit" not in left
+
+def child_of_this_process() -> int | None:
+    """The number of a child that runs, if there is one (Linux: proc(5))."""
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue
+        if children:
+            return int(children[0])
+    return None
 
 
-def test_pipes_that_are_gone_are_a_sentence(faults: ModuleType, place: Any):
-    inbound, outbound = faults.without_pipes(place)
+def kill_after(seconds: float, stop: threading.Event) -> None:
+    """Wait for a child to appear, and kill it so many seconds later, if nobody says stop before."""
+    while (child := child_of_this_process()) is None:
+        if stop.wait(0.0005):
+            return
+    if not stop.wait(seconds) and child_of_this_process() == child:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("compile_once", [through_plugin, over_pipes])
+def test_a_kill_at_any_instant_is_a_sentence_and_leaves_nothing(
+    place: Place, compile_once: Callable[[Place, int], Outcome]
+):
+    begin = time.monotonic()
+    assert compile_once(place, 0).status == "OK"
+    longest = time.monotonic() - begin
+    rng = np.random.default_rng(3)
+    for seed in range(4):
+        stop = threading.Event()
+        killer = threading.Thread(target=kill_after, args=(float(rng.uniform(0, longest)), stop))
+        killer.start()
+        outcome = compile_once(place, seed)
+        stop.set()
+        killer.join()
+
+        assert outcome.status == "OK" or "signal" in outcome.sentence
+        left = [path.name for folder in (place.temporary, place.outputs) for path in folder.iterdir()]
+        assert not [name for name in left if "mlgokit" in name]
+
+
+def without_pipe(place: Place, suffix: str) -> Outcome:
+    """A compiler one of whose first channel's pipes is removed before it opens them."""
+    wrapper = place.outputs / "wrapper.sh"
+    # The first word that names a base is that of the first channel.
+    wrapper.write_text(
+        "#!/bin/sh\nfor word; do case $word in\n"
+        f'*-channel-base=*) rm -f "${{word#*=}}.{suffix}"; break;; esac; done\nexec "$@"\n'
+    )
+    wrapper.chmod(stat.S_IRWXU)
+    return over_pipes(place, 1, wrapper)
+
+
+def test_pipes_that_are_gone_are_a_sentence(place: Place):
+    inbound, outbound = without_pipe(place, "in"), without_pipe(place, "out")
 
     gone = "expected the two pipes that the compiler was to open, found them gone"
-    if inbound[2] == "FAILED":
-        assert inbound[3].endswith("channel regalloc-eviction: its pipes were removed")
+    if inbound.status == "FAILED":
+        assert inbound.sentence.endswith("channel regalloc-eviction: its pipes were removed")
     else:
         # A busy machine starts the compiler so late that the missing pipe is seen first.
-        assert inbound[2] == "LOST"
-        assert gone in inbound[3]
-    assert outbound[2] == "LOST"
-    assert gone in outbound[3]
+        assert inbound.status == "LOST"
+        assert gone in inbound.sentence
+    assert outbound.status == "LOST"
+    assert gone in outbound.sentence

@@ -279,7 +279,7 @@ def test_an_interrupt_ends_the_workers_and_keeps_the_earlier_corpus(tmp_path: Pa
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path):
-    """What is kept of an entry is a number; benchmarks/corpus_extraction.py measures the whole process."""
+    """What is kept of an entry is a number; docs/results/corpus_extraction.md has the whole process."""
     entries = (
         ObjectFile(name=f"some/folder/of/a/large/project/file{index}.o", path=Path("/nowhere"), base=Path())
         for index in range(20_000)
