@@ -188,31 +188,6 @@ def test_overhead_is_the_median_of_ratios_of_least_times(benchmark: Callable[[st
     assert not overhead_result(overhead, 1.2).passed
 
 
-def test_the_reading_benchmark_compares_readers_that_agree(
-    benchmark: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    reading = benchmark("trace_reading")
-    for case in reading.cases_of(5000):
-        reading.write_log(tmp_path / "x.log", reading.synthetic_log(case, np.random.default_rng(1)))
-        assert reading.agree(tmp_path / "x.log")
-        assert reading.in_batches(tmp_path / "x.log") == case.contexts * case.length
-    assert reading.main(["--observations", "10", "--json", str(tmp_path / "x.json")]) == 2
-    assert "expected at least 5000 and 1, found 10 and 15" in capsys.readouterr().err
-
-
-def test_the_reading_benchmark_writes_its_result(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    words = ["--observations", "5000", "--repetitions", "1", "--folder", str(tmp_path)]
-    assert benchmark("trace_reading").main([*words, "--json", str(tmp_path / "x.json")]) in {0, 1}
-    result = json.loads((tmp_path / "x.json").read_text())
-    assert [row[0] for row in result["tables"][0]["rows"]] == [
-        "inline-size, 50 contexts of 100",
-        "inline-size, 500 contexts of 10",
-        "regalloc-eviction, 10 contexts of 100",
-        "regalloc-eviction, 100 contexts of 10",
-    ]
-    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".log"] == []
-
-
 def test_records_of_a_stress_run_are_gone_on_with(benchmark: Callable[[str], ModuleType], tmp_path: Path):
     module = benchmark("regalloc_stress")
     path = tmp_path / "new" / "records.jsonl"
