@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 from fuzz_readers import READERS, Reader
-from results import Cell, Result, Table, run_benchmark
+from harness import Setup, run_benchmark
+from results import Cell, Result, Table
 
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.manifest import package_version
 from mlgokit.progress import Report
 
 SLOWEST_SECONDS = 20.0
@@ -272,7 +272,7 @@ def run_reader(
     return tally
 
 
-def measure(config: FuzzCorpus, report: Report) -> Result:
+def measure(config: FuzzCorpus, setup: Setup) -> Result:
     """Run all cases of all readers.
 
     Raises:
@@ -291,7 +291,7 @@ def measure(config: FuzzCorpus, report: Report) -> Result:
     tallies: dict[str, Tally] = {}
     with tempfile.TemporaryDirectory(prefix="mlgokit-fuzz-") as scratch:
         for name in names:
-            tallies[name] = run_reader(name, count, Path(scratch), seed=config.seed, until=until, report=report)
+            tallies[name] = run_reader(name, count, Path(scratch), seed=config.seed, until=until, report=setup.report)
     findings = [(finding,) for tally in tallies.values() for finding in tally.findings]
     total = sum(tally.cases for tally in tallies.values())
     rows: list[tuple[Cell, ...]] = [
@@ -319,8 +319,6 @@ def measure(config: FuzzCorpus, report: Report) -> Result:
         bar=f"no finding in {config.cases} cases",
         passed=not findings and total >= config.cases,
         seed=config.seed,
-        versions={"mlgokit": package_version(), "python": sys.version.split(maxsplit=1)[0]},
-        inputs={},
         tables=tuple(tables),
     )
 

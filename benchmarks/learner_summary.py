@@ -12,9 +12,7 @@ from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_cha
 from mlgokit.files import atomic_write
 
 
-def summed_up(
-    config: Learners, found: Sequence[dict[str, Any]], *, missing: int, versions: dict[str, str], inputs: dict[str, str]
-) -> Result:
+def summed_up(config: Learners, found: Sequence[dict[str, Any]], *, missing: int) -> Result:
     """The table, and the picture beside it."""
     rows: list[tuple[Cell, ...]] = []
     changes: dict[str, tuple[float, float, float]] = {}
@@ -41,8 +39,6 @@ def summed_up(
         question=f"Which learner makes held-out C++ projects smallest at a budget of {budget}?",
         answer=f"{best}: {percent(changes[best][0])} on C++ ({missing} arms missing)" if best else "nothing was built",
         seed=config.seeds[0],
-        versions=versions,
-        inputs=inputs,
         tables=(
             Table(
                 title="Arms",

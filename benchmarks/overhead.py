@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
-from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
+from harness import Setup, draw_modules, run_benchmark
+from results import Cell, Result, Table
+from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_modules
 
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError
 from mlgokit.export.plugin import export_plugin
-from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.progress import Report
 
 BAR = 1.10
 BUILDS = ("plain", "policy", "echo")
@@ -53,16 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(Overhead, measure, arguments)
 
 
-def measure(config: Overhead, report: Report) -> Result:
+def measure(config: Overhead, setup: Setup) -> Result:
     """Time every build of every drawn module in turns.
 
     Raises:
         CorpusError: no module compiles in all builds.
     """
     rng = np.random.default_rng(config.seed)
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    found = tool_versions(toolchain)
-    corpus = load_corpus(config.corpus)
+    toolchain = setup.toolchain(config.llvm)
+    corpus = setup.corpus(config.corpus)
+    setup.policies([config.policy])
     drawn = draw_modules(corpus.modules, config.modules, rng)
     generic = build_plugin(toolchain)
     with tempfile.TemporaryDirectory(prefix="mlgokit-overhead-") as scratch:
@@ -73,25 +70,21 @@ def measure(config: Overhead, report: Report) -> Result:
             "policy": PluginUse(plugin=exported),
             "echo": PluginUse(plugin=generic, policies={INLINE_SIZE.name: HEURISTIC}),
         }
-
-        def compile_build(module: Module, build: str) -> Once | str:
-            return compile_timed(
-                toolchain, module, module.command_line, use=uses[build], timeout_seconds=config.timeout_seconds
-            )
-
         timings, failures = time_modules(
-            compile_build, drawn, BUILDS, repetitions=config.repetitions, corpus=config.corpus, report=report
+            toolchain,
+            drawn,
+            uses,
+            options=lambda module: module.command_line,
+            repetitions=config.repetitions,
+            timeout_seconds=config.timeout_seconds,
+            corpus=config.corpus,
+            report=setup.report,
         )
-    return summarise(timings, failures, config=config, versions=found, inputs=corpus_inputs(corpus, [config.policy]))
+    return summarise(timings, failures, config=config)
 
 
 def summarise(
-    timings: Sequence[Mapping[str, Timing]],
-    failures: Sequence[tuple[Cell, ...]],
-    *,
-    config: Overhead,
-    versions: dict[str, str],
-    inputs: dict[str, str],
+    timings: Sequence[Mapping[str, Timing]], failures: Sequence[tuple[Cell, ...]], *, config: Overhead
 ) -> Result:
     """The tables, and whether the median over modules reaches the bar."""
     rng = np.random.default_rng(config.seed)
@@ -109,12 +102,7 @@ def summarise(
                     continue
                 found = compare_times(seconds[build][chosen], seconds["plain"][chosen], rng)
                 bar = bar or found
-                rows.append(
-                    (
-                        title, f"{build} / plain", group, found.modules, found.low, found.median, found.high,
-                        *found.interval, found.total, found.seconds,
-                    )
-                )  # fmt: skip
+                rows.append((title, f"{build} / plain", group, found.modules, *found.cells()))
     if bar is None:
         raise CorpusError("overhead: expected at least one timed module, found none; give a corpus that compiles")
     note = (
@@ -126,19 +114,12 @@ def summarise(
         "of the plugin and of the policy included. The kernel may count user time by clock ticks, 1 to 10 ms each, and "
         "user + system exactly: where the two differ for small modules, believe the sum."
     )
-    tables = [
-        Table(
-            title="Ratios of processor time",
-            columns=(
-                "time", "builds", "modules", "number", "lower quartile", "median", "upper quartile", "median from",
-                "median to (95 %)", "ratio of totals", "plain total (s)",
-            ),
-            rows=tuple(rows),
-            note=note,
-        )
-    ]  # fmt: skip
-    if failures:
-        tables.append(Table(title="Modules left out", columns=("module", "reason"), rows=tuple(failures)))
+    table = Table(
+        title="Ratios of processor time",
+        columns=("time", "builds", "modules", "number", *RATIO_COLUMNS),
+        rows=tuple(rows),
+        note=note,
+    )
     return Result(
         benchmark="overhead",
         question=(
@@ -152,9 +133,7 @@ def summarise(
         bar=f"median of policy / plain user time over all modules <= {BAR:.2f}",
         passed=bar.median <= BAR,
         seed=config.seed,
-        versions=versions,
-        inputs=inputs,
-        tables=tuple(tables),
+        tables=(table, *left_out(failures)),
     )
 
 

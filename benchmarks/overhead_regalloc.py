@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
-from timing import Once, Ratios, Timing, compare_times, compile_timed, time_modules
+from harness import Setup, draw_modules, run_benchmark
+from results import Cell, Result, Table
+from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_modules
 
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import load_corpus
-from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
-from mlgokit.progress import Report
 
 BAR = 1.15
 PROBLEMS = (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name)
@@ -49,16 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(OverheadRegalloc, measure, arguments)
 
 
-def measure(config: OverheadRegalloc, report: Report) -> Result:
+def measure(config: OverheadRegalloc, setup: Setup) -> Result:
     """Time every build of every drawn module in turns.
 
     Raises:
         CorpusError: no module compiles in all builds.
     """
     rng = np.random.default_rng(config.seed)
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    found = tool_versions(toolchain)
-    corpus = load_corpus(config.corpus)
+    toolchain = setup.toolchain(config.llvm)
+    corpus = setup.corpus(config.corpus)
+    setup.policies(config.policies)
     drawn = draw_modules(corpus.modules, config.modules, rng)
     plugin = build_plugin(toolchain)
     uses: dict[str, PluginUse | None] = {"plain": None}
@@ -66,26 +63,21 @@ def measure(config: OverheadRegalloc, report: Report) -> Result:
         uses[f"{name} echo"] = PluginUse(plugin=plugin, policies={name: HEURISTIC}, logs=(name,))
     for path in config.policies:
         uses[path.name] = PluginUse(plugin=plugin, policies={load_policy(path).problem: str(path)})
-
-    def compile_build(module: Module, build: str) -> Once | str:
-        options = tuple("-O2" if option == "-Oz" else option for option in module.command_line)
-        return compile_timed(toolchain, module, options, use=uses[build], timeout_seconds=config.timeout_seconds)
-
     timings, failures = time_modules(
-        compile_build, drawn, tuple(uses), repetitions=config.repetitions, corpus=config.corpus, report=report
+        toolchain,
+        drawn,
+        uses,
+        options=lambda module: tuple("-O2" if option == "-Oz" else option for option in module.command_line),
+        repetitions=config.repetitions,
+        timeout_seconds=config.timeout_seconds,
+        corpus=config.corpus,
+        report=setup.report,
     )
-    return summarise(
-        timings, failures, config=config, versions=found, inputs=corpus_inputs(corpus, list(config.policies))
-    )
+    return summarise(timings, failures, config=config)
 
 
 def summarise(
-    timings: Sequence[dict[str, Timing]],
-    failures: Sequence[tuple[Cell, ...]],
-    *,
-    config: OverheadRegalloc,
-    versions: dict[str, str],
-    inputs: dict[str, str],
+    timings: Sequence[dict[str, Timing]], failures: Sequence[tuple[Cell, ...]], *, config: OverheadRegalloc
 ) -> Result:
     """The table, and whether the medians over modules reach the bar."""
     rng = np.random.default_rng(config.seed)
@@ -98,30 +90,20 @@ def summarise(
             now = compare_times(times[build], times["plain"], rng)
             ratios.setdefault(build, now)
             text = {name: sum(timed[name].text_bytes for timed in timings) for name in times}
-            rows.append(
-                (
-                    "user" if kind == "user" else "user + system", f"{build} / plain", now.modules, now.low, now.median,
-                    now.high, *now.interval, now.total, now.seconds, f"{text[build] / text['plain'] - 1:+.2%}",
-                )
-            )  # fmt: skip
-    tables = [
-        Table(
-            title="Ratios of processor time",
-            columns=(
-                "time", "builds", "modules", "lower quartile", "median", "upper quartile", "median from",
-                "median to (95 %)", "ratio of totals", "plain total (s)", "text",
-            ),
-            rows=tuple(rows),
-            note=(
-                "The echo asks LLVM's ML advisor for all features, asks the heuristic, does what the heuristic says, "
-                "and writes the log: the same code comes out, so its ratio is the cost alone. A policy makes "
-                "other decisions, and so has more or fewer to make, and other code after them. Every build is a whole "
-                "process: start, loading of the plugin and of the policy included."
-            ),
-        )
-    ]  # fmt: skip
-    if failures:
-        tables.append(Table(title="Modules left out", columns=("module", "reason"), rows=tuple(failures)))
+            title = "user" if kind == "user" else "user + system"
+            change = f"{text[build] / text['plain'] - 1:+.2%}"
+            rows.append((title, f"{build} / plain", now.modules, *now.cells(), change))
+    table = Table(
+        title="Ratios of processor time",
+        columns=("time", "builds", "modules", *RATIO_COLUMNS, "text"),
+        rows=tuple(rows),
+        note=(
+            "The echo asks LLVM's ML advisor for all features, asks the heuristic, does what the heuristic says, "
+            "and writes the log: the same code comes out, so its ratio is the cost alone. A policy makes "
+            "other decisions, and so has more or fewer to make, and other code after them. Every build is a whole "
+            "process: start, loading of the plugin and of the policy included."
+        ),
+    )
     medians = ", ".join(f"{build} {found.median:.3f}" for build, found in ratios.items())
     return Result(
         benchmark="overhead_regalloc",
@@ -133,9 +115,7 @@ def summarise(
         bar=f"every median <= {BAR:.2f}",
         passed=all(found.median <= BAR for found in ratios.values()),
         seed=config.seed,
-        versions=versions,
-        inputs=inputs,
-        tables=tuple(tables),
+        tables=(table, *left_out(failures)),
     )
 
 

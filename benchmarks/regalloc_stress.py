@@ -1,7 +1,5 @@
 """What compilers survive: compilations whose evictions and priorities are random, and the programs they make."""
 
-import contextlib
-import json
 import sys
 import tempfile
 import time
@@ -12,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results import Cell, Result, Table, machine_versions, run_benchmark
+from harness import Ledger, Setup, open_ledger, run_benchmark
+from results import Cell, Result, Table
 from stress_builds import build_and_run
 from stress_programs import EXERCISES
 from treatments import Bench, Ending, draw_treatment, make_bench, treat
 
 from mlgokit.compiler.compile import command
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.sources.projects import load_projects
-from mlgokit.errors import UsageError
-from mlgokit.files import digest_file
-from mlgokit.progress import Report
 
 Record = dict[str, Any]
 BAD = ("hang", "crash", "illegal", "bad object", "wrong program")
@@ -57,63 +53,23 @@ class RegallocStress:
     """Where the result goes; the Markdown goes beside it."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Ledger:
-    """Records by key, each written as soon as it is known."""
-
-    path: Path
-    known: dict[str, Record]
-
-    def add(self, key: str, record: Record) -> None:
-        """Append one."""
-        self.known[key] = record
-        with self.path.open("a") as file:
-            file.write(json.dumps({"key": key, **record}) + "\n")
-
-
-def open_ledger(path: Path, setting: Mapping[str, str | int]) -> Ledger:
-    """What an earlier run has done, if it was of the same setting; a last line cut short is done again.
-
-    Raises:
-        UsageError: the file is of another setting.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known: dict[str, Record] = {}
-    if path.exists():
-        text = path.read_text()
-        if text and not text.endswith("\n"):
-            path.write_text(text[: text.rfind("\n") + 1])
-        for line in text.splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                record = json.loads(line)
-                known[record.pop("key")] = record
-    ledger = Ledger(path=path, known=known)
-    if "setting" not in known:
-        ledger.add("setting", dict(setting))
-    elif known["setting"] != dict(setting):
-        raise UsageError(f"{path}: expected records of {dict(setting)}, found {known['setting']}; give another file")
-    return ledger
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(RegallocStress, measure, arguments)
 
 
-def measure(config: RegallocStress, report: Report) -> Result:
+def measure(config: RegallocStress, setup: Setup) -> Result:
     """Do what is not done yet, while there is time, and sum everything up."""
     begin = time.monotonic()
-    corpora = {find_toolchain(None, need_plugin=True).major: load_corpus(config.corpus)}
+    folders = {find_toolchain(None, need_plugin=True).major: config.corpus}
     if config.older_corpus is not None:
-        corpora = {19: load_corpus(config.older_corpus), **corpora}
-    inputs = {f"corpus of LLVM {major}": digest_file(corpus.folder / "corpus_description.json")
-              for major, corpus in corpora.items()}  # fmt: skip
-    ledger = open_ledger(config.records, {"seed": config.seed, "pipes": str(config.pipes), **inputs})
+        folders = {19: config.older_corpus, **folders}
+    corpora = {major: setup.corpus(folder, f"corpus of LLVM {major}") for major, folder in folders.items()}
+    ledger = open_ledger(config.records, {"seed": config.seed, "pipes": str(config.pipes), **setup.inputs})
     counts = dict.fromkeys(corpora, config.compilations)
     if len(corpora) == 2:
         counts[19] = config.compilations // 4
         counts[max(corpora)] -= counts[19]
-    versions: dict[str, str] = machine_versions()
     built = sum(1 + exercise.builds(config.builds) for exercise in EXERCISES)
     total = sum(counts.values()) + len(corpora) * built
     with tempfile.TemporaryDirectory(prefix="mlgokit-stress-") as scratch:
@@ -121,15 +77,14 @@ def measure(config: RegallocStress, report: Report) -> Result:
         for major in corpora:
             folder = Path(scratch) / str(major)
             folder.mkdir()
-            toolchain = find_toolchain(major, need_plugin=True)
-            versions |= {f"{name} {major}": value for name, value in toolchain.describe().items()}
+            toolchain = setup.toolchain(major, suffix=f" {major}")
             benches[major] = make_bench(toolchain, folder, np.random.default_rng([config.seed, major]))
         for work in (_compilations(config, corpora, counts, benches, ledger), _programs(config, benches, ledger)):
             for _ in work:
-                report(len(ledger.known) - 1, total, "stress")
+                setup.report(len(ledger.known) - 1, total, "stress")
                 if time.monotonic() - begin > 60 * config.minutes:
                     break
-    return summarise(ledger, total=total, seed=config.seed, versions=versions, inputs=inputs)
+    return summarise(ledger, total=total, seed=config.seed)
 
 
 def _compilations(
@@ -223,7 +178,7 @@ def _programs(config: RegallocStress, benches: Mapping[int, Bench], ledger: Ledg
                 yield
 
 
-def summarise(ledger: Ledger, *, total: int, seed: int, versions: dict[str, str], inputs: dict[str, str]) -> Result:
+def summarise(ledger: Ledger, *, total: int, seed: int) -> Result:
     """The tables, and whether nothing hung, crashed or went wrong."""
     modules = [record for key, record in ledger.known.items() if key.startswith("module ")]
     programs = [record for key, record in ledger.known.items() if key.startswith("program ")]
@@ -289,8 +244,6 @@ def summarise(ledger: Ledger, *, total: int, seed: int, versions: dict[str, str]
         bar="no hang, no crash, no wrong program, and every failure explained",
         passed=bad == 0 and not unexplained and done >= total,
         seed=seed,
-        versions=versions,
-        inputs=inputs,
         tables=tuple(tables),
     )
 

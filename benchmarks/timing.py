@@ -1,14 +1,14 @@
 """Processor time of compilations: builds of a module in turns, and what one build takes over another."""
 
-import functools
 import resource
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from results import Cell, quartiles
+from results import Cell, Table, quartiles
 
 from mlgokit.compiler.compile import CompileStatus, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
@@ -37,39 +37,35 @@ class Timing:
     text_bytes: int
 
 
-def compile_timed(
-    toolchain: Toolchain, module: Module, options: tuple[str, ...], *, use: PluginUse | None, timeout_seconds: float
-) -> Once | str:
-    """Compile ``module`` with ``options``, or say why that failed."""
-    before = _children_seconds()
-    done = compile_module(toolchain, options, module.bitcode, use=use, timeout_seconds=timeout_seconds)
-    if done.status is not CompileStatus.OK or done.sizes is None:
-        return f"{done.status.value}: {done.reason}"
-    return done.user_seconds, _children_seconds() - before, done.sizes.llvm_size_text
+def spent() -> tuple[float, float]:
+    """Processor time so far, in seconds: of children that were waited for, and of this process.
 
-
-def _children_seconds() -> float:
-    """Processor time of all children that were waited for; system time as well, which the kernel counts exactly."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    System time is included: the kernel may count user time by clock ticks, but the sum exactly.
+    """
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime, time.process_time()
 
 
 def time_modules(
-    compile_build: Callable[[Module, str], Once | str],
+    toolchain: Toolchain,
     modules: Sequence[Module],
-    builds: Sequence[str],
+    uses: Mapping[str, PluginUse | None],
     *,
+    options: Callable[[Module], tuple[str, ...]],
     repetitions: int,
+    timeout_seconds: float,
     corpus: Path,
     report: Report,
 ) -> tuple[list[dict[str, Timing]], list[tuple[Cell, ...]]]:
     """Time every build of every module in turns.
 
     Args:
-        compile_build: compiles one build of a module, or says why it failed.
+        toolchain: whose clang.
         modules: what to compile.
-        builds: their names.
-        repetitions: how often each.
+        uses: of each build how the plugin is used, or ``None``.
+        options: the options of a module's command line.
+        repetitions: how often each build of a module is compiled.
+        timeout_seconds: deadline of one compilation.
         corpus: whose modules they are, for the error.
         report: told after every module.
 
@@ -83,7 +79,16 @@ def time_modules(
     failures: list[tuple[Cell, ...]] = []
     for index, module in enumerate(modules):
         report(index, len(modules), "time")
-        timed = time_in_turns(functools.partial(compile_build, module), repetitions, builds)
+        words = options(module)
+
+        def compile_once(build: str, module: Module = module, words: tuple[str, ...] = words) -> Once | str:
+            before = spent()[0]
+            done = compile_module(toolchain, words, module.bitcode, use=uses[build], timeout_seconds=timeout_seconds)
+            if done.status is not CompileStatus.OK or done.sizes is None:
+                return f"{done.status.value}: {done.reason}"
+            return done.user_seconds, spent()[0] - before, done.sizes.llvm_size_text
+
+        timed = time_in_turns(compile_once, repetitions, tuple(uses))
         if isinstance(timed, str):
             failures.append((module.name, timed))
         else:
@@ -148,6 +153,21 @@ class Ratios:
     interval: tuple[float, float]
     total: float
     seconds: float
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Of a table, in the order of :data:`RATIO_COLUMNS`."""
+        return self.low, self.median, self.high, *self.interval, self.total, self.seconds
+
+
+RATIO_COLUMNS = (
+    "lower quartile", "median", "upper quartile", "median from", "median to (95 %)", "ratio of totals",
+    "plain total (s)",
+)  # fmt: skip
+
+
+def left_out(failures: Sequence[tuple[Cell, ...]]) -> tuple[Table, ...]:
+    """The table of modules that were not timed, if there are any."""
+    return (Table(title="Modules left out", columns=("module", "reason"), rows=tuple(failures)),) if failures else ()
 
 
 def compare_times(after: Floats, before: Floats, rng: np.random.Generator) -> Ratios:

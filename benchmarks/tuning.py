@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results import Result, run_benchmark, tool_versions
+from harness import Setup, check_names, run_benchmark
+from results import Result
+from timing import spent
 from tuning_arms import ARMS, Arm, proved
-from tuning_asked import spent
 from tuning_builds import prepare, rebuild
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
@@ -23,7 +24,7 @@ from mlgokit.commands.chosen import modules_for_size
 from mlgokit.commands.tuning import ALLOCATION_SHARE
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import check_manifest, write_manifest
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(Tuning, measure, arguments)
 
 
-def measure(config: Tuning, report: Report) -> Result:
+def measure(config: Tuning, setup: Setup) -> Result:
     """Make what is missing, as far as the slice goes, and the tables of all that is there.
 
     A project that cannot be fetched, built or tested is named in the table, and the others go on.
@@ -80,8 +81,11 @@ def measure(config: Tuning, report: Report) -> Result:
         UsageError: an arm or a project is not known, or there is no budget.
         ReuseError: the folder has searches of something else.
     """
-    _check(config)
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    check_names("arms", config.arms, ARMS)
+    check_names("projects", config.projects, PROJECTS)
+    if not config.points or min(config.points) <= 0:
+        raise UsageError(f"points: expected core-minutes above zero, found {config.points}; name at least one")
+    toolchain = setup.toolchain(config.llvm)
     policy = config.policy if config.policy is not None and config.policy.is_file() else None
     arms = {name: ARMS[name] for name in config.arms if policy is not None or not ARMS[name].policy}
     builds = config.folder / "projects"
@@ -90,7 +94,7 @@ def measure(config: Tuning, report: Report) -> Result:
     def prepared(project: TunedProject) -> bool:
         if project.name not in failed:
             try:
-                prepare(project, builds, toolchain=toolchain, workers=config.workers, report=report)
+                prepare(project, builds, toolchain=toolchain, workers=config.workers, report=setup.report)
             except MlgokitError as error:
                 failed[project.name] = str(error)
         return project.name not in failed
@@ -105,7 +109,8 @@ def measure(config: Tuning, report: Report) -> Result:
             if not missing or (config.slice and made >= config.slice) or not prepared(project):
                 continue
             made += 1
-            _tuned(config, toolchain, name, project, missing, policy=policy if arm.policy else None, report=report)
+            start = policy if arm.policy else None
+            _tuned(config, toolchain, name, project, missing, policy=start, report=setup.report)
     found = [
         Finished(project=PROJECTS[each], arm=name, minutes=point, value=json.loads(path.read_bytes()))
         for name in arms
@@ -113,20 +118,12 @@ def measure(config: Tuning, report: Report) -> Result:
         for point in sorted(config.points)
         if (path := _path(config, name, PROJECTS[each], point)).exists()
     ]
-    inputs = {f"{each}, {PROJECTS[each].archive.file}": PROJECTS[each].archive.sha256 for each in config.projects}
+    archives = [(each, PROJECTS[each].archive) for each in config.projects]
+    setup.inputs.update({f"{name}, {archive.file}": archive.sha256 for name, archive in archives})
     if policy is not None:
-        inputs["policy"] = digest_file(policy)
+        setup.inputs["policy"] = digest_file(policy)
     wanted = [(name, PROJECTS[each], point) for name in arms for each in config.projects for point in config.points]
-    tables = summarise(found, wanted=wanted, failed=failed, enough=ENOUGH, seed=config.seed)
-    return dataclasses.replace(tables, versions=tool_versions(toolchain), inputs=inputs)
-
-
-def _check(config: Tuning) -> None:
-    for key, known, given in (("arms", ARMS, config.arms), ("projects", PROJECTS, config.projects)):
-        if unknown := sorted(set(given) - set(known)):
-            raise UsageError(f"{key}: expected names among {', '.join(known)}, found {', '.join(unknown)}")
-    if not config.points or min(config.points) <= 0:
-        raise UsageError(f"points: expected core-minutes above zero, found {config.points}; name at least one")
+    return summarise(found, wanted=wanted, failed=failed, enough=ENOUGH, seed=config.seed)
 
 
 def _folder(config: Tuning, arm: str, project: TunedProject) -> Path:

@@ -1,13 +1,12 @@
 """The builds that a search wants to know on one module, and what the search takes for them."""
 
-import resource
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+from timing import spent
 
 from mlgokit.compiler.compile import HEURISTIC, NEVER, CompileResult
 from mlgokit.compiler.objects.account import account_of
@@ -103,25 +102,21 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
                 decisions = done.composed.decisions
                 recorder.asked.append(Asked(decisions=decisions, names=one.names, composed=done.composed))
     recorder.bench.rest()
-    after = spent()
-    cost = Cost(
-        results=len(recorder.asked),
-        compilations=recorder.compilations,
-        children=after[0] - before[0],
-        python=after[1] - before[1],
-        said=said,
-        **known_functions(recorder.bench),
-    )
+    wanted = len(recorder.asked)
+    cost = cost_since(before, recorder.bench, results=wanted, compilations=recorder.compilations, said=said)
     return recorder.asked, cost
 
 
-def known_functions(bench: Bench) -> dict[str, int]:
-    """How many functions were not generated, and how many were, of the one module of a bench."""
+def cost_since(before: tuple[float, float], bench: Bench, *, results: int, compilations: int, said: float) -> Cost:
+    """What results took since :func:`~timing.spent` gave ``before``; a bench has the known functions of one module."""
+    children, python = spent()
     known = next(iter(bench.known.values()), None) if bench.known is not None else None
-    return {} if known is None else {"hits": known.hits, "misses": known.misses}
-
-
-def spent() -> tuple[float, float]:
-    """Processor time so far, in seconds: of children that ended, and of this process."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return children.ru_utime + children.ru_stime, time.process_time()
+    return Cost(
+        results=results,
+        compilations=compilations,
+        children=children - before[0],
+        python=python - before[1],
+        said=said,
+        hits=known.hits if known else 0,
+        misses=known.misses if known else 0,
+    )

@@ -1,7 +1,7 @@
 """What tuning for size costs when the program runs: instructions and memory accesses of real projects' own work."""
 
 import dataclasses
-import json
+import functools
 import os
 import re
 import shlex
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import Cell, Result, Table, percent, run_benchmark, tool_versions
+from harness import Setup, check_names, kept_row, run_benchmark
+from results import Cell, Result, Table, percent
 from treatments import clean_environment
 from tuning_builds import build_project, filled, image_of, source_folder
 from tuning_projects import PROJECTS
 
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import link_policies
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.files import atomic_write, digest_file
-from mlgokit.progress import Report
+from mlgokit.files import digest_file
 from mlgokit.tables.decisions import read_table, write_table
 
 BUILDS = ("plain", "inlining", "both")
@@ -117,40 +117,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(TuningExecution, measure, arguments)
 
 
-def measure(config: TuningExecution, report: Report) -> Result:
+def measure(config: TuningExecution, setup: Setup) -> Result:
     """Build and run what is asked for.
 
     Raises:
         UsageError: a project is not known, or was not tuned, or valgrind is missing.
         ToolError: a build or a run fails.
     """
-    if unknown := sorted(set(config.projects) - set(WORK)):
-        raise UsageError(f"projects: expected names among {', '.join(WORK)}, found {', '.join(unknown)}")
+    check_names("projects", config.projects, WORK)
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise UsageError("valgrind: expected it in PATH, found none; `apt install valgrind`")
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    count = _Count(config=config, toolchain=toolchain, valgrind=valgrind)
+    count = _Count(config=config, toolchain=setup.toolchain(config.llvm), valgrind=valgrind)
     found: dict[str, dict[str, Executed]] = {}
-    inputs: dict[str, str] = {}
     for number, name in enumerate(config.projects):
         tuned = config.folder / config.arm.replace(" ", "-") / name / "tuned.so"
         if not tuned.exists():
             raise UsageError(f"{tuned}: expected the plugin of a search, found none; run benchmarks/tuning.py first")
-        inputs[f"{name}, plugin"] = digest_file(tuned)
+        digest = setup.inputs[f"{name}, plugin"] = digest_file(tuned)
         found[name] = {}
         for build in BUILDS:
-            report(number, len(config.projects), f"{name}, {build}")
-            known = config.builds / name / f"{build} {inputs[f'{name}, plugin'][:16]}.json"
-            if not known.exists():
-                executed = _executed(count, name, build, tuned)
-                atomic_write(known, json.dumps(dataclasses.asdict(executed)))
-            found[name][build] = Executed(**json.loads(known.read_bytes()))
+            setup.report(number, len(config.projects), f"{name}, {build}")
+            known = config.builds / name / f"{build} {digest[:16]}.json"
+            found[name][build] = Executed(**kept_row(known, functools.partial(_executed, count, name, build, tuned)))
     said = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
-    return summarise(found, versions=tool_versions(toolchain) | {"valgrind": said}, inputs=inputs)
+    setup.tools["valgrind"] = said
+    return summarise(found)
 
 
-def _executed(count: _Count, name: str, build: str, tuned: Path) -> Executed:
+def _executed(count: _Count, name: str, build: str, tuned: Path) -> dict[str, int]:
     project, work = PROJECTS[name], WORK[name]
     place = (count.config.builds / name / build).resolve()
     source = source_folder(project, count.config.folder / "projects")
@@ -185,7 +180,7 @@ def _executed(count: _Count, name: str, build: str, tuned: Path) -> Executed:
             f"{name}: expected `{shlex.join(argv)}` to succeed, found {done.returncode}:\n{done.stderr[-1500:]}"
         )
     mine, everywhere = read_profile(profile, image)
-    return Executed(instructions=mine[0], accesses=mine[1], everywhere=everywhere, image=built.image.image)
+    return {"instructions": mine[0], "accesses": mine[1], "everywhere": everywhere, "image": built.image.image}
 
 
 def read_profile(path: Path, image: Path) -> tuple[tuple[int, int], int]:
@@ -220,7 +215,7 @@ def read_profile(path: Path, image: Path) -> tuple[tuple[int, int], int]:
     return (instructions, accesses), everywhere
 
 
-def summarise(found: dict[str, dict[str, Executed]], *, versions: dict[str, str], inputs: dict[str, str]) -> Result:
+def summarise(found: dict[str, dict[str, Executed]]) -> Result:
     """The table, and means over projects of each language."""
     rows: list[tuple[Cell, ...]] = []
     for name, by_build in found.items():
@@ -259,8 +254,6 @@ def summarise(found: dict[str, dict[str, Executed]], *, versions: dict[str, str]
         question="What does tuning for size cost when the program runs?",
         answer=" ".join(answer),
         seed=0,
-        versions=versions,
-        inputs=inputs,
         tables=(
             Table(
                 title="Executed, against plain -Oz",

@@ -1,18 +1,17 @@
 """What register allocation for size saves by itself, and what spills cost then: real projects, inlining as it is."""
 
-import dataclasses
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from results import Cell, Result, Table, corpus_inputs, percent, run_benchmark, tool_versions
+from harness import Setup, check_names, run_benchmark
+from results import Cell, Result, Table, percent
 
 from mlgokit.compiler.compile import PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -75,22 +74,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(TuningRegisters, measure, arguments)
 
 
-def measure(config: TuningRegisters, report: Report) -> Result:
+def measure(config: TuningRegisters, setup: Setup) -> Result:
     """Tune every project.
 
     Raises:
         UsageError: the corpus has not all of the projects.
     """
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    corpus = load_corpus(config.corpus)
-    if missing := set(config.projects) - {module.project for module in corpus.modules}:
-        raise UsageError(f"{config.corpus}: expected the projects {', '.join(sorted(missing))}, found none of them")
+    toolchain = setup.toolchain(config.llvm)
+    modules = setup.corpus(config.corpus).modules
+    check_names("projects", config.projects, sorted({module.project for module in modules}))
     found = [
-        tune_one(toolchain, name, [one for one in corpus.modules if one.project == name], config, report)
+        tune_one(toolchain, name, [one for one in modules if one.project == name], config, setup.report)
         for name in config.projects
     ]
-    result = summarise(found, config=config)
-    return dataclasses.replace(result, versions=tool_versions(toolchain), inputs=corpus_inputs(corpus, []))
+    return summarise(found, config=config)
 
 
 def tune_one(
@@ -159,7 +156,7 @@ def _costs(toolchain: Toolchain, modules: Sequence[Module], plugin: Path) -> lis
 
 
 def summarise(found: Sequence[Registers], *, config: TuningRegisters) -> Result:
-    """The tables, without versions and inputs."""
+    """The tables."""
     rows: list[tuple[Cell, ...]] = []
     for one in found:
         tuned, allocated = one.tuned, one.tuned.allocated
@@ -190,8 +187,6 @@ def summarise(found: Sequence[Registers], *, config: TuningRegisters) -> Result:
             f"{len(found)} projects ({percent(min(changes))} to {percent(max(changes))}); no function larger."
         ),
         seed=config.seed,
-        versions={},
-        inputs={},
         tables=(
             Table(
                 title="Projects, inlining as LLVM has it",

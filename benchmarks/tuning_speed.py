@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from results import Cell, Result, Table, corpus_inputs, draw_modules, run_benchmark, tool_versions
-from tuning_asked import Asked, Cost, known_functions, searched, spent
+from harness import Setup, draw_modules, run_benchmark
+from results import Cell, Result, Table
+from timing import spent
+from tuning_asked import Asked, Cost, cost_since, searched
 
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
-from mlgokit.progress import Report
 from mlgokit.tune.search import Bench
 from mlgokit.tune.state import Build, build_of
 
@@ -77,14 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(TuningSpeed, measure, arguments)
 
 
-def measure(config: TuningSpeed, report: Report) -> Result:
+def measure(config: TuningSpeed, setup: Setup) -> Result:
     """Search, then repeat what the search compiled.
 
     Raises:
         CorpusError: no module can be searched.
     """
-    corpus = load_corpus(config.corpus)
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    corpus = setup.corpus(config.corpus)
+    toolchain = setup.toolchain(config.llvm)
     wanted = [
         module
         for module in corpus.modules
@@ -96,7 +96,7 @@ def measure(config: TuningSpeed, report: Report) -> Result:
     composed: list[Composed] = []
     different = compared = 0
     for index, module in enumerate(drawn):
-        report(index, len(drawn), module.name)
+        setup.report(index, len(drawn), module.name)
         asked, cost = searched(_bench(config, toolchain, ARMS[-1]), module, steps=config.steps, rng=rng)
         if len(asked) <= 2:
             continue
@@ -116,11 +116,10 @@ def measure(config: TuningSpeed, report: Report) -> Result:
             for one, real in zip(asked, whole, strict=True)
             if one.composed is not None and isinstance(real, Build)
         ]
-    report(len(drawn), len(drawn), "done")
+    setup.report(len(drawn), len(drawn), "done")
     if not costs:
         raise CorpusError(f"{config.corpus}: expected modules with decisions to search, found none; draw more")
-    versions = tool_versions(toolchain)
-    return summarise(costs, composed, compared, different, config, versions=versions, inputs=corpus_inputs(corpus, []))
+    return summarise(costs, composed, compared, different, config)
 
 
 def plain_cost(config: TuningSpeed, toolchain: Toolchain, module: Module) -> Cost:
@@ -128,14 +127,7 @@ def plain_cost(config: TuningSpeed, toolchain: Toolchain, module: Module) -> Cos
     bench = _bench(config, toolchain, ARMS[0])
     before = spent()
     said = sum(bench.compile_plain(module).user_seconds for _ in range(config.plain))
-    after = spent()
-    return Cost(
-        results=config.plain,
-        compilations=config.plain,
-        children=after[0] - before[0],
-        python=after[1] - before[1],
-        said=said,
-    )
+    return cost_since(before, bench, results=config.plain, compilations=config.plain, said=said)
 
 
 def repeat(
@@ -146,15 +138,8 @@ def repeat(
     before = spent()
     results = [bench.compile(module, decisions=one.decisions, names=one.names, policy=one.policy) for one in asked]
     bench.rest()
-    after = spent()
-    cost = Cost(
-        results=len(asked),
-        compilations=len(asked),
-        children=after[0] - before[0],
-        python=after[1] - before[1],
-        said=sum(result.user_seconds for result in results),
-        **known_functions(bench),
-    )
+    said = sum(result.user_seconds for result in results)
+    cost = cost_since(before, bench, results=len(asked), compilations=len(asked), said=said)
     return cost, [build_of(result) or result.status.value for result in results]
 
 
@@ -203,9 +188,6 @@ def summarise(
     compared: int,
     different: int,
     config: TuningSpeed,
-    *,
-    versions: dict[str, str],
-    inputs: dict[str, str],
 ) -> Result:
     """The tables, and whether the bar was reached."""
     ways = (PLAIN, *ARMS, SEARCH)
@@ -255,8 +237,6 @@ def summarise(
         bar=f"at least {BAR} times as many effective compilations as plain clang, and no compiled account differs",
         passed=ratio >= BAR and not different,
         seed=config.seed,
-        versions=versions,
-        inputs=inputs,
         tables=(
             Table(
                 title="Ways to get the builds that a search wants",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
+from harness import Setup, run_benchmark
+from results import Cell, Result, Table
 
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.corpus import Corpus
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -64,27 +64,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(TuningSpillCost, measure, arguments)
 
 
-def measure(config: TuningSpillCost, report: Report) -> Result:
+def measure(config: TuningSpillCost, setup: Setup) -> Result:
     """Tune every project.
 
     Raises:
         UsageError: a corpus has none of the projects.
         CorpusError: nothing in a project has costs.
     """
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    found = tool_versions(toolchain)
-    corpora = [load_corpus(path) for path in config.corpus]
+    toolchain = setup.toolchain(config.llvm)
+    corpora = [
+        setup.corpus(path, f"corpus {number}" if number > 1 else "corpus")
+        for number, path in enumerate(config.corpus, start=1)
+    ]
     bench = AllocationBench(toolchain=toolchain, plugin=build_plugin(toolchain))
     tuned = [
-        tune_one(bench, name, modules, config, report)
+        tune_one(bench, name, modules, config, setup.report)
         for corpus in corpora
         for name, modules in _projects(corpus, config)
     ]
-    inputs: dict[str, str] = {}
-    for number, corpus in enumerate(corpora):
-        digest = corpus_inputs(corpus, [])
-        inputs |= digest if not number else {f"{name} {number + 1}": value for name, value in digest.items()}
-    return summarise(tuned, config=config, versions=found, inputs=inputs)
+    return summarise(tuned, config=config)
 
 
 def _projects(corpus: Corpus, config: TuningSpillCost) -> list[tuple[str, list[Module]]]:
@@ -125,9 +123,7 @@ def tune_one(
     return TunedProject(name=name, allocated=allocated, spilling=len(spilling), change=mean_ratio(spilling))
 
 
-def summarise(
-    tuned: Sequence[TunedProject], *, config: TuningSpillCost, versions: dict[str, str], inputs: dict[str, str]
-) -> Result:
+def summarise(tuned: Sequence[TunedProject], *, config: TuningSpillCost) -> Result:
     """The tables."""
     rows: list[tuple[Cell, ...]] = [
         (
@@ -174,8 +170,6 @@ def summarise(
             "none costs more than before"
         ),
         seed=config.seed,
-        versions=versions,
-        inputs=inputs,
         tables=tuple(tables),
     )
 

@@ -73,7 +73,7 @@ def summarise(
     enough: float,
     seed: int,
 ) -> Result:
-    """The result, without versions and inputs."""
+    """The result."""
     have = {(one.arm, one.project.name, one.minutes): one for one in found}
     points = sorted({minutes for _, _, minutes in wanted})
     arms = list(dict.fromkeys(arm for arm, _, _ in wanted))
@@ -107,8 +107,6 @@ def summarise(
         bar=BAR if passed is not None else "",
         passed=passed,
         seed=seed,
-        versions={},
-        inputs={},
         tables=(
             Table(
                 title="Geometric means",

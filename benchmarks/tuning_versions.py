@@ -1,22 +1,20 @@
 """What is left of a tuning when the project moves on: tune version n, compile n + 1 and n + 2 with its plugin."""
 
 import dataclasses
-import json
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results import Cell, Result, Table, corpus_inputs, run_benchmark, tool_versions
+from harness import Setup, check_names, kept_row, run_benchmark
+from results import Cell, Result, Table
 from tuning_arms import proved
 
 from mlgokit.commands import Extract, Sources, extract, fetch
 from mlgokit.compiler.compile import NEVER, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.corpus import load_corpus
-from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tables.decisions import read_table
@@ -63,41 +61,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(TuningVersions, measure, arguments)
 
 
-def measure(config: TuningVersions, report: Report) -> Result:
+def measure(config: TuningVersions, setup: Setup) -> Result:
     """Run what is not finished yet.
 
     Raises:
         UsageError: a project is not known.
     """
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    if config.corpus is None:
-        sources = config.folder / "sources"
-        fetch(Sources(manifest=MANIFEST, folder=sources), report=report)
-        making = Extract(manifest=MANIFEST, sources=sources, corpus=config.folder / "corpus", llvm=toolchain.major)
-        corpus = extract(dataclasses.replace(making, workers=config.workers), report=report)
-    else:
-        corpus = load_corpus(config.corpus)
+    toolchain = setup.toolchain(config.llvm)
+    place = config.corpus
+    if place is None:
+        place, sources = config.folder / "corpus", config.folder / "sources"
+        fetch(Sources(manifest=MANIFEST, folder=sources), report=setup.report)
+        making = Extract(manifest=MANIFEST, sources=sources, corpus=place, llvm=toolchain.major)
+        extract(dataclasses.replace(making, workers=config.workers), report=setup.report)
     found: dict[str, dict[str, list[Module]]] = {}
-    for module in corpus.modules:
+    for module in setup.corpus(place).modules:
         name, _, version = module.project.rpartition("_")
         found.setdefault(name, {}).setdefault(version, []).append(module)
-    unknown = sorted(set(config.projects) - set(found))
-    if unknown:
-        raise UsageError(f"projects: expected names from {MANIFEST.name}, found {', '.join(unknown)}; correct them")
-    wanted = config.projects or tuple(found)
-    measured = {name: _measured(config, toolchain, name, found[name], report) for name in wanted}
-    versions = tool_versions(toolchain)
-    return summarise(measured, config, versions=versions, inputs=corpus_inputs(corpus))
+    check_names("projects", config.projects, found)
+    seconds = "-".join(f"{each:g}" for each in (config.seconds, config.allocation_seconds, config.again_seconds))
+    measured = {
+        name: kept_row(
+            config.folder / name / f"finished-{seconds}-{config.seed}.json",
+            functools.partial(_measured, config, toolchain, name, found[name], setup.report),
+        )
+        for name in config.projects or tuple(found)
+    }
+    return summarise(measured, config)
 
 
 def _measured(
     config: TuningVersions, toolchain: Toolchain, name: str, versions: dict[str, list[Module]], report: Report
 ) -> dict[str, Any]:
     folder = config.folder / name
-    seconds = "-".join(f"{each:g}" for each in (config.seconds, config.allocation_seconds, config.again_seconds))
-    path = folder / f"finished-{seconds}-{config.seed}.json"
-    if path.exists():
-        return json.loads(path.read_bytes())
     # The order of the list is that of time; text would put 0.10 before 0.9.
     order = sorted(versions, key=lambda version: [int(part) for part in version.split(".")])
     chosen = {version: versions[version][: config.modules or None] for version in order}
@@ -125,15 +121,13 @@ def _measured(
             "change": other.account.image / other.plain_bytes - 1,
             "user_seconds": other.user_seconds,
         }
-    result = {
+    return {
         "versions": order,
         "language": chosen[first][0].language,
         "tuned": tuned.to_json(),
         "kept": kept,
         "again": again,
     }
-    atomic_write(path, json.dumps(result))
-    return result
 
 
 def _search(
@@ -164,9 +158,7 @@ def _spend(search: Search, seconds: float, workers: int, report: Report) -> None
     run_search(search, seconds=left, workers=workers, report=report, clock=lambda: search.user_seconds)
 
 
-def summarise(
-    measured: dict[str, dict[str, Any]], config: TuningVersions, *, versions: dict[str, str], inputs: dict[str, str]
-) -> Result:
+def summarise(measured: dict[str, dict[str, Any]], config: TuningVersions) -> Result:
     """The tables of what is kept and of tuning again."""
     kept_rows: list[tuple[Cell, ...]] = []
     again_rows: list[tuple[Cell, ...]] = []
@@ -209,8 +201,6 @@ def summarise(
             f"in {better} of {count} at equal time."
         ),
         seed=config.seed,
-        versions=versions,
-        inputs=inputs,
         tables=(
             Table(
                 title="Later versions with the plugin of version n",

@@ -1,11 +1,13 @@
 """The benchmarks' arithmetic and what they write, on tiny inputs; their measurements need a compiler and time."""
 
+import dataclasses
 import doctest
 import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ NAMES = (
     "tuning_versions",
 )
 PARTS = (
+    "harness",
     "results",
     "made_objects",
     "fuzz_readers",
@@ -77,8 +80,7 @@ def test_a_corpus_that_is_not_there_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ):
     module = benchmark(name)
-    monkeypatch.setattr(module, "find_toolchain", lambda *_, **__: None)
-    monkeypatch.setattr(module, "tool_versions", lambda _: {})
+    monkeypatch.setattr(benchmark("harness").Setup, "toolchain", lambda *_, **__: None)
     words = ["--corpus", str(tmp_path / "nowhere"), "--json", str(tmp_path / "x.json")]
     words += ["--policy", str(tmp_path / "p")] if name == "overhead" else []
 
@@ -92,30 +94,66 @@ def test_a_result_is_written_as_json_and_as_markdown(benchmark: Callable[[str], 
     results = benchmark("results")
     table = results.Table(title="Numbers", columns=("what", "value"), rows=(("a|b", 1.23456), ("c", None)), note="So.")
     result = results.Result(
-        benchmark="echo", question="Q?", answer="A", bar="x <= 1", passed=True, tables=(table,), **FACTS
+        benchmark="overhead", question="Q?", answer="A", bar="x <= 1", passed=True, tables=(table,), **FACTS
     )
 
-    results.write_result(result, tmp_path / "r.json", command="python benchmarks/echo.py")
+    results.write_result(result, tmp_path / "r.json", command="python benchmarks/overhead.py")
 
     values = json.loads((tmp_path / "r.json").read_text())
     assert values["format_version"] == 1
     assert values["tables"][0]["rows"] == [["a|b", 1.23456], ["c", None]]
     assert values["seed"] == 7
-    assert values["command"] == "python benchmarks/echo.py"
+    assert values["command"] == "python benchmarks/overhead.py"
     text = (tmp_path / "r.md").read_text()
     for line in (
-        "# echo", "**A**", "Bar: x <= 1: reached.", "| what | value |", "| --- | ---: |", "| a\\|b | 1.235 |",
-        "| c |  |", "python benchmarks/echo.py", "- seed: 7", "- clang: clang version 22.1.8", "- corpus: sha256 ab12",
+        "# overhead", "**A**", "Bar: x <= 1: reached.", "| what | value |", "| --- | ---: |", "| a\\|b | 1.235 |",
+        "| c |  |", "python benchmarks/overhead.py", "- seed: 7", "- clang: clang version 22.1.8",
+        "- corpus: sha256 ab12",
     ):  # fmt: skip
         assert line in text.splitlines()
 
 
 def test_a_result_needs_a_path_that_ends_with_json(benchmark: Callable[[str], ModuleType], tmp_path: Path):
     results = benchmark("results")
-    result = results.Result(benchmark="echo", question="Q?", answer="A", tables=(), **FACTS)
+    result = results.Result(benchmark="overhead", question="Q?", answer="A", tables=(), **FACTS)
 
     with pytest.raises(UsageError, match=r"expected a path that ends with \.json, found '\.md'"):
         results.write_result(result, tmp_path / "r.md", command="")
+
+
+def test_a_row_is_measured_once_and_only_for_what_it_is_of(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    kept_row, path, measured = benchmark("harness").kept_row, tmp_path / "folder" / "row.json", list[int]()
+
+    def measure() -> dict[str, int]:
+        measured.append(1)
+        return {"size": 7}
+
+    rows = [kept_row(path, measure, of={"corpus": "ab12"}) for _ in range(2)]
+
+    assert rows[0] == rows[1]
+    assert (rows[0]["size"], len(measured)) == (7, 1)
+    with pytest.raises(UsageError, match=r"expected a row of \{'corpus': 'cd34'\}, found another's"):
+        kept_row(path, measure, of={"corpus": "cd34"})
+
+
+def test_a_result_names_what_it_was_made_with(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    harness = benchmark("harness")
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Options:
+        json: Path
+
+    def measure(_: Options, setup: Any) -> Any:
+        setup.tools["clang"] = "22"
+        setup.inputs["corpus"] = "ab12"
+        return benchmark("results").Result(benchmark="x", question="Q?", answer="A", seed=1, passed=False, tables=())
+
+    assert harness.run_benchmark(Options, measure, ["--json", str(tmp_path / "x.json")]) == 1
+
+    values = json.loads((tmp_path / "x.json").read_text())
+    assert list(values["versions"]) == ["mlgokit", "clang", "python", "numpy", "processor", "load when it began"]
+    assert values["inputs"] == {"corpus": "ab12"}
+    assert "python benchmarks/x.py --json .../x.json" in (tmp_path / "x.md").read_text().splitlines()
 
 
 def made_modules(count: int) -> list[Module]:
@@ -126,7 +164,7 @@ def made_modules(count: int) -> list[Module]:
 
 
 def test_modules_are_drawn_by_seed_and_stay_in_order(benchmark: Callable[[str], ModuleType]):
-    draw, modules = benchmark("results").draw_modules, made_modules(50)
+    draw, modules = benchmark("harness").draw_modules, made_modules(50)
 
     drawn = [draw(modules, 10, np.random.default_rng(seed)) for seed in (1, 1, 2)]
 
@@ -169,7 +207,7 @@ def overhead_result(overhead: ModuleType, policy_seconds: float):
         for size in (0.05, 0.2, 0.4)
     ]
     config = overhead.Overhead(policy=Path("p"))
-    return overhead.summarise(timings, [("m", "no")], config=config, versions={}, inputs={})
+    return overhead.summarise(timings, [("m", "no")], config=config)
 
 
 def test_overhead_is_the_median_of_ratios_of_least_times(benchmark: Callable[[str], ModuleType]):
@@ -189,7 +227,7 @@ def test_overhead_is_the_median_of_ratios_of_least_times(benchmark: Callable[[st
 
 
 def test_records_of_a_stress_run_are_gone_on_with(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    module = benchmark("regalloc_stress")
+    module = benchmark("harness")
     path = tmp_path / "new" / "records.jsonl"
     module.open_ledger(path, {"seed": 1}).add("module 22 0", {"outcome": "ok"})
     with path.open("a") as file:
@@ -226,7 +264,7 @@ def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], Mo
 
     config = benchmark("learners").Learners(json=tmp_path / "x.json")
     found = [arm("ppo", 1, 0.9, 0.8), arm("ppo", 2, 1.0, 0.8), arm("echo", 0, 1.0, 1.0)]
-    result = module.summed_up(config, found, missing=2, versions={}, inputs={})
+    result = module.summed_up(config, found, missing=2)
 
     # sqrt(0.9 * 1.0) and 0.8, and the geometric mean of both.
     assert result.answer == f"ppo: {module.percent((0.9**0.5 * 0.8) ** 0.5 - 1)} on C++ (2 arms missing)"
@@ -274,10 +312,9 @@ def test_tuning_speed_weighs_modules_by_what_their_search_wanted(benchmark: Call
         speed.Composed(decisions=True, sizes=False, code=True, error=-4),
         speed.Composed(decisions=True, sizes=False, code=False, error=-40),
     ]
-    facts = {"versions": FACTS["versions"], "inputs": FACTS["inputs"]}
-    result = speed.summarise(of_modules, composed, 120, 0, speed.TuningSpeed(), **facts)
+    result = speed.summarise(of_modules, composed, 120, 0, speed.TuningSpeed())
     assert result.passed
     assert result.answer.startswith("1.60 times as many effective compilations as plain clang: 40 builds were wanted")
     assert "in 20 compilations" in result.answer
     assert "2 of 3 composed builds are what the compiler makes" in result.answer
-    assert not speed.summarise(of_modules, composed, 120, 1, speed.TuningSpeed(), **facts).passed
+    assert not speed.summarise(of_modules, composed, 120, 1, speed.TuningSpeed()).passed

@@ -15,8 +15,8 @@ import pytest
 
 from mlgokit.advisors import Advisor, RandomLegal
 from mlgokit.compiler import process
+from mlgokit.compiler.channel.interactive import channel_use, drive_channels
 from mlgokit.compiler.compile import CompileStatus, PluginUse, command, compile_module
-from mlgokit.compiler.interactive import channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import PROBLEMS
 

@@ -1,0 +1,220 @@
+"""What every benchmark does alike: options, what it was made with, rows that a later run goes on with, the result.
+
+A benchmark is a frozen dataclass of options with a field ``json``, and a function from it and a :class:`Setup` to a
+:class:`~results.Result`. Compilers and corpora are opened through the setup, so that the result names them.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import tyro
+from results import Result, write_result
+
+from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import digest_value, package_version
+from mlgokit.module import Module
+from mlgokit.progress import Report
+
+INTERRUPTED = 130
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a result is made with.
+
+    Attributes:
+        report: told how far the benchmark is.
+        tools: versions of the tools that take part.
+        inputs: name to digest.
+    """
+
+    report: Report
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    inputs: dict[str, str] = field(default_factory=dict[str, str])
+
+    def toolchain(self, major: int | None, *, suffix: str = "") -> Toolchain:
+        """A compiler that can load the plugin; ``suffix`` goes behind the names of its versions."""
+        toolchain = find_toolchain(major, need_plugin=True)
+        self.tools.update({name + suffix: version for name, version in toolchain.describe().items()})
+        return toolchain
+
+    def corpus(self, folder: Path, name: str = "corpus") -> Corpus:
+        """A corpus, whose description is one of the inputs."""
+        corpus = load_corpus(folder)
+        self.inputs[name] = digest_file(folder / "corpus_description.json")
+        return corpus
+
+    def policies(self, paths: Sequence[Path]) -> None:
+        """Note policies as inputs."""
+        self.inputs.update({f"policy {path.name}": digest_file(path) for path in paths})
+
+
+def run_benchmark(
+    config: type[Config], measure: Callable[[Config, Setup], Result], arguments: Sequence[str] | None = None
+) -> int:
+    """Parse the arguments of a benchmark, measure, write both forms, and say the answer.
+
+    Args:
+        config: a dataclass with a field ``json``, the path of the result.
+        measure: the benchmark.
+        arguments: of the command line; the process's own by default.
+
+    Returns:
+        The exit code: 0, 1 if the bar was missed, or that of the error.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    parsed: Any = tyro.cli(
+        config,
+        description=(config.__doc__ or "").strip(),
+        args=words,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    machine = machine_versions()
+    try:
+        with shown_progress() as report:
+            setup = Setup(report=report)
+            result = measure(parsed, setup)
+        versions = {"mlgokit": package_version(), **setup.tools, **machine}
+        result = dataclasses.replace(result, versions=versions, inputs=setup.inputs)
+        write_result(result, parsed.json, command=shown_command(result.benchmark, words, cwd=Path.cwd()))
+    except KeyboardInterrupt:
+        print(f"{Path(sys.argv[0]).name}: interrupted; nothing was written, start it again", file=sys.stderr)
+        return INTERRUPTED
+    except MlgokitError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        return error.exit_code
+    print(result.answer)
+    print(f"{parsed.json}\n{parsed.json.with_suffix('.md')}")
+    return 1 if result.passed is False else 0
+
+
+def shown_command(benchmark: str, words: Sequence[str], *, cwd: Path) -> str:
+    """The command line for a reader on another machine: paths outside of ``cwd`` by their last part only.
+
+    Example:
+        >>> shown_command("overhead", ["--corpus", "/data/corpus", "--json", "/here/out.json"], cwd=Path("/here"))
+        'python benchmarks/overhead.py --corpus .../corpus --json out.json'
+    """
+    shown: list[str] = []
+    for word in words:
+        option, separator, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        path = Path(value)
+        if path.is_absolute():
+            value = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else f".../{path.name}"
+        shown.append(f"{option}{separator}{shlex.quote(value)}")
+    return " ".join(["python", f"benchmarks/{benchmark}.py", *shown])
+
+
+def machine_versions() -> dict[str, str]:
+    """What the machine is, so that another machine's result can be compared with this one."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": f"{_processor()}, {os.cpu_count()} usable",
+        "load when it began": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator) -> list[Module]:
+    """``count`` modules drawn without replacement, in the order of the corpus; all of them if ``count`` is 0.
+
+    Raises:
+        UsageError: ``count`` is negative.
+    """
+    if count < 0:
+        raise UsageError(f"modules: expected a number of modules, or 0 for all, found {count}; correct it")
+    if not count or count >= len(modules):
+        return list(modules)
+    return [modules[index] for index in sorted(rng.choice(len(modules), count, replace=False).tolist())]
+
+
+def check_names(what: str, given: Collection[str], known: Collection[str]) -> None:
+    """Refuse names that are not known.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if unknown := sorted(set(given) - set(known)):
+        raise UsageError(f"{what}: expected names among {', '.join(known)}, found {', '.join(unknown)}; correct them")
+
+
+def kept_row(path: Path, make: Callable[[], dict[str, Any]], *, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The row in the file ``path``, which is made and written first if it is not there.
+
+    Args:
+        path: a JSON file of its own, as the row takes minutes to make.
+        make: measures.
+        of: what the row depends on, if the path does not say so; its digest stands in the file.
+
+    Raises:
+        UsageError: the file's row depends on something else.
+    """
+    claim = {} if of is None else {"of": digest_value(of)}
+    if not path.exists():
+        atomic_write(path, json.dumps(claim | make(), indent=1))
+    row = json.loads(path.read_bytes())
+    if claim and row["of"] != claim["of"]:
+        raise UsageError(f"{path}: expected a row of {dict(of or {})}, found another's; name another folder")
+    return row
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """Rows by key, one line each in a common file, written as soon as they are known: for rows that take seconds."""
+
+    path: Path
+    known: dict[str, dict[str, Any]]
+
+    def add(self, key: str, row: dict[str, Any]) -> None:
+        """Append one."""
+        self.known[key] = row
+        with self.path.open("a") as file:
+            file.write(json.dumps({"key": key, **row}) + "\n")
+
+
+def open_ledger(path: Path, setting: Mapping[str, str | int]) -> Ledger:
+    """What an earlier run has done, if it was of the same setting; a last line cut short is done again.
+
+    Raises:
+        UsageError: the file is of another setting.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        text = path.read_text()
+        if text and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1])
+        for line in text.splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                row = json.loads(line)
+                known[row.pop("key")] = row
+    ledger = Ledger(path=path, known=known)
+    if "setting" not in known:
+        ledger.add("setting", dict(setting))
+    elif known["setting"] != dict(setting):
+        raise UsageError(f"{path}: expected records of {dict(setting)}, found {known['setting']}; give another file")
+    return ledger
