@@ -158,6 +158,19 @@ def test_links_in_markdown_lead_somewhere():
     assert not found, "\n".join(found)
 
 
+def test_documents_that_sources_name_exist():
+    found = [
+        f"{named(path)}:{number}: {name}"
+        for path in project_files()
+        if path.suffix in {".py", ".cpp", ".h", ".toml", ".sh"}
+        for number, line in enumerate(lines(path), 1)
+        for name in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", line)
+        if not (ROOT / name).exists()
+    ]
+
+    assert not found, "\n".join(found)
+
+
 def locked(name: str) -> dict[str, str]:
     """Package to version (and marker) of one list."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text().replace("\\\n", "")
