@@ -13,12 +13,7 @@ from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.content import CONTENTS_NAME
-from mlgokit.corpus.corpus import (
-    DESCRIPTION_NAME,
-    SIDECAR_NAME,
-    decode_command_line,
-    load_corpus,
-)
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import describe_corpus
 from mlgokit.corpus.importers.bitcode_files import import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
@@ -31,6 +26,7 @@ from mlgokit.corpus.importers.object_lists import (
 )
 from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.corpus.info import corpus_info
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line
 from mlgokit.corpus.options.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.options.edits import command_line_edits, edited
 from mlgokit.corpus.options.override import fill_override, link_options, split_link_command, translate_linker

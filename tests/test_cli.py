@@ -20,8 +20,8 @@ from mlgokit import cli, commands, errors
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.cli import Arguments, main, run
 from mlgokit.commands import quickstart
-from mlgokit.corpus.corpus import write_corpus
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
+from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module

@@ -17,10 +17,11 @@ from mlgokit.commands import choose_projects, corpora, training_modules
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
-from mlgokit.corpus.corpus import load_corpus, write_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents
 from mlgokit.corpus.sources.fetch import cached_path
 from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
 from mlgokit.learning import trace
 from mlgokit.module import Module

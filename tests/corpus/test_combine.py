@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, ModuleFailure, load_corpus, write_corpus
+from mlgokit.corpus.corpus import ModuleFailure, load_corpus
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME
+from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
 

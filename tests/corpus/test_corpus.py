@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import (
-    DESCRIPTION_NAME,
-    SIDECAR_NAME,
-    Corpus,
-    ModuleFailure,
-    decode_command_line,
-    encode_command_line,
-    load_corpus,
-    write_corpus,
-)
+from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line, encode_command_line
 from mlgokit.corpus.options.edits import command_line_edits
+from mlgokit.corpus.writer import corpus_writer, description_fields, write_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
 
@@ -160,10 +153,12 @@ def test_modules_of_a_thinlto_build_have_their_index(tmp_path: Path):
 
 
 def test_the_description_tells_of_thinlto_and_options_for_all(tmp_path: Path):
-    write_corpus(tmp_path, [], [], has_thinlto=True, override=["-cc1", "-Oz"])
-    assert (tmp_path / DESCRIPTION_NAME).read_text() == (
-        '{\n  "global_command_override": [\n    "-cc1",\n    "-Oz"\n  ],\n  "has_thinlto": true,\n  "modules": []\n}\n'
-    )
+    fields = description_fields(has_thinlto=True, override=["-cc1", "-Oz"])
+    with corpus_writer(tmp_path, fields, remedy="none") as writer:
+        writer.add_name("a.o")
+    override = '"global_command_override": [\n    "-cc1",\n    "-Oz"\n  ]'
+    modules = '"modules": [\n    "a.o"\n  ]'
+    assert (tmp_path / DESCRIPTION_NAME).read_text() == f'{{\n  {override},\n  "has_thinlto": true,\n  {modules}\n}}\n'
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
 from mlgokit.corpus.importers.object_lists import objects_in_folder, objects_in_parameters, objects_of_commands
 from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME
 from mlgokit.errors import CorpusError
 
 FILTERED = b"-cc1\0x/y/foobar.cpp\0-Oz\0-Ifoo\0-o\0bin/out.o"

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mlgokit.corpus.content import ModuleContent
-from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar, write_corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, leaks, without_copies
 from mlgokit.corpus.split import SplitBy, choose_held_out, position, split_corpus
+from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 

@@ -8,12 +8,13 @@ from types import ModuleType
 import pytest
 
 from mlgokit.corpus.combine import combine_corpora
-from mlgokit.corpus.corpus import SIDECAR_NAME, Corpus, load_corpus, read_sidecar
+from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.front_end import FrontEndJob, make_corpus
 from mlgokit.corpus.identity import NOTHING_KNOWN
 from mlgokit.corpus.importers.bitcode_files import import_bitcode
 from mlgokit.corpus.importers.object_lists import objects_in_folder
 from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.corpus.split import SplitBy, split_corpus
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignment, assignments_in, earlier_assignments
 

@@ -9,7 +9,8 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import encode_command_line, load_corpus
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.layout import encode_command_line
 from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
 from mlgokit.corpus.options.safety import check_command_line, is_left_out
 

@@ -13,7 +13,7 @@ from mlgokit.compiler.record import record_build
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.front_end import ExtractionLimits, Progress
+from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import CommandFilter, Level, check_project, import_commands
@@ -257,7 +257,7 @@ def _source(config: Import) -> str:
     return source
 
 
-def _relabelled(report: Report, title: str) -> Progress:
+def _relabelled(report: Report, title: str) -> Report:
     def told(done: int, total: int, label: str) -> None:  # noqa: ARG001  (the protocol names it)
         report(done, total, title)
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
+from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.files import atomic_write, writing
@@ -153,8 +153,8 @@ def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]
         def compile_unit(unit: str) -> None:
             _compile(toolchain, [*_OPTIONS, *include, f"{unit}.cpp", "-o", f"{unit}.o"], building)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(compile_unit, units))
+        for _ in in_order(compile_unit, units, workers=os.cpu_count() or 1):
+            pass
         _compile(toolchain, [*_LINK, *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
         with writing(folder):
             if not (folder / "mlgokit.so").is_file():

@@ -6,19 +6,10 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.corpus import (
-    DESCRIPTION_NAME,
-    FACTS,
-    FAILURE,
-    SIDECAR_NAME,
-    SIDECAR_VERSION,
-    ModuleFailure,
-    check_fields,
-    check_name,
-    read_description,
-)
+from mlgokit.corpus.corpus import FACTS, FAILURE, ModuleFailure, check_fields, read_description
 from mlgokit.corpus.files import placing
 from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
 

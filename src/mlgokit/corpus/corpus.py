@@ -5,19 +5,29 @@
 ``<name>.bc``                the module's bitcode, before any optimization
 ``<name>.cmd``               its command line for ``clang -cc1``, each option ended by a NUL byte; no input or output
 ``<name>.thinlto.bc``        if ``has_thinlto``: what ThinLTO knows of the other modules; empty for a module alone
-``corpus_modules.json``      ours, optional: see :func:`write_corpus`
+``corpus_modules.json``      ours, optional: see :func:`write_sidecar`
 
 Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
 """
 
 import json
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.corpus.layout import (
+    DESCRIPTION_NAME,
+    SIDECAR_NAME,
+    SIDECAR_VERSION,
+    UNSPECIFIED,
+    bitcode_path,
+    check_name,
+    decode_command_line,
+    language_of,
+    thinlto_index_path,
+)
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
 from mlgokit.corpus.options.override import from_driver
 from mlgokit.corpus.options.parse import parse_options
@@ -26,16 +36,11 @@ from mlgokit.errors import CorpusError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 
-DESCRIPTION_NAME = "corpus_description.json"
-SIDECAR_NAME = "corpus_modules.json"
-SIDECAR_VERSION = 1
-
 MOST_MODULES = 4_000_000
 MOST_BITCODE_BYTES = 1 << 30
 MOST_JSON_BYTES = 1 << 30
 """Limits of what is read from a corpus that may be a stranger's."""
 
-_SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
 FACTS: dict[str, tuple[type, ...]] = {
     "project": (str,),
     "language": (str,),
@@ -147,33 +152,6 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
     return description, names
 
 
-def write_corpus(
-    folder: Path,
-    modules: Iterable[Module],
-    failures: Iterable[ModuleFailure],
-    *,
-    has_thinlto: bool = False,
-    override: Sequence[str] | None = None,
-) -> None:
-    """Write the sidecar, then the description, for modules whose bitcode and command lines are there already.
-
-    Args:
-        folder: the corpus.
-        modules: in the order of the description.
-        failures: sources that gave none.
-        has_thinlto: whether each module has its part of a ThinLTO index.
-        override: options that serve every module in place of ``.cmd`` files.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    facts = {module.name: module_facts(module) for module in modules}
-    write_sidecar(folder, facts, failures)
-    start = {} if override is None else {"global_command_override": list(override)}
-    description = {**start, "has_thinlto": has_thinlto, "modules": list(facts)}
-    atomic_write(folder / DESCRIPTION_NAME, json.dumps(description, indent=2) + "\n")
-
-
 def module_facts(module: Module) -> dict[str, Any]:
     """A module's entry in the sidecar: what LLVM's layout has no place for."""
     facts = {key: getattr(module, key) for key in FACTS}
@@ -221,42 +199,6 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
             for value in cast("list[dict[str, str]]", failed)
         ),
     )
-
-
-def bitcode_path(folder: Path, name: str) -> Path:
-    """Where a module's bitcode stands.
-
-    Example:
-        >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
-        'corpus/lua/lapi.c.o.bc'
-    """
-    return folder / f"{name}.bc"
-
-
-def thinlto_index_path(folder: Path, name: str) -> Path:
-    """Where a module's part of the ThinLTO index stands."""
-    return folder / f"{name}.thinlto.bc"
-
-
-def encode_command_line(options: Iterable[str]) -> bytes:
-    r"""The content of a ``.cmd`` file.
-
-    Example:
-        >>> encode_command_line(["-cc1", "-Oz"])
-        b'-cc1\x00-Oz\x00'
-    """
-    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
-
-
-def decode_command_line(data: bytes) -> tuple[str, ...]:
-    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent, empty options are left out.
-
-    Example:
-        >>> decode_command_line(b"-cc1\x00-Oz\x00")
-        ('-cc1', '-Oz')
-    """
-    # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
-    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
 
 
 def _load_module(
@@ -318,38 +260,12 @@ def _prepare(
     return module if words == module.command_line else replace(module, command_line=words)
 
 
-def language_of(name: str, command_line: tuple[str, ...]) -> str:
-    """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
-    path = PurePosixPath(name)
-    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
-    if found:
-        return found
-    standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
-    if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
-        return "c++"
-    return "c" if standards else "unknown"
-
-
-def check_name(name: str, folder: Path) -> None:
-    """Raise if a module of that name would stand outside of the corpus.
-
-    Raises:
-        CorpusError: it would.
-    """
-    path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
-        raise CorpusError(
-            f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
-            "do not use this corpus"
-        )
-
-
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
     if "global_command_override" not in description:
         return None
     where = folder / DESCRIPTION_NAME
     options = _texts(description["global_command_override"], where, "global_command_override")
-    if not options or options == ["<UNSPECIFIED>"]:
+    if not options or options == [UNSPECIFIED]:
         raise CorpusError(
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )

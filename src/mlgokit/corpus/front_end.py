@@ -10,43 +10,28 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import (
-    SIDECAR_NAME,
-    Corpus,
-    ModuleFailure,
-    bitcode_path,
-    encode_command_line,
-    module_facts,
-    read_sidecar,
-    write_corpus,
-    write_sidecar,
-)
+from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing, whole_file
 from mlgokit.corpus.json_stream import pieces_of
-from mlgokit.corpus.split_assignment import SplitAssignments, assignments_in, earlier_assignments
-from mlgokit.errors import CorpusError, InputError, StorageError
+from mlgokit.corpus.layout import SIDECAR_NAME, bitcode_path, encode_command_line
+from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
+from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
+from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import digest_file, writing
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 _FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
-
-
-class Progress(Protocol):
-    """Told after every module; ``label`` is the module's name."""
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        """Show it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +115,7 @@ def make_corpus(
     remedy: str,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> Corpus:
     """Run the front ends and write the corpus; modules that an earlier run finished are reused, and a split is kept.
 
@@ -148,26 +133,25 @@ def make_corpus(
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    known = _known_facts(corpus_folder)
-    making = _Making(
-        corpus_folder=corpus_folder,
-        partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
-        limits=limits or ExtractionLimits(),
-        known={name: _known(facts) for name, facts in known.items()},
-        decisions=assignments_in(known.items()),
-    )
-    with writing(corpus_folder):
-        making.partial.mkdir()
-    try:
-        outcomes = _make_all(making, jobs, known=known, workers=workers, report=report)
-    finally:
-        shutil.rmtree(making.partial, ignore_errors=True)
+    made: dict[str, Module | ModuleFailure] = {}
+    with (
+        front_ends(corpus_folder, limits=limits) as make,
+        corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
+    ):
+
+        def work(job: FrontEndJob) -> Module | ModuleFailure:
+            made[job.name] = make(job)
+            return made[job.name]
+
+        write_outcomes(writer, work, jobs, workers=workers, report=report, total=len(jobs))
+        outcomes = [made[job.name] for job in jobs]
+        failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
+        if not writer.modules:
+            example = f" ({failed[0].name}: {failed[0].reason})" if failed else ""
+            raise CorpusError(
+                f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}"
+            )
     modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
-    failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
-    if not modules:
-        example = f" ({failed[0].name}: {failed[0].reason})" if failed else ""
-        raise CorpusError(f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}")
-    write_corpus(corpus_folder, modules, failed)
     return Corpus(folder=corpus_folder, modules=modules, failures=failed)
 
 
@@ -215,48 +199,10 @@ def _known(facts: Mapping[str, Any]) -> _Known:
     return _Known(seconds=None, digest=b"")
 
 
-def _known_facts(corpus_folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """What an earlier run and a split noted; a bad sidecar is just replaced."""
-    with contextlib.suppress(CorpusError):
-        return read_sidecar(corpus_folder)[0]
-    return {}
-
-
 def front_end_environment() -> dict[str, str]:
     """Ours without what changes clang's search, in English, and at the epoch for ``__DATE__`` and ``__TIME__``."""
     kept = {name: value for name, value in os.environ.items() if name not in _SEARCH_VARIABLES}
     return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
-
-
-def _make_all(
-    making: _Making,
-    jobs: Sequence[FrontEndJob],
-    *,
-    known: Mapping[str, Mapping[str, Any]],
-    workers: int,
-    report: Progress | None,
-) -> list[Module | ModuleFailure]:
-    """One outcome for each job, in the order of the jobs."""
-    outcomes: dict[str, Module | ModuleFailure] = {}
-    futures: dict[Future[Module | ModuleFailure], str] = {}
-    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="extract")
-    try:
-        for job in jobs:
-            futures[pool.submit(_make, making, job)] = job.name
-        for done, future in enumerate(as_completed(futures), 1):
-            name = futures[future]
-            outcomes[name] = future.result()
-            if report is not None:
-                report(done, len(jobs), name)
-    except BaseException:
-        making.cancelled.set()
-        process.kill_pool(pool, futures)
-        finished = {name: module_facts(item) for name, item in outcomes.items() if isinstance(item, Module)}
-        with contextlib.suppress(StorageError):
-            write_sidecar(making.corpus_folder, {**known, **finished}, ())
-        raise
-    pool.shutdown()
-    return [outcomes[job.name] for job in jobs]
 
 
 def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:

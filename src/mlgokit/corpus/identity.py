@@ -1,14 +1,15 @@
 """Which modules are the same: the contents of a corpus, groups of copies, and copies on both sides of the split."""
 
+import contextlib
+import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.compiler import process
 from mlgokit.compiler.describe import describe_module
+from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
@@ -109,23 +110,17 @@ def describe_corpus(
         plugin=plugin,
     )
     seen: dict[str, _Seen] = {}
-    futures: dict[Future[_Seen], str] = {}
     written = 0
-    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="describe") as pool:
-        try:
-            futures |= {pool.submit(_look, search, module): module.name for module in modules}
-            for done, future in enumerate(as_completed(futures), 1):
-                seen[futures[future]] = future.result()
-                if len(search.fresh) - written >= _BATCH or done == len(futures):
-                    batch = search.fresh[written:]
-                    if batch:
-                        append_contents(folder, batch)
-                    written += len(batch)
-                if report is not None and search.fresh:
-                    report(done, len(modules), "describe")
-        except BaseException:
-            process.kill_pool(pool, futures)
-            raise
+    with contextlib.closing(in_order(functools.partial(_look, search), modules, workers=workers)) as found:
+        for done, (module, one) in enumerate(zip(modules, found, strict=True), 1):
+            seen[module.name] = one
+            if len(search.fresh) - written >= _BATCH or done == len(modules):
+                batch = search.fresh[written:]
+                if batch:
+                    append_contents(folder, batch)
+                written += len(batch)
+            if report is not None and search.fresh:
+                report(done, len(modules), "describe")
     return Contents(
         digests={name: one.digest for name, one in seen.items() if one.digest},
         by_name={name: one.content for name, one in seen.items() if one.content is not None},

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, Corpus, ModuleFailure
+from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.identity import (
     Contents,
     Kinship,
@@ -17,6 +17,7 @@ from mlgokit.corpus.identity import (
     leaks,
     without_copies,
 )
+from mlgokit.corpus.layout import DESCRIPTION_NAME
 from mlgokit.corpus.split import by_project
 from mlgokit.module import Module
 

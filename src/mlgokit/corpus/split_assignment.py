@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from mlgokit.corpus.corpus import SIDECAR_NAME
 from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.errors import CorpusError
 
 BY_MODULE = "module "
@@ -55,7 +55,7 @@ def assignments_in(modules: Iterable[tuple[str, Mapping[str, Any]]]) -> SplitAss
     Example:
         >>> found = assignments_in([("p/a.o", {"project": "p", "held_out": True, "split": "listed"})])
         >>> found.of("p/b.o", "p"), found.of("q/a.o", "q")
-        (Decision(held_out=True, split='listed'), None)
+        (SplitAssignment(held_out=True, split='listed'), None)
     """
     by_name: dict[str, SplitAssignment] = {}
     by_project: dict[str, SplitAssignment | None] = {}

@@ -5,26 +5,28 @@ clang makes of the same source in one go. Compared are the bytes of sections, in
 the same in both; what the linker will put there is in a relocation, which is a section of its own.
 """
 
+import contextlib
 import enum
 import functools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import COMPILE_SECONDS, compile_module, first_error
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
+from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import FrontEndJob, front_end_environment
 from mlgokit.errors import InputError
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 MOST_MODULES = 100
 """How many modules are looked at if nothing else is said."""
@@ -40,14 +42,6 @@ class Verdict(enum.Enum):
     DIFFERENT = "the code differs"
     FAILED = "the module does not compile"
     NO_REFERENCE = "the build's object is not there"
-
-
-class Progress(Protocol):
-    """Told after every module; ``label`` is the module's name."""
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        """Show it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +152,7 @@ def verify_corpus(
     most: int = MOST_MODULES,
     workers: int = 1,
     timeout_seconds: float = COMPILE_SECONDS,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> VerifyResult:
     """Compile modules and compare them with the build's objects.
 
@@ -181,18 +175,10 @@ def verify_corpus(
     modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
     verify = functools.partial(_verify, reference=reference, toolchain=toolchain, timeout_seconds=timeout_seconds)
     verified: list[VerifiedModule] = []
-    futures: list[Future[VerifiedModule]] = []
-    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
-    try:
-        futures += (pool.submit(verify, module) for module in modules)
-        for future in futures:
-            verified.append(future.result())
-            if report is not None:
-                report(len(verified), len(modules), verified[-1].name)
-    except BaseException:
-        process.kill_pool(pool, futures)
-        raise
-    pool.shutdown()
+    with contextlib.closing(in_order(verify, modules, workers=workers)) as found:
+        for one in found:
+            verified.append(one)
+            report(len(verified), len(modules), one.name)
     return VerifyResult(modules=tuple(verified), of=count)
 
 

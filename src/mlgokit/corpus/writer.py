@@ -4,22 +4,23 @@ import contextlib
 import json
 import shutil
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, ModuleFailure, module_facts
+from mlgokit.compiler.pool import in_order
+from mlgokit.corpus.corpus import ModuleFailure, module_facts
 from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
 from mlgokit.errors import CorpusError, StorageError
 from mlgokit.files import writing
 from mlgokit.module import Module
+from mlgokit.progress import Report
 
+Item = TypeVar("Item")
 EXAMPLES = 20
-UNSPECIFIED = "<UNSPECIFIED>"
-"""What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
-
 _PARTS = ("names", "facts", "failures")
 
 
@@ -100,8 +101,8 @@ def description_fields(*, has_thinlto: bool = False, override: Sequence[str] | N
     """The fields of a description but ``modules``, in the order in which LLVM writes them.
 
     Example:
-        >>> description_fields(has_thinlto=True, override=[UNSPECIFIED])
-        {'global_command_override': ['<UNSPECIFIED>'], 'has_thinlto': True}
+        >>> description_fields(has_thinlto=True, override=["-cc1"])
+        {'global_command_override': ['-cc1'], 'has_thinlto': True}
     """
     start: dict[str, Any] = {} if override is None else {"global_command_override": list(override)}
     return {**start, "has_thinlto": has_thinlto}
@@ -177,3 +178,48 @@ def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
         writer.facts.write('},\n "failures": []}\n')
         writer.facts.flush()
         partial.replace(path)
+
+
+def write_corpus(
+    folder: Path, modules: Iterable[Module], failures: Iterable[ModuleFailure], *, has_thinlto: bool = False
+) -> None:
+    """Write the sidecar and the description of modules whose bitcode and command lines are there already.
+
+    Args:
+        folder: the corpus.
+        modules: in the order of the description.
+        failures: sources that gave none.
+        has_thinlto: whether each module has its part of a ThinLTO index.
+
+    Raises:
+        CorpusError: there is no module.
+        StorageError: the disk is full or not writable.
+    """
+    with corpus_writer(folder, description_fields(has_thinlto=has_thinlto), remedy="add modules") as writer:
+        for outcome in (*modules, *failures):
+            writer.add(outcome)
+
+
+def write_outcomes(
+    writer: CorpusWriter,
+    work: Callable[[Item], Module | ModuleFailure],
+    items: Iterable[Item],
+    *,
+    workers: int,
+    report: Report,
+    total: int = 0,
+) -> None:
+    """Make modules in threads, and put each into the corpus in the order of the items.
+
+    Args:
+        writer: of the corpus.
+        work: makes one module, whose files are there then, or says why there is none.
+        items: what to make modules of.
+        workers: threads.
+        report: told after every module.
+        total: how many items there are at least, if that is known.
+    """
+    with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:
+        for done, outcome in enumerate(outcomes, 1):
+            writer.add(outcome)
+            report(done, max(done, total) if total else 0, outcome.name)

@@ -16,6 +16,7 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
+from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import UsageError
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
@@ -142,7 +143,10 @@ def plan_link(
         if name in outputs:
             known.setdefault(str(outputs[name]), name)
             known.setdefault(str(outputs[name].resolve()), name)
-    expanded = _expanded(words, folder)
+    try:
+        expanded = [words[0], *expand_response_files(words[1:], folder, most_bytes=LINK_BYTES, missing="keep")]
+    except ValueError as error:
+        raise UsageError(f"--link-command: {error}; link without response files") from error
     if "/" in expanded[0]:
         expanded[0] = os.path.normpath(folder / expanded[0])
     objects: dict[int, str] = {}
@@ -214,18 +218,6 @@ def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
     return Linked(image=image)
-
-
-def _expanded(words: Sequence[str], folder: Path) -> list[str]:
-    """The words, with ``@file`` replaced by the words in that file."""
-    expanded: list[str] = []
-    for word in words:
-        path = folder / word[1:]
-        if word.startswith("@") and path.is_file():
-            expanded += split_command(path.read_text("utf-8", "surrogateescape"))
-        else:
-            expanded.append(word)
-    return expanded
 
 
 def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:

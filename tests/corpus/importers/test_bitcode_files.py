@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
+from mlgokit.corpus.layout import DESCRIPTION_NAME
 from mlgokit.errors import CorpusError
 
 

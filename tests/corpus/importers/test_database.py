@@ -11,9 +11,10 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import SIDECAR_NAME, Corpus, load_corpus, read_sidecar
+from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.importers.database import CommandFilter, import_commands, module_outputs
+from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 
 COMPILER = r"""#!/bin/sh

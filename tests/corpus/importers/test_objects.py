@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import SIDECAR_NAME, load_corpus
+from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.object_lists import ObjectFile, objects_in_folder
 from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.corpus.writer import Imported
 from mlgokit.errors import CorpusError, ToolError, UsageError
 

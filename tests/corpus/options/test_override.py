@@ -106,7 +106,7 @@ def test_a_text_without_a_link_is_refused(text: str):
 
 def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
     (tmp_path / "a.o.bc").write_bytes(b"BC")
-    description = {"global_command_override": UNSPECIFIED, "has_thinlto": False, "modules": ["a.o"]}
+    description = {"global_command_override": [UNSPECIFIED], "has_thinlto": False, "modules": ["a.o"]}
     (tmp_path / "corpus_description.json").write_text(json.dumps(description))
     options = translate_linker(["-pie"]).options
     fill_override(tmp_path, options)
@@ -119,7 +119,7 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
 
 def test_a_response_file_without_words_is_refused(tmp_path: Path):
     (tmp_path / "a.rsp").write_text("'a.o")
-    with pytest.raises(UsageError, match=r"a\.rsp: expected the words of a link command, found: No closing quotation"):
+    with pytest.raises(UsageError, match=r"words of a link command, found: @a\.rsp: expected quotations that end"):
         link_options(["ld.lld", "@a.rsp"], toolchain=NOBODY, folder=tmp_path)
     found = link_options(["ld.lld", "@gone.rsp", "@", "--lto-O3"], toolchain=NOBODY, folder=tmp_path)
     assert "-O3" in found.options

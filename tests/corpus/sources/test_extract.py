@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import DESCRIPTION_NAME, SIDECAR_NAME, Corpus, load_corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import ExtractionLimits
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import Archive, Project
 from mlgokit.errors import CorpusError, ReuseError, StorageError, ToolError

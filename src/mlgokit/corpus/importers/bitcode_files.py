@@ -1,20 +1,20 @@
 """Corpora of bitcode files: what lld saved of a local ThinLTO link, and folders of loose bitcode."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.compiler.pool import in_order
-from mlgokit.corpus.corpus import ModuleFailure, bitcode_path, language_of, thinlto_index_path
+from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, files_below
-from mlgokit.corpus.importers.objects import Progress, first_of_each_name
-from mlgokit.corpus.writer import UNSPECIFIED, Imported, corpus_writer, description_fields
+from mlgokit.corpus.importers.objects import first_of_each_name
+from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 IMPORTED_SUFFIX = ".3.import.bc"
 """lld's name for a module after ThinLTO's imports and before optimization, as ``--save-temps=import`` leaves it."""
@@ -38,7 +38,7 @@ def import_local_thinlto(
     project: str,
     override: Sequence[str] = (),
     workers: int = 1,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of a ThinLTO link with ``-Wl,--save-temps=import`` and ``-Wl,--thinlto-emit-index-files``.
 
@@ -72,7 +72,7 @@ def import_bitcode(
     project: str,
     options: Sequence[str],
     workers: int = 1,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of all ``.bc`` files below a folder, compiled with the same options.
 
@@ -115,17 +115,13 @@ def _import_files(
     *,
     remedy: str,
     workers: int,
-    report: Progress | None,
+    report: Report,
 ) -> Imported:
     check_workers(workers)
     work: Callable[[ObjectFile], Module | ModuleFailure] = functools.partial(_import, shared)
     with corpus_writer(shared.corpus_folder, fields, remedy=remedy) as writer:
         unique = first_of_each_name(files, has_thinlto=shared.has_thinlto)
-        with contextlib.closing(in_order(work, unique, workers=workers)) as outcomes:
-            for done, outcome in enumerate(outcomes, 1):
-                writer.add(outcome)
-                if report is not None:
-                    report(done, 0, outcome.name)
+        write_outcomes(writer, work, unique, workers=workers, report=report)
     return writer.imported()
 
 

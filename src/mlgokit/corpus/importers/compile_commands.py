@@ -6,22 +6,18 @@ write it. The file is read as a stream, so that memory does not grow with it, an
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
+from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
 
 ENTRY_BYTES = 16 << 20
 """A single entry of the database takes at most about so much."""
-RESPONSE_BYTES = 4 << 20
-"""All response files of one command together."""
-RESPONSE_DEPTH = 8
-"""How deep response files may name response files."""
 
 _BLOCK_BYTES = 1 << 16
 _DEPTH = 16
@@ -95,14 +91,6 @@ class _Container:
             self.value[self.key] = item
         else:
             self.value.append(item)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Budget:
-    """What the response files of one command may still take."""
-
-    folder: Path
-    left: int = field(default=RESPONSE_BYTES)
 
 
 def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedCommand]:
@@ -243,7 +231,9 @@ def _command(entry: object, *, index: int, folder: Path) -> CompileCommand:
         raise ValueError("expected a command, found no word")
     for word in arguments:
         _check_text(word, "command")
-    arguments = _expand(arguments, directory=directory, budget=_Budget(folder=folder), depth=0)
+    arguments[1:] = expand_response_files(arguments[1:], directory, inside=folder)
+    for word in arguments:
+        _check_text(word, "response file")
     named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
         directory=_absolute(directory),
@@ -273,34 +263,3 @@ def _check_text(text: str, key: str) -> str:
 
 def _absolute(path: Path) -> Path:
     return Path(os.path.normpath(path))
-
-
-def _expand(words: list[str], *, directory: Path, budget: _Budget, depth: int) -> list[str]:
-    """The words with each ``@file`` replaced by the words in that file, as the compiler's driver does it.
-
-    Only files inside the build folder are opened: a database from a stranger could name any other.
-    """
-    expanded: list[str] = []
-    for index, word in enumerate(words):
-        if not word.startswith("@") or (depth == 0 and index == 0):
-            expanded.append(word)
-            continue
-        if depth >= RESPONSE_DEPTH:
-            raise ValueError(f"{word}: expected response files nested at most {RESPONSE_DEPTH} deep, found more")
-        path = (directory / word[1:]).resolve()
-        if not path.is_relative_to(budget.folder):
-            raise ValueError(f"{word}: expected a response file inside the build folder {budget.folder}, found {path}")
-        try:
-            with path.open("rb") as file:
-                data = file.read(budget.left + 1) if path.is_file() else b""
-        except OSError as error:
-            raise ValueError(
-                f"{word}: expected a response file, found: {error.strerror or error}; "
-                "Ninja deletes them, `ninja -t compdb -x` writes a database without"
-            ) from error
-        budget.left -= len(data)
-        if budget.left < 0:
-            raise ValueError(f"{word}: expected at most {RESPONSE_BYTES} bytes of response files, found more")
-        inner = shlex.split(_check_text(data.decode("utf-8", "surrogateescape"), word))
-        expanded += _expand(inner, directory=directory, budget=budget, depth=depth + 1)
-    return expanded

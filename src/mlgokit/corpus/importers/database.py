@@ -4,7 +4,6 @@ The options are the build's own, so that a module's code is what the build would
 information is left out: it has the machine's paths, and no decision of the optimizer depends on it.
 """
 
-import contextlib
 import os
 import re
 import sys
@@ -14,23 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
     FrontEndJob,
-    Progress,
     claim_corpus,
     front_ends,
 )
 from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.writer import Imported, corpus_writer, description_fields
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 Level = Literal["O1", "O2", "O3", "Os", "Oz"]
 
@@ -141,7 +139,7 @@ def import_commands(
     held_out: bool = False,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> ImportedCommands:
     """Make a corpus of the sources that a build compiles, whatever compiler it names; takes little memory.
 
@@ -200,11 +198,7 @@ def import_commands(
             return job if isinstance(job, ModuleFailure) else make(job)
 
         jobs = _jobs(request, reading, plan, dropped)
-        with contextlib.closing(in_order(outcome, jobs, workers=workers)) as outcomes:
-            for done, found in enumerate(outcomes, 1):
-                writer.add(found)
-                if report is not None:
-                    report(done, max(done, plan.sources), found.name)
+        write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources)
     return ImportedCommands(
         imported=writer.imported(),
         repeated=reading.repeated,

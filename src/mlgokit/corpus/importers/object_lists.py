@@ -4,7 +4,6 @@ Every list is read as a stream, and every name is made so that it stays inside a
 """
 
 import os
-import shlex
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, cast
 
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand
 from mlgokit.corpus.json_stream import pieces_of
+from mlgokit.corpus.response_files import split_response
 from mlgokit.errors import CorpusError, UsageError
 
 OBJECT_SUFFIXES = (".o", ".obj")
@@ -129,7 +129,7 @@ def _unquoted(line: str) -> str:
     if not line.startswith(('"', "'")):
         return line
     try:
-        words = shlex.split(line)
+        words = split_response(line)
     except ValueError:
         return line
     return words[0] if len(words) == 1 else line

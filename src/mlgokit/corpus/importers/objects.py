@@ -5,7 +5,6 @@
 part of the index. What is wrong with one object is a failure in the corpus, and never stops the others.
 """
 
-import contextlib
 import functools
 import os
 import re
@@ -13,18 +12,18 @@ import tempfile
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import THINLTO_INDEX, first_error
-from mlgokit.compiler.pool import in_order
-from mlgokit.corpus.corpus import ModuleFailure, bitcode_path, decode_command_line, language_of, thinlto_index_path
+from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes, whole_file
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
-from mlgokit.corpus.writer import Imported, corpus_writer, description_fields
+from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 LARGEST_COMMAND_LINE = 16 << 20
 """Bytes of the options of one module."""
@@ -33,14 +32,6 @@ OBJCOPY_SECONDS = 60.0
 _NO_OBJECT = "expected an object file, found no such file; build it first"
 _EMBED = "compile with -Xclang -fembed-bitcode=all"
 _APART = "import the objects that were linked into it"
-
-
-class Progress(Protocol):
-    """Told after every module; ``total`` is 0 while it is not known."""
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        """Show it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +60,7 @@ def import_objects(
     bitcode_section: str | None = None,
     llvm_objcopy: Path | None = None,
     workers: int = 1,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of the bitcode and options in object files; takes little memory, however many there are.
 
@@ -107,11 +98,7 @@ def import_objects(
     fields = description_fields(has_thinlto=distributed_thinlto)
     with corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
         unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
-        with contextlib.closing(in_order(functools.partial(_import, shared), unique, workers=workers)) as outcomes:
-            for done, outcome in enumerate(outcomes, 1):
-                writer.add(outcome)
-                if report is not None:
-                    report(done, 0, outcome.name)
+        write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, report=report)
     return writer.imported()
 
 

@@ -4,11 +4,11 @@ import functools
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, read_dry_run
@@ -57,9 +57,8 @@ def dry_runs(
 ) -> dict[tuple[object, ...], DryRun]:
     """One dry run for each set of options that compiles bitcode in its own way."""
     distinct = {dry_run_key(item): item for item in options}
-    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="dry-run") as pool:
-        results = pool.map(functools.partial(_dry_run, toolchain), distinct.values())
-        return dict(zip(distinct, results, strict=True))
+    results = in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
+    return dict(zip(distinct, results, strict=True))
 
 
 def driver_path(toolchain: Toolchain, name: str) -> str:

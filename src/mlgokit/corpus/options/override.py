@@ -6,7 +6,6 @@ are from ``createConfig`` in ``lld/ELF/LTO.cpp``, those about clang from ``runTh
 """
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,18 +15,15 @@ from typing import Any, cast
 
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.files import opened
+from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver
 from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
-from mlgokit.errors import CorpusError, InputError, UsageError
+from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write
 
-RESPONSE_BYTES = 64 << 20
-"""Of one response file."""
 DEFAULT_LEVEL = "2"
 """What lld optimizes with if nothing is said."""
-UNSPECIFIED = ["<UNSPECIFIED>"]
-"""What LLVM's ``extract_ir`` writes for a user to replace."""
 
 Words = tuple[str, ...]
 
@@ -274,9 +270,9 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
         ) from error
     fields = cast("dict[str, Any]", description) if isinstance(description, dict) else {}
     found = fields.get("global_command_override")
-    if found != UNSPECIFIED:
+    if found != [UNSPECIFIED]:
         raise CorpusError(
-            f"{path}: expected global_command_override to be {UNSPECIFIED}, found {found!r:.200}; "
+            f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {found!r:.200}; "
             "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
         )
     fields["global_command_override"] = list(options)
@@ -300,29 +296,21 @@ def _is_tool(word: str) -> bool:
     return not word.startswith("-") and (_CLANG.fullmatch(name) or _LLD.fullmatch(name)) is not None
 
 
-def _expanded(words: Sequence[str], folder: Path | None) -> Iterator[str]:
-    """The words, and in place of ``@file`` those in the file; one that is not there held inputs, most likely.
+def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
+    """The words without response files; one that is not there held inputs, most likely.
 
     Raises:
-        UsageError: what is in the file are no words.
+        UsageError: what is in a file are no words.
     """
-    for word in words:
-        if not word.startswith("@"):
-            yield word
-        elif folder is not None:
-            path = folder / word[1:]
-            try:
-                with opened(path, "") as descriptor:
-                    data = os.read(descriptor, RESPONSE_BYTES)
-            except InputError:
-                continue
-            try:
-                yield from shlex.split(data.decode("utf-8", "surrogateescape"))
-            except ValueError as error:
-                raise UsageError(
-                    f"{path}: expected the words of a link command, found: {error}; link again, or give the command "
-                    "without response files"
-                ) from error
+    if folder is None:
+        return [word for word in words if not word.startswith("@")]
+    try:
+        return expand_response_files(words, folder, most_bytes=LINK_BYTES, missing="drop")
+    except ValueError as error:
+        raise UsageError(
+            f"{folder}: expected the words of a link command, found: {error}; link again, or give the command "
+            "without response files"
+        ) from error
 
 
 def _without_inputs(words: Iterable[str]) -> Iterator[str]:

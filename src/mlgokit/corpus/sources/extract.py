@@ -14,7 +14,6 @@ from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
     FrontEndJob,
-    Progress,
     claim_corpus,
     front_end_environment,
     make_corpus,
@@ -25,6 +24,7 @@ from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import CorpusError
 from mlgokit.manifest import digest_value
+from mlgokit.progress import Report, say_nothing
 
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
 """Given to the driver for every module, before the project's own options."""
@@ -38,7 +38,7 @@ def extract_projects(
     corpus_folder: Path,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
-    report: Progress | None = None,
+    report: Report = say_nothing,
 ) -> Corpus:
     """Make a corpus of projects whose sources are unpacked; modules that an earlier run finished are reused.
 

@@ -1,0 +1,77 @@
+"""Where the parts of a corpus stand and what they are called; :mod:`mlgokit.corpus.corpus` says what is in them."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from mlgokit.errors import CorpusError
+
+DESCRIPTION_NAME = "corpus_description.json"
+SIDECAR_NAME = "corpus_modules.json"
+SIDECAR_VERSION = 1
+UNSPECIFIED = "<UNSPECIFIED>"
+"""What LLVM's extraction puts into ``global_command_override`` where the user has to fill in the options."""
+
+_SUFFIXES = {".c": "c", **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP"), "c++")}
+
+
+def bitcode_path(folder: Path, name: str) -> Path:
+    """Where a module's bitcode stands.
+
+    Example:
+        >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
+        'corpus/lua/lapi.c.o.bc'
+    """
+    return folder / f"{name}.bc"
+
+
+def thinlto_index_path(folder: Path, name: str) -> Path:
+    """Where a module's part of the ThinLTO index stands."""
+    return folder / f"{name}.thinlto.bc"
+
+
+def encode_command_line(options: Iterable[str]) -> bytes:
+    r"""The content of a ``.cmd`` file.
+
+    Example:
+        >>> encode_command_line(["-cc1", "-Oz"])
+        b'-cc1\x00-Oz\x00'
+    """
+    return b"".join(option.encode("utf-8", "surrogateescape") + b"\0" for option in options)
+
+
+def decode_command_line(data: bytes) -> tuple[str, ...]:
+    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent, empty options are left out.
+
+    Example:
+        >>> decode_command_line(b"-cc1\x00-Oz\x00")
+        ('-cc1', '-Oz')
+    """
+    # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
+    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+
+
+def language_of(name: str, command_line: tuple[str, ...]) -> str:
+    """The language by the source's suffix (``a.cc.o``), else by options that only C++ has."""
+    path = PurePosixPath(name)
+    found = _SUFFIXES.get(path.suffix) or _SUFFIXES.get(PurePosixPath(path.stem).suffix)
+    if found:
+        return found
+    standards = [option.removeprefix("-std=") for option in command_line if option.startswith("-std=")]
+    if "-fcxx-exceptions" in command_line or any("++" in standard for standard in standards):
+        return "c++"
+    return "c" if standards else "unknown"
+
+
+def check_name(name: str, folder: Path) -> None:
+    """Raise if a module of that name would stand outside of the corpus.
+
+    Raises:
+        CorpusError: it would.
+    """
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "
+            "do not use this corpus"
+        )

@@ -1,0 +1,115 @@
+"""Response files: ``@file`` in a command stands for the words in that file (``llvm/lib/Support/CommandLine.cpp``)."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from mlgokit.corpus.files import opened
+from mlgokit.errors import InputError
+
+COMPILE_BYTES = 4 << 20
+"""All response files of one compile command together."""
+LINK_BYTES = 64 << 20
+"""The same of a link command."""
+MOST_LEVELS = 8
+"""How deep response files may name response files."""
+
+_SPACE = " \t\r\n"
+_WORD = re.compile(r"""(?:[^ \t\r\n'"\\]+|\\.|\\\Z|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""", re.DOTALL)
+_PIECE = re.compile(r"""\\(.)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def split_response(text: str) -> list[str]:
+    r"""The words in a response file: as LLVM's ``TokenizeGNUCommandLine``, and not as a shell, would split them.
+
+    A backslash stands for the character after it, inside of both kinds of quotation too.
+
+    Example:
+        >>> split_response(r'-DA="\$b c" -DB=\"c\" ' + "'a\\'b'")
+        ['-DA=$b c', '-DB="c"', "a'b"]
+
+    Raises:
+        ValueError: a quotation does not end.
+    """
+    words: list[str] = []
+    position = 0
+    while position < len(text):
+        if text[position] in _SPACE:
+            position += 1
+            continue
+        found = _WORD.match(text, position)
+        if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
+            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+        words.append(_PIECE.sub(_plain, found[0]))
+        position = found.end()
+    return words
+
+
+def _plain(piece: re.Match[str]) -> str:
+    return piece[1] or _ESCAPED.sub(r"\1", piece[2] or piece[3] or "")
+
+
+def expand_response_files(
+    words: Sequence[str],
+    folder: Path,
+    *,
+    inside: Path | None = None,
+    most_bytes: int = COMPILE_BYTES,
+    missing: Literal["refuse", "keep", "drop"] = "refuse",
+) -> list[str]:
+    """The words, each ``@file`` replaced by the words in that file.
+
+    Args:
+        words: of a command, without the program.
+        folder: where the command runs.
+        inside: only files below this folder are opened; a stranger's command could name any other.
+        most_bytes: limit of all files together.
+        missing: what becomes of a word whose file is not there.
+
+    Raises:
+        ValueError: a file cannot be read or has no words, is elsewhere, is too long, or names too many others in turn.
+    """
+    expanded: list[str] = []
+    left = most_bytes
+    todo = [(word, 0) for word in reversed(words)]
+    while todo:
+        word, level = todo.pop()
+        if not word.startswith("@"):
+            expanded.append(word)
+            continue
+        path = (folder / word[1:]).resolve()
+        if level >= MOST_LEVELS:
+            raise ValueError(f"{word}: expected response files nested at most {MOST_LEVELS} deep, found more")
+        if inside is not None and not path.is_relative_to(inside):
+            raise ValueError(f"{word}: expected a response file inside the build folder {inside}, found {path}")
+        try:
+            with opened(path, "expected a response file, found: No such file or directory") as descriptor:
+                data = _read(descriptor, left + 1)
+        except InputError as error:
+            if missing == "refuse":
+                raise ValueError(
+                    f"{word}: {error}; Ninja deletes them, `ninja -t compdb -x` writes a database without"
+                ) from error
+            if missing == "keep":
+                expanded.append(word)
+            continue
+        left -= len(data)
+        if left < 0:
+            raise ValueError(f"{word}: expected at most {most_bytes} bytes of response files, found more")
+        try:
+            inner = split_response(data.decode("utf-8", "surrogateescape"))
+        except ValueError as error:
+            raise ValueError(f"{word}: {error}") from error
+        todo += [(part, level + 1) for part in reversed(inner)]
+    return expanded
+
+
+def _read(descriptor: int, most: int) -> bytes:
+    parts: list[bytes] = []
+    while most > 0 and (part := os.read(descriptor, min(most, 1 << 20))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
