@@ -1,0 +1,43 @@
+; Each question is logged with LLVM's decision and the policy's; calls that must be inlined are no questions.
+; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:default -mlgokit-log=%t.default -S %s -o %t.ll
+; RUN: llc %t.ll -o %t.s
+; RUN: opt -passes='default<Oz>' %s | llc | sed s,stdin,%t.ll, | diff - %t.s
+; RUN: FileCheck %s < %t.ll
+; RUN: %tool log %t.default inlining_default inlining_decision decided_by_table | FileCheck %s --check-prefix=DEFAULT
+; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:always -mlgokit-log=%t.always -S %s | FileCheck %s --check-prefix=ALL
+; RUN: %tool log %t.always inlining_default inlining_decision | FileCheck %s --check-prefix=ALWAYS
+
+; CHECK-LABEL: define i32 @caller
+; CHECK-NOT: @must
+; CHECK-NOT: @small
+; CHECK: call {{.*}}@large
+; DEFAULT: module inlining_default=1 inlining_decision=1 decided_by_table=0
+; DEFAULT-NEXT: module inlining_default=0 inlining_decision=0 decided_by_table=0
+; DEFAULT-NOT: module
+; ALL-LABEL: define i32 @caller
+; ALL-NOT: @large
+; ALL: ret
+; ALWAYS: module inlining_default=1 inlining_decision=1
+; ALWAYS-NEXT: module inlining_default=0 inlining_decision=1
+declare i32 @get(i32)
+define internal i32 @must(i32 %x) alwaysinline minsize optsize {
+  %a = call i32 @get(i32 %x)
+  ret i32 %a
+}
+define i32 @small(i32 %x) minsize optsize {
+  %a = call i32 @get(i32 %x)
+  ret i32 %a
+}
+define i32 @large(i32 %x) minsize optsize {
+  %a = call i32 @get(i32 %x)
+  %b = call i32 @get(i32 %a)
+  %c = call i32 @get(i32 %b)
+  %d = call i32 @get(i32 %c)
+  ret i32 %d
+}
+define i32 @caller(i32 %x) minsize optsize {
+  %a = call i32 @must(i32 %x)
+  %b = call i32 @small(i32 %a)
+  %c = call i32 @large(i32 %b)
+  ret i32 %c
+}

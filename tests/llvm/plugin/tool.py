@@ -1,0 +1,164 @@
+"""What the checks of plugin files write and read in binary: logs, policies, tables, trials, a resident compiler.
+
+Commands, each with its arguments:
+
+- log <log> <column>...: a line for each observation.
+- policy <policy> <problem> <feature> <weight> <bias>: the output is weight * log(1 + feature) + bias.
+- decisions <table> <log>: each decision of the log turned into its opposite.
+- trials <trials>: none, so that the plugin lists the functions.
+- trials <trials> <tried> <function> <spill or code> <probability> <seed>...: from the overrides of its last trial.
+- tried <tried> [code]: a line for each function and each trial.
+- allocations <table> <tried>: the overrides of each function's last trial.
+- remarks <optimization record>: a line for each function.
+- evictions <log> <feature>: whether the largest legal column was taken.
+- known <known> <list of functions>: the digests.
+- resident <object>... -- <command>...: each object from a copy of one resident compiler.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.reuse.trials import (
+    CODE_BYTES,
+    SPILL_COST,
+    TRIAL,
+    Overrides,
+    Series,
+    Tried,
+    read_tried,
+    request_bytes,
+)
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import save_policy
+from mlgokit.tables.allocations import allocation_bytes
+from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.traces import read_log
+
+OUTPUTS = {
+    "inline-size": OutputKind.EFFECT_BYTES,
+    "regalloc-eviction": OutputKind.COLUMN_LOGIT,
+    "regalloc-priority": OutputKind.PRIORITY,
+}
+
+
+def say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+
+
+def print_log(path: str, *columns: str) -> None:
+    log = read_log(Path(path))
+    for context in log.contexts:
+        for row in range(context.start, context.stop):
+            values = (f"{name}={_text(log.columns[name][row].reshape(-1), name)}" for name in columns)
+            say(context.name or "module", *values)
+
+
+def _text(values: np.ndarray, name: str) -> str:
+    if name == "site":
+        return f"{int(values[0]) & (2**64 - 1):016x}"
+    return ",".join(f"{value:.7g}" if value.dtype.kind == "f" else str(value) for value in values)
+
+
+def print_evictions(path: str, feature: str) -> None:
+    columns = read_log(Path(path)).columns
+    for mask, values, chosen in zip(columns["mask"], columns[feature], columns["index_to_evict"], strict=True):
+        largest = np.argmax(np.where(mask != 0, values, -np.inf))
+        say("largest" if int(chosen[0]) == largest else "another")
+
+
+def write_policy(path: str, problem: str, feature: str, weight: str, bias: str) -> None:
+    layer = Layer(np.full((1, 1, 1), weight, np.float32), np.full((1, 1), bias, np.float32))
+    policy = Policy(
+        problem=problem,
+        features=(feature,),
+        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=1e9),
+        layers=(layer,),
+        output=OUTPUTS[problem],
+        mask="mask" if problem == "regalloc-eviction" else "",
+    )
+    save_policy(policy, Path(path))
+
+
+def write_decisions(path: str, log_path: str) -> None:
+    columns = read_log(Path(log_path)).columns
+    sites = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
+    opposite = columns["inlining_decision"].reshape(-1) == 0
+    Path(path).write_bytes(table_bytes([entry_of(columns["caller_id"].reshape(-1).tolist(), sites, opposite)]))
+
+
+def last_overrides(one: Tried) -> Overrides:
+    return one.outcomes[-1].departures if one.outcomes else Overrides()
+
+
+def write_trials(
+    path: str, tried_path: str = "", function: str = "", weights: str = "", probability: str = "0", *seeds: str
+) -> None:
+    trials = np.array([(float(probability), float(probability), int(seed), 0, 0) for seed in seeds], TRIAL)
+    series = [
+        Series(key=one.key, base=last_overrides(one), score=np.inf, trials=trials)
+        for one in (read_tried(Path(tried_path)) if tried_path else ())
+        if one.name == function
+    ]
+    Path(path).write_bytes(request_bytes(series, seconds=20, weights=_weights(weights)))
+
+
+def _weights(name: str) -> np.ndarray:
+    return CODE_BYTES if name == "code" else SPILL_COST
+
+
+def print_tried(path: str, weights: str = "spill") -> None:
+    for one in read_tried(Path(path), weights=_weights(weights)):
+        say(f"{one.name} key={one.key:016x}")
+        for trial in one.outcomes:
+            questions = f"evictions={trial.evictions} priorities={trial.priorities}"
+            say(f"  score={trial.score:.7g} cost={trial.cost:.7g} {questions} overrides={len(trial.departures)}")
+
+
+def print_remarks(path: str) -> None:
+    found = read_regalloc_costs(Path(path))
+    for name, costs in zip(found.functions, found.costs, strict=True):
+        say(f"{name} cost={costs @ COST_WEIGHTS:.7g}")
+
+
+def write_allocations(path: str, tried_path: str) -> None:
+    tried = read_tried(Path(tried_path))
+    Path(path).write_bytes(allocation_bytes({one.key: last_overrides(one) for one in tried if one.outcomes}))
+
+
+def write_known(path: str, functions: str) -> None:
+    digests = [line.split()[1] for line in Path(functions).read_text().splitlines()]
+    Path(path).write_bytes(b"".join(bytes.fromhex(digest) for digest in digests if digest.strip("0")))
+
+
+def run_resident(*words: str) -> None:
+    cut = words.index("--")
+    residents = Residents()
+    for output in words[:cut]:
+        done = residents.run(
+            words[cut + 1 :], environment=os.environ, request={}, output=Path(output), timeout_seconds=60
+        )
+        say(*(residents.declined.values() if done is None else (f"exit {done.returncode}",)))
+    residents.close()
+
+
+COMMANDS = {
+    "log": print_log,
+    "policy": write_policy,
+    "decisions": write_decisions,
+    "trials": write_trials,
+    "tried": print_tried,
+    "allocations": write_allocations,
+    "remarks": print_remarks,
+    "evictions": print_evictions,
+    "known": write_known,
+    "resident": run_resident,
+}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

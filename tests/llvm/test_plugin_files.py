@@ -1,0 +1,48 @@
+"""One check for each source file of the plugin, as LLVM tests itself: RUN lines, and FileCheck reads their output."""
+
+import os
+import re
+import shlex
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+
+SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
+CHECKS = Path(__file__).parent / "plugin"
+NAMES = sorted(
+    str(path.relative_to(CHECKS).with_suffix("")) for path in CHECKS.glob("**/*.ll") if "Inputs" not in path.parts
+)
+
+
+def test_every_source_file_has_its_check():
+    assert sorted(str(path.relative_to(SOURCES).with_suffix("")) for path in SOURCES.rglob("*.cpp")) == NAMES
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_does_its_job(name: str, toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    check = CHECKS / f"{name}.ll"
+    values = {
+        "%plugin": plugin,
+        "%tool": f"{shlex.quote(sys.executable)} {shlex.quote(str(CHECKS / 'tool.py'))}",
+        "%S": check.parent,
+        "%s": check,
+        "%t": tmp_path / "t",
+    }
+    lines = re.findall(r"^; RUN: (.*)$", check.read_text(), flags=re.MULTILINE)
+    commands = [re.sub("%plugin|%tool|%S|%s|%t", lambda found: str(values[found[0]]), line) for line in lines]
+    # Debian's llvm-NN-dev brings FileCheck, not and count to the folder of opt.
+    assert toolchain.opt is not None
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+    environment["PATH"] = f"{toolchain.opt.parent}{os.pathsep}{environment['PATH']}"
+
+    for command in commands:
+        done = process.run(
+            ["bash", "-o", "pipefail", "-c", command], timeout_seconds=120, env=environment, cwd=tmp_path
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
