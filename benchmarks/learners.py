@@ -17,8 +17,8 @@ from learner_summary import summed_up
 from results import Result
 from timing import spent
 
-from mlgokit.commands import training_modules
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.corpus.identity import training_modules
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
 

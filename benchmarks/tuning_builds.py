@@ -14,7 +14,8 @@ from typing import Any
 from treatments import clean_environment
 from tuning_projects import TunedProject
 
-from mlgokit.commands.builds import DATABASE_NAME, Import, import_build
+from mlgokit.commands.corpus import import_build
+from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.compiler import process
 from mlgokit.compiler.objects import elf
 from mlgokit.compiler.objects.account import account_of
@@ -297,8 +298,8 @@ def prepare(
     build = folder / project.name / "plain"
     plain = build_project(project, build, source=source, toolchain=toolchain, plugin_flag="", workers=workers)
     shutil.rmtree(folder / project.name / "corpus", ignore_errors=True)
-    imported = import_build(
-        Import(
+    imported = import_build.run(
+        import_build.Import(
             compile_commands=build / DATABASE_NAME,
             corpus=folder / project.name / "corpus",
             project=project.name,

@@ -11,7 +11,7 @@ from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table
 from tuning_arms import proved
 
-from mlgokit.commands import Extract, Sources, extract, fetch
+from mlgokit.commands.corpus import extract, fetch
 from mlgokit.compiler.compile import NEVER, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
@@ -71,9 +71,9 @@ def measure(config: TuningVersions, setup: Setup) -> Result:
     place = config.corpus
     if place is None:
         place, sources = config.folder / "corpus", config.folder / "sources"
-        fetch(Sources(manifest=MANIFEST, folder=sources), report=setup.report)
-        making = Extract(manifest=MANIFEST, sources=sources, corpus=place, llvm=toolchain.major)
-        extract(dataclasses.replace(making, workers=config.workers), report=setup.report)
+        fetch.run(fetch.Fetch(manifest=MANIFEST, folder=sources), report=setup.report)
+        making = extract.Extract(manifest=MANIFEST, sources=sources, corpus=place, llvm=toolchain.major)
+        extract.extract(dataclasses.replace(making, workers=config.workers), report=setup.report)
     found: dict[str, dict[str, list[Module]]] = {}
     for module in setup.corpus(place).modules:
         name, _, version = module.project.rpartition("_")

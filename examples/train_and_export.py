@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.collect import open_workshop
-from mlgokit.commands import training_modules
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.identity import training_modules
 from mlgokit.export.plugin import export_plugin
 from mlgokit.train import EffectTraining, train_effects
 

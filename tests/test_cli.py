@@ -9,17 +9,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mlgokit
-from mlgokit import cli, commands, errors
+from mlgokit import cli, errors
 from mlgokit.algorithms.config import CloningConfig, EffectConfig
-from mlgokit.cli import Arguments, main, run
-from mlgokit.commands import quickstart
+from mlgokit.cli import main, run
+from mlgokit.commands import trace, train
+from mlgokit.commands.corpus import info
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError
@@ -28,30 +29,12 @@ from mlgokit.module import Module
 from mlgokit.train import EffectTraining
 from mlgokit.tune.project import SearchConfig
 
-COMMANDS: dict[str, tuple[type, ...]] = {
-    "": (Arguments,),
-    "doctor": (cli.Doctor,),
-    "corpus": (cli.CorpusCommand,),
-    "corpus fetch": (commands.Sources,),
-    "corpus extract": (commands.Extract,),
-    "corpus import": (commands.Import,),
-    "corpus combine": (commands.Combine,),
-    "corpus record": (commands.Record,),
-    "corpus override": (commands.Override,),
-    "corpus verify": (commands.Verify,),
-    "corpus info": (commands.Info,),
-    "corpus split": (commands.Split,),
-    "trace": (commands.Trace,),
-    "tune": (commands.Tune, SearchConfig),
-    "check": (commands.Check,),
-    "vocab": (commands.Vocab,),
-    "train": (commands.Train, EffectTraining, EffectConfig, CloningConfig, Learning),
-    "importance": (commands.Importance,),
-    "evaluate": (commands.Evaluate,),
-    "export": (cli.ExportCommand,),
-    "export plugin": (commands.Export,),
-    "quickstart": (quickstart.Quickstart, EffectTraining, EffectConfig),
+NESTED: dict[str, tuple[type, ...]] = {
+    "tune": (SearchConfig,),
+    "train": (EffectTraining, EffectConfig, CloningConfig, Learning),
+    "quickstart": (EffectTraining, EffectConfig),
 }
+"""Dataclasses in a command's configuration whose fields are options too."""
 
 
 def ended(*words: object) -> int:
@@ -76,7 +59,7 @@ def comments(config: type) -> Iterator[str]:
             yield str(statement.value.value)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_help_is_what_stands_beside_the_fields(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -86,23 +69,32 @@ def test_help_is_what_stands_beside_the_fields(
 
     out, err = capsys.readouterr()
     assert not err
-    assert squeezed(COMMANDS[command][0].__doc__ or "") in squeezed(out)
-    for config in COMMANDS[command]:
+    configuration = cli.COMMANDS[command].configuration
+    for text in (configuration.__doc__ or "", "Print the result as JSON on standard output."):
+        assert squeezed(text) in squeezed(out)
+    for config in (configuration, *NESTED.get(command, ())):
         expected = list(comments(config))
-        assert len(expected) == len(fields(config)) - (config in {Arguments, cli.CorpusCommand, cli.ExportCommand})
+        assert len(expected) == len(fields(config))
         for text in expected:
             assert squeezed(text) in squeezed(out)
 
 
-def test_every_command_is_in_the_table_above(capsys: pytest.CaptureFixture[str]):
-    found = {""}
-    for command in ("", "corpus", "export"):
-        assert ended(*command.split(), "--help") == 0
-        names = re.search(r"\{([a-z,]+)\}", capsys.readouterr().out)
+def test_every_command_of_the_table_is_offered(capsys: pytest.CaptureFixture[str]):
+    found: set[str] = set()
+    for group in ("", *cli.GROUPS):
+        assert ended(*group.split(), "--help") == 0
+        out = capsys.readouterr().out
+        assert squeezed(cli.GROUPS.get(group, cli.DESCRIPTION)) in squeezed(out)
+        names = re.search(r"\{([a-z,]+)\}", out)
         assert names is not None
-        found |= {f"{command} {name}".strip() for name in names[1].split(",")}
+        found |= {f"{group} {name}".strip() for name in names[1].split(",")}
 
-    assert found == set(COMMANDS)
+    assert found == {*cli.COMMANDS, *cli.GROUPS}
+
+
+def replace_run(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[..., Any]) -> None:
+    """Let ``run`` carry a command out."""
+    monkeypatch.setitem(cli.COMMANDS, command, replace(cli.COMMANDS[command], run=run))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +169,7 @@ def test_every_error_is_one_line_and_its_own_exit_code(
     kind: type[MlgokitError], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     error = kind(SENTENCE, path="x", offset=3) if kind is errors.TraceError else kind(SENTENCE)
-    monkeypatch.setattr(commands, "trace", raising(error))
+    replace_run(monkeypatch, "trace", raising(error))
 
     assert ended("trace", "--json") == CODES[kind.__name__] == kind.exit_code
     assert capsys.readouterr() == ("", f"mlgokit: {SENTENCE}\n")
@@ -188,7 +180,7 @@ def test_every_error_of_the_package_is_in_the_table_above():
 
 
 def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(commands, "train", raising(KeyboardInterrupt()))
+    replace_run(monkeypatch, "train", raising(KeyboardInterrupt()))
 
     assert ended("train") == 130
     assert capsys.readouterr() == (
@@ -207,7 +199,7 @@ def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkey
 def test_a_disk_that_will_not_do_is_a_sentence(
     error: OSError, found: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(commands, "trace", raising(error))
+    replace_run(monkeypatch, "trace", raising(error))
 
     assert ended("trace") == 6
     assert capsys.readouterr().err == (
@@ -224,16 +216,16 @@ def test_verification_ends_with_1_when_code_differs(
     verdicts: tuple[Verdict, ...], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     modules = tuple(VerifiedModule(name=verdict.name, verdict=verdict) for verdict in verdicts)
-    monkeypatch.setattr(commands, "verify", lambda *_, **__: VerifyResult(modules=modules, of=9))
+    replace_run(monkeypatch, "corpus verify", lambda *_, **__: VerifyResult(modules=modules, of=9))
     assert ended("--json", "corpus", "verify", "--objects", "x") == code
     assert json.loads(capsys.readouterr().out)["verified"] == (code == 0)
 
 
 def test_a_mistake_of_ours_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(commands, "info", raising(ZeroDivisionError()))
+    replace_run(monkeypatch, "corpus info", raising(ZeroDivisionError()))
 
     with pytest.raises(ZeroDivisionError):
-        run(Arguments(command=cli.CorpusCommand(command=commands.Info())))
+        run(info.Info())
 
 
 # ---- What goes where ----
@@ -268,12 +260,12 @@ def test_json_is_all_that_goes_to_standard_output(position: str, corpus: Path, c
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    def trace(_: commands.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
+    def run_trace(_: trace.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
         report(0, 2, "default trace")
         report(2, 2, "default trace")
         return {"folder": "x", "failed": []}
 
-    monkeypatch.setattr(commands, "trace", trace)
+    replace_run(monkeypatch, "trace", run_trace)
 
     assert ended("trace", "--json") == 0
     out, err = capsys.readouterr()
@@ -287,7 +279,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], mon
 def test_long_lists_are_counted_unless_json_is_wanted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(commands, "fetch", lambda *_, **__: {"projects": {str(number): "x" for number in range(13)}})
+    replace_run(monkeypatch, "corpus fetch", lambda *_, **__: {"projects": {str(number): "x" for number in range(13)}})
 
     assert ended("corpus", "fetch") == 0
     assert capsys.readouterr().out == "projects: 13 (use --json to see them)\n"
@@ -296,16 +288,16 @@ def test_long_lists_are_counted_unless_json_is_wanted(
 def test_options_become_configurations(monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
 
-    def train(config: commands.Train, **_: Any) -> commands.Trained:
+    def run_train(config: train.Train, **_: Any) -> train.Trained:
         seen.append(config)
-        return commands.Trained(policy=Path("p"), rounds=())
+        return train.Trained(policy=Path("p"), rounds=())
 
-    monkeypatch.setattr(commands, "train", train)
+    replace_run(monkeypatch, "train", run_train)
     words = "--corpus c --llvm 19 --effects.rounds 5 --effects.fit.hidden 8 4 --cloning.epochs 7"
 
     assert ended("train", *words.split()) == 0
     assert seen == [
-        commands.Train(
+        train.Train(
             corpus=Path("c"),
             llvm=19,
             effects=EffectTraining(rounds=5, fit=EffectConfig(hidden=(8, 4))),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit import cli
+from mlgokit.commands.train import Train
 from mlgokit.compiler.compile import PluginUse
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.problems import PROBLEMS
@@ -59,8 +60,8 @@ def test_a_command_is_one_that_exists(words: list[str], monkeypatch: pytest.Monk
         arguments = [word.removeprefix("ARGS=") for word in words if word.startswith("ARGS=")]
         words = ["mlgokit", "quickstart", *shlex.split(arguments[0])] if "quickstart" in words and arguments else []
     if words[:1] == ["mlgokit"]:
-        parsed: list[cli.Arguments] = []
-        monkeypatch.setattr(cli, "run", lambda arguments: parsed.append(arguments) or 0)
+        parsed: list[object] = []
+        monkeypatch.setattr(cli, "run", lambda configuration, **_: parsed.append(configuration) or 0)
         with pytest.raises(SystemExit) as ended:
             cli.main(words[1:])
         assert ended.value.code == 0
@@ -156,7 +157,7 @@ def test_every_option_of_the_quickstart_that_the_documents_name_exists() -> None
         for path in DOCUMENTS
         for name in re.findall(r"--(?:effects|training|cloning)\.([\w.-]+)", path.read_text())
     }
-    training = cli.commands.Train()
+    training = Train()
     fields = {field.name for field in dataclasses.fields(training.effects)}
     fields |= {f"fit.{field.name}" for field in dataclasses.fields(training.effects.fit)}
     fields |= {field.name for field in dataclasses.fields(training.cloning)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.commands import Import, Record, builds, import_build, record
+from mlgokit.commands.corpus import import_build, record
 from mlgokit.compiler.record import RecordedBuild
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import ImportedCommands
@@ -21,13 +21,13 @@ def recorded(monkeypatch: pytest.MonkeyPatch, *entries: str, returncode: int = 0
         database.write_text(f"[{','.join(entries)}]")
         return RecordedBuild(database=database, returncode=returncode, timed_out=timed_out)
 
-    monkeypatch.setattr(builds, "record_build", record_build)
+    monkeypatch.setattr(record, "record_build", record_build)
 
 
 def test_a_recorded_build_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     recorded(monkeypatch, ENTRY, ENTRY)
     database = tmp_path / "a b.json"
-    assert record(Record(command=("make", "-j2"), output=database)) == {
+    assert record.run(record.Record(command=("make", "-j2"), output=database)) == {
         "database": str(database),
         "commands": 2,
         "next": f"mlgokit corpus import --compile-commands '{database}' --corpus corpus",
@@ -36,12 +36,16 @@ def test_a_recorded_build_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     recorded(monkeypatch, ENTRY)
-    seen: list[Import] = []
-    monkeypatch.setattr(builds, "import_build", lambda config, **_: seen.append(config) or {"modules": 1})
-    config = Record(command=("make",), output=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", workers=3)
-    assert record(config) == {"database": str(tmp_path / "c.json"), "commands": 1, "modules": 1}
+    seen: list[import_build.Import] = []
+    monkeypatch.setattr(import_build, "run", lambda config, **_: seen.append(config) or {"modules": 1})
+    config = record.Record(
+        command=("make",), output=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", workers=3
+    )
+    assert record.run(config) == {"database": str(tmp_path / "c.json"), "commands": 1, "modules": 1}
     assert seen == [
-        Import(compile_commands=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", llvm=None, workers=3)
+        import_build.Import(
+            compile_commands=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", llvm=None, workers=3
+        )
     ]
 
 
@@ -58,7 +62,7 @@ def test_a_build_that_gives_nothing(
 ):
     recorded(monkeypatch, *entries, **options)
     with pytest.raises(CorpusError) as caught:
-        record(Record(command=("make", "-j2"), output=tmp_path / "c.json", corpus=tmp_path / "corpus"))
+        record.run(record.Record(command=("make", "-j2"), output=tmp_path / "c.json", corpus=tmp_path / "corpus"))
     assert message in str(caught.value)
 
 
@@ -71,12 +75,12 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         imported = Imported(folder=tmp_path, modules=2, failures=30, examples=failures)
         return ImportedCommands(imported=imported, repeated=1, unwanted=2, dropped={"-fgcc": 3})
 
-    monkeypatch.setattr(builds, "import_commands", import_commands)
-    monkeypatch.setattr(builds, "find_toolchain", lambda major: f"LLVM {major}")
-    config = Import(
+    monkeypatch.setattr(import_build, "import_commands", import_commands)
+    monkeypatch.setattr(import_build, "find_toolchain", lambda major: f"LLVM {major}")
+    config = import_build.Import(
         compile_commands=tmp_path / "c.json", corpus=tmp_path, llvm=19, level="Oz", include="src", workers=3
     )
-    result = import_build(config)
+    result = import_build.run(config)
     assert len(result.pop("reasons")) == 20
     assert result == {
         "corpus": str(tmp_path),
@@ -94,46 +98,52 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     ("config", "message"),
     [
         (
-            Import(),
+            import_build.Import(),
             "(--compile-commands, --objects, --params, --aquery, --thinlto, --bitcode), found none; name one",
         ),
-        (Import(objects=Path("a"), aquery=Path("b")), "--bitcode), found --objects and --aquery; name one"),
         (
-            Import(objects=Path("a"), level="Oz"),
+            import_build.Import(objects=Path("a"), aquery=Path("b")),
+            "--bitcode), found --objects and --aquery; name one",
+        ),
+        (
+            import_build.Import(objects=Path("a"), level="Oz"),
             "expected --level only with --compile-commands, found it with --objects; leave it out",
         ),
         (
-            Import(compile_commands=Path("a"), embedded=True, include="x"),
+            import_build.Import(compile_commands=Path("a"), embedded=True, include="x"),
             "expected --include only with --compile-commands, found it with --compile-commands --embedded",
         ),
         (
-            Import(compile_commands=Path("a"), command_filter="x"),
+            import_build.Import(compile_commands=Path("a"), command_filter="x"),
             "only with --aquery or --compile-commands --embedded or --objects or --params, found it with --compile",
         ),
         (
-            Import(objects=Path("a"), embedded=True),
+            import_build.Import(objects=Path("a"), embedded=True),
             "expected --embedded only with --compile-commands",
         ),
-        (Import(objects=Path("a"), llvm=19), "expected --llvm only with --compile-commands, found it with --objects"),
         (
-            Import(bitcode=Path("a"), options="-Oz"),
+            import_build.Import(objects=Path("a"), llvm=19),
+            "expected --llvm only with --compile-commands, found it with --objects",
+        ),
+        (
+            import_build.Import(bitcode=Path("a"), options="-Oz"),
             "options: expected the options of clang for the bitcode, -cc1 first, found '-Oz'; give them",
         ),
         (
-            Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),
+            import_build.Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),
             "import: expected --options or --link-command, found both; leave one out",
         ),
         (
-            Import(thinlto=Path("a"), link_command=Path("no-such-file")),
+            import_build.Import(thinlto=Path("a"), link_command=Path("no-such-file")),
             "no-such-file: expected a file with the link's command, found: No such file or directory; make",
         ),
         (
-            Import(objects=Path("a"), project="../a"),
+            import_build.Import(objects=Path("a"), project="../a"),
             "project: expected a name of letters, digits and ._+-,",
         ),
     ],
 )
-def test_a_call_that_contradicts_itself_is_refused(config: Import, message: str):
+def test_a_call_that_contradicts_itself_is_refused(config: import_build.Import, message: str):
     with pytest.raises(UsageError) as caught:
-        import_build(config)
+        import_build.run(config)
     assert message in str(caught.value)

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit import commands, train
-from mlgokit.commands import choose_projects, corpora, training_modules
+from mlgokit import train as training
+from mlgokit.commands import evaluate, trace, train, workplace
+from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.identity import known_contents
+from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.corpus.sources.fetch import cached_path
-from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.corpus.sources.projects import choose_projects, load_projects
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
-from mlgokit.learning import trace
+from mlgokit.learning import trace as tracing
 from mlgokit.module import Module
 from mlgokit.store import ModuleRun
 from mlgokit.train import EffectTraining
@@ -87,10 +88,10 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(one.name)
         return run_of(CompileStatus.FAILED, "error: no compiler")
 
-    monkeypatch.setattr(commands, "find_toolchain", lambda *_, **__: TOOLCHAIN)
-    monkeypatch.setattr(commands, "build_plugin", lambda _: plugin)
-    monkeypatch.setattr(train, "run_module", run)
-    monkeypatch.setattr(trace, "run_module", run)
+    monkeypatch.setattr(workplace, "find_toolchain", lambda *_, **__: TOOLCHAIN)
+    monkeypatch.setattr(workplace, "build_plugin", lambda _: plugin)
+    monkeypatch.setattr(training, "run_module", run)
+    monkeypatch.setattr(tracing, "run_module", run)
     return names
 
 
@@ -162,9 +163,9 @@ def listed(tmp_path: Path) -> Path:
 
 def test_archives_in_the_cache_are_unpacked(tmp_path: Path, listed: Path):
     said: list[tuple[int, int, str]] = []
-    config = commands.Sources(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "cache")
+    config = fetch.Fetch(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "cache")
 
-    found = commands.fetch(config, report=lambda *words: said.append(words))
+    found = fetch.run(config, report=lambda *words: said.append(words))
 
     assert found == {"projects": {"a": str(tmp_path / "sources" / "a" / "a-1")}}
     assert (tmp_path / "sources" / "a" / "a-1" / "a.c").read_bytes() == b"x;\n"
@@ -173,22 +174,20 @@ def test_archives_in_the_cache_are_unpacked(tmp_path: Path, listed: Path):
 
 def test_an_archive_that_nobody_has_is_a_sentence(tmp_path: Path, listed: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mlgokit.corpus.sources.fetch._debian_sites", list)
-    config = commands.Sources(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "empty")
+    config = fetch.Fetch(manifest=listed, folder=tmp_path / "sources", cache=tmp_path / "empty")
 
     with pytest.raises(FetchError, match=r"^pool/a-1.tgz \(debian a\): expected it .* or put the file at .* by hand$"):
-        commands.fetch(config)
+        fetch.run(config)
     assert not (tmp_path / "sources").exists()
 
 
 # ---- Corpora ----
 
 STAGES: dict[str, Callable[[Path, Path], object]] = {
-    "info": lambda corpus, _: commands.info(commands.Info(corpus=corpus)),
-    "trace": lambda corpus, output: commands.trace(commands.Trace(corpus=corpus, output=output)),
-    "train": lambda corpus, output: commands.train(commands.Train(corpus=corpus, output=output)),
-    "evaluate": lambda corpus, output: commands.evaluate(
-        commands.Evaluate(policy=":never", corpus=corpus, output=output)
-    ),
+    "info": lambda corpus, _: info.run(info.Info(corpus=corpus)),
+    "trace": lambda corpus, output: trace.run(trace.Trace(corpus=corpus, output=output)),
+    "train": lambda corpus, output: train.run(train.Train(corpus=corpus, output=output)),
+    "evaluate": lambda corpus, output: evaluate.run(evaluate.Evaluate(policy=":never", corpus=corpus, output=output)),
 }
 
 
@@ -221,7 +220,7 @@ def test_a_corpus_that_will_not_do_stops_every_stage(
 
 
 def test_failures_are_counted_with_their_reasons(tmp_path: Path, corpus: Path, compiled: list[str]):
-    found = commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace", workers=1))
+    found = trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", workers=1))
 
     assert compiled == [one.name for one in load_corpus(corpus).modules]
     assert (found["modules"], found["decisions"], found["user_seconds"]) == (4, 0, 1.0)
@@ -235,7 +234,7 @@ def test_training_on_what_does_not_compile_is_a_sentence(tmp_path: Path, corpus:
         CorpusError,
         match=r"^training: expected at least one of 3 modules to compile, found none \(error: no compiler\); check ",
     ):
-        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", workers=1))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", workers=1))
     assert "gamma/d.cc.o" not in compiled
 
 
@@ -249,15 +248,15 @@ def test_without_jax_training_says_so_before_it_compiles(
     with pytest.raises(
         ToolError, match=r"packages jax and optax, found no jax and no optax; run `pip install 'mlgokit"
     ):
-        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", algorithm=work))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", algorithm=work))
     assert compiled == []
 
 
 def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
     with pytest.raises(UsageError, match=r"^training: expected at least one round, found 0; "):
-        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", effects=EffectTraining(rounds=0)))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", effects=EffectTraining(rounds=0)))
     with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):
-        commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace", workers=0))
+        trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", workers=0))
     assert compiled == []
 
 
@@ -273,11 +272,11 @@ def test_a_folder_of_another_training_is_refused(
     tmp_path: Path, corpus: Path, compiled: list[str], change: dict[str, Any], message: str
 ):
     with pytest.raises(CorpusError):
-        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train"))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train"))
     compiled.clear()
 
     with pytest.raises(ReuseError) as caught:
-        commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", **change))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", **change))
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / 'train'}: ")
     assert compiled == []
@@ -293,7 +292,7 @@ def test_what_does_not_change_the_result_may_change(tmp_path: Path, corpus: Path
     ]
     for change in changes:
         with pytest.raises(CorpusError, match="found none"):
-            commands.train(commands.Train(corpus=corpus, output=tmp_path / "train", **change))
+            train.run(train.Train(corpus=corpus, output=tmp_path / "train", **change))
 
 
 def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch):
@@ -303,7 +302,7 @@ def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[s
     monkeypatch.setattr(Path, "write_bytes", full)
 
     with pytest.raises(StorageError, match=r"expected to be able to write there, found: No space left on device; free"):
-        commands.trace(commands.Trace(corpus=corpus, output=tmp_path / "trace"))
+        trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace"))
     assert compiled == []
 
 
@@ -328,7 +327,7 @@ def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[s
 )
 def test_evaluations_that_make_no_sense(corpus: Path, config: dict[str, Any], kind: type[Exception], message: str):
     with pytest.raises(kind, match=message):
-        commands.evaluate(commands.Evaluate(corpus=corpus, **config))
+        evaluate.run(evaluate.Evaluate(corpus=corpus, **config))
 
 
 def test_nothing_is_held_out(corpus: Path):
@@ -336,7 +335,7 @@ def test_nothing_is_held_out(corpus: Path):
     write_corpus(corpus, modules, ())
 
     with pytest.raises(CorpusError, match=r"expected at least one held-out project to evaluate on, found none; name "):
-        commands.evaluate(commands.Evaluate(policy=":default", corpus=corpus))
+        evaluate.run(evaluate.Evaluate(policy=":default", corpus=corpus))
 
 
 # ---- What is in a corpus, and its split ----
@@ -347,20 +346,20 @@ def no_compiler(*_: object, **__: object) -> Toolchain:
 
 
 def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(corpora, "find_toolchain", no_compiler)
+    monkeypatch.setattr(info, "find_toolchain", no_compiler)
 
-    info = commands.info(commands.Info(corpus=corpus))
-    assert (info.modules, info.described, info.functions) == (4, 0, 0)
-    assert info.duplicates == (("alpha/a.cc.o", "alpha/b.cc.o", "alpha/c.cc.o", "gamma/d.cc.o"),)
+    found = info.run(info.Info(corpus=corpus))
+    assert (found.modules, found.described, found.functions) == (4, 0, 0)
+    assert found.duplicates == (("alpha/a.cc.o", "alpha/b.cc.o", "alpha/c.cc.o", "gamma/d.cc.o"),)
 
-    result = commands.split(commands.Split(corpus=corpus, held_out=("alpha",)))
+    result = split.run(split.Split(corpus=corpus, held_out=("alpha",)))
     assert [(row.name, row.training, row.copies, row.held_out) for row in result.projects] == [
         ("alpha", 0, 0, 3),
         ("gamma", 0, 1, 0),
     ]
     assert [one.held_out for one in load_corpus(corpus).modules] == [True, True, True, False]
     with pytest.raises(ToolError, match="clang: expected one, found none"):
-        commands.info(commands.Info(corpus=corpus, llvm=19))
+        info.run(info.Info(corpus=corpus, llvm=19))
 
 
 def test_training_passes_over_a_copy_under_another_name(corpus: Path):

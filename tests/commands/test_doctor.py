@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mlgokit.commands import doctor
-from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, print_diagnosis
+from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
 from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
 
 PRESENT = Path("bin")
@@ -80,7 +80,7 @@ def test_json_has_all_answers_and_no_python_types():
 def test_the_table_says_what_to_do():
     out = io.StringIO()
 
-    print_diagnosis(diagnosis(entry(works=False)), Console(file=out, width=200))
+    render(diagnosis(entry(works=False)), Console(file=out, width=200))
 
     text = out.getvalue()
     assert "19.1.0: not usable" in text

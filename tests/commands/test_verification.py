@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mlgokit import commands
-from mlgokit.commands import verification
-from mlgokit.commands.changes import OptionChanges
+from mlgokit.commands import evaluate, trace, train
+from mlgokit.commands.corpus import override, verify
+from mlgokit.commands.options import OptionChanges
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 
@@ -19,7 +19,7 @@ TOOLCHAIN = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=P
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus with one module that waits for its options; nothing can be compiled."""
-    monkeypatch.setattr(verification, "find_toolchain", lambda *_, **__: TOOLCHAIN)
+    monkeypatch.setattr(override, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     (tmp_path / "a.o.bc").write_bytes(b"BC")
     description = {"global_command_override": ["<UNSPECIFIED>"], "has_thinlto": False, "modules": ["a.o"]}
     (tmp_path / "corpus_description.json").write_text(json.dumps(description))
@@ -32,16 +32,16 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_verifying_needs_one_thing_to_compare_with(named: dict[str, Any], found: str):
     with pytest.raises(UsageError, match=rf"expected one of --objects, .*, found {found}; name what the build left"):
-        commands.verify(commands.Verify(**named))
+        verify.run(verify.Verify(**named))
 
 
 def test_changes_are_refused_before_anything_is_read():
     changes = OptionChanges(add_options=("-O2",), replace_options=("-O3",))
     configs: list[tuple[Callable[..., object], object]] = [
-        (commands.verify, commands.Verify(objects=Path("nowhere"), changes=changes)),
-        (commands.trace, commands.Trace(corpus=Path("nowhere"), changes=changes)),
-        (commands.train, commands.Train(corpus=Path("nowhere"), changes=changes)),
-        (commands.evaluate, commands.Evaluate(policy=":never", corpus=Path("nowhere"), changes=changes)),
+        (verify.run, verify.Verify(objects=Path("nowhere"), changes=changes)),
+        (trace.run, trace.Trace(corpus=Path("nowhere"), changes=changes)),
+        (train.run, train.Train(corpus=Path("nowhere"), changes=changes)),
+        (evaluate.run, evaluate.Evaluate(policy=":never", corpus=Path("nowhere"), changes=changes)),
     ]
     for stage, config in configs:
         with pytest.raises(UsageError, match="add and replace options: expected each option in one of them"):
@@ -51,7 +51,7 @@ def test_changes_are_refused_before_anything_is_read():
 def test_a_link_command_fills_a_corpus_in(corpus: Path):
     command = corpus / "link.txt"
     command.write_text("ninja: entering\nld.lld -m elf_x86_64 -pie --lto-O3 --gc-sections a.o -o a\n")
-    found = commands.override(commands.Override(link_command=command, corpus=corpus))
+    found = override.run(override.Override(link_command=command, corpus=corpus))
     written = json.loads((corpus / "corpus_description.json").read_text())
     assert written["global_command_override"] == list(found.options)
     assert found.options[:4] == ("-cc1", "-triple", "x86_64-unknown-linux-gnu", "-O3")
@@ -60,4 +60,4 @@ def test_a_link_command_fills_a_corpus_in(corpus: Path):
 
 def test_a_link_command_that_is_not_there(corpus: Path):
     with pytest.raises(UsageError, match=r"nothing\.txt: expected a file with the link's command, found: No such file"):
-        commands.override(commands.Override(link_command=corpus / "nothing.txt", corpus=corpus))
+        override.run(override.Override(link_command=corpus / "nothing.txt", corpus=corpus))

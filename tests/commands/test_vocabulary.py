@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit import commands
+from mlgokit.commands import importance, vocab
 from mlgokit.errors import InputError, UsageError
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
@@ -48,7 +48,7 @@ def traces(values: np.ndarray, tmp_path: Path) -> Path:
 
 
 def test_the_files_have_the_quantiles_of_all_logs(values: np.ndarray, traces: Path, tmp_path: Path):
-    done = commands.vocab(commands.Vocab(traces=traces, output=tmp_path / "vocab", num_buckets=99))
+    done = vocab.run(vocab.Vocab(traces=traces, output=tmp_path / "vocab", num_buckets=99))
 
     assert done["features"] == ["callee_users", "caller_users"]
     found = read_vocab(tmp_path / "vocab")
@@ -64,8 +64,8 @@ def test_a_training_set_gives_the_same_files(values: np.ndarray, traces: Path, t
         for record in sequences_of(log, NAMES, rewards={"default": 0.0}):
             append(record)
 
-    commands.vocab(commands.Vocab(traces=traces, output=tmp_path / "one"))
-    commands.vocab(commands.Vocab(tfrecord=tmp_path / "x.tfrecord", output=tmp_path / "two"))
+    vocab.run(vocab.Vocab(traces=traces, output=tmp_path / "one"))
+    vocab.run(vocab.Vocab(tfrecord=tmp_path / "x.tfrecord", output=tmp_path / "two"))
 
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == ["callee_users.buckets", "caller_users.buckets"]
@@ -76,10 +76,8 @@ def test_a_training_set_gives_the_same_files(values: np.ndarray, traces: Path, t
 def test_a_fraction_is_drawn_by_the_seed(traces: Path, tmp_path: Path):
     texts = []
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        config = commands.Vocab(
-            traces=traces, output=tmp_path / folder, sampling_fraction=0.2, num_buckets=9, seed=seed
-        )
-        commands.vocab(config)
+        config = vocab.Vocab(traces=traces, output=tmp_path / folder, sampling_fraction=0.2, num_buckets=9, seed=seed)
+        vocab.run(config)
         texts.append((tmp_path / folder / "callee_users.buckets").read_text())
 
     assert texts[0] == texts[1] != texts[2]
@@ -87,11 +85,11 @@ def test_a_fraction_is_drawn_by_the_seed(traces: Path, tmp_path: Path):
 
 def test_sources_and_shares_are_checked(traces: Path, tmp_path: Path):
     with pytest.raises(UsageError, match="vocab: expected either --traces or --tfrecord, found both or neither"):
-        commands.vocab(commands.Vocab())
+        vocab.run(vocab.Vocab())
     with pytest.raises(UsageError, match="--sampling-fraction: expected a share above 0 and at most 1, found 0"):
-        commands.vocab(commands.Vocab(traces=traces, sampling_fraction=0.0))
+        vocab.run(vocab.Vocab(traces=traces, sampling_fraction=0.0))
     with pytest.raises(InputError, match=r"expected training logs .* found none; run `mlgokit trace` first"):
-        commands.vocab(commands.Vocab(traces=tmp_path / "none"))
+        vocab.run(vocab.Vocab(traces=tmp_path / "none"))
 
 
 def policy_for(features: tuple[str, ...]) -> Policy:
@@ -109,11 +107,11 @@ def policy_for(features: tuple[str, ...]) -> Policy:
 
 def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
     save_policy(policy_for(("caller_users", "callee_users")), tmp_path / "x.policy")
-    config = commands.Importance(
+    config = importance.Importance(
         policy=tmp_path / "x.policy", traces=traces, output=tmp_path / "out.json", observations=100, explained=20
     )
 
-    done = commands.explain(config)
+    done = importance.run(config)
 
     assert done["most important"] == ["callee_users", "caller_users"]
     found = json.loads((tmp_path / "out.json").read_text())
@@ -126,6 +124,6 @@ def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
 def test_a_policy_for_other_features_and_bad_numbers_are_said(traces: Path, tmp_path: Path):
     save_policy(policy_for(("nobody",)), tmp_path / "x.policy")
     with pytest.raises(UsageError, match="inline-size: expected a feature 'nobody' from the compiler, found none"):
-        commands.explain(commands.Importance(policy=tmp_path / "x.policy", traces=traces))
+        importance.run(importance.Importance(policy=tmp_path / "x.policy", traces=traces))
     with pytest.raises(UsageError, match="--orders: expected at least 1, found 0"):
-        commands.explain(commands.Importance(policy=tmp_path / "x.policy", traces=traces, orders=0))
+        importance.run(importance.Importance(policy=tmp_path / "x.policy", traces=traces, orders=0))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit import commands
+from mlgokit.commands.corpus import verify as verifying
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
@@ -77,8 +77,8 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     assert result.verified
     assert all(module.text_bytes > 0 for module in result.modules)
 
-    staged = commands.verify(
-        commands.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
+    staged = verifying.run(
+        verifying.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
     )
     assert staged.modules == result.modules
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit import commands
 from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
 from mlgokit.algorithms.proposals import followed
 from mlgokit.collect import open_workshop
+from mlgokit.commands import train
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -52,10 +52,10 @@ QUICK = {
 
 def trained(
     toolchain: Toolchain, small_corpus: Path, output: Path, problem: str, algorithm: str, store: Path, **learning: Any
-) -> commands.Trained:
+) -> train.Trained:
     given: dict[str, Any] = {"iterations": 2, "setting": QUICK.get(algorithm, ())} | learning
-    return commands.train(
-        commands.Train(
+    return train.run(
+        train.Train(
             corpus=small_corpus,
             output=output,
             problem=problem,  # pyright: ignore[reportArgumentType]
@@ -68,7 +68,7 @@ def trained(
     )
 
 
-def check_run(done: commands.Trained, output: Path, problem: str) -> None:
+def check_run(done: train.Trained, output: Path, problem: str) -> None:
     """Two turns on three modules, judged by one, the broken one left out; every file there."""
     assert done.learned is not None
     assert done.learned.counters.turn == 2

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.commands import Import, Record, Verify, choose_projects, import_build, record, verify
+from mlgokit.commands.corpus import import_build, record, verify
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.problems import INLINE_SIZE
 
 pytestmark = [pytest.mark.llvm, pytest.mark.network]
@@ -75,12 +76,14 @@ def test_a_cmake_project(toolchain: Toolchain, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     database, folder = root / "build" / "compile_commands.json", tmp_path / "corpus"
 
-    result = import_build(
-        Import(compile_commands=database, corpus=folder, project="yaml-cpp", include="/src/", llvm=toolchain.major)
+    result = import_build.run(
+        import_build.Import(
+            compile_commands=database, corpus=folder, project="yaml-cpp", include="/src/", llvm=toolchain.major
+        )
     )
 
     assert (result["modules"] > 25, result["failures"]) == (True, 0)
-    verified = verify(Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
+    verified = verify.run(verify.Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
     assert verified.verified, verified.to_json()
     some_compile_to_the_same(load_corpus(folder), toolchain, build_plugin(toolchain), tmp_path)
 
@@ -91,8 +94,8 @@ def test_a_make_project(toolchain: Toolchain, tmp_path: Path):
     root = unpacked("lua", tmp_path / "sources")
     database, folder = tmp_path / "compile_commands.json", tmp_path / "corpus"
 
-    result = record(
-        Record(
+    result = record.run(
+        record.Record(
             command=("make", "-C", str(root), "liblua.a", "CC=gcc"),
             output=database,
             corpus=folder,
@@ -102,6 +105,6 @@ def test_a_make_project(toolchain: Toolchain, tmp_path: Path):
     )
 
     assert (result["modules"] > 25, result["failures"]) == (True, 0)
-    verified = verify(Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
+    verified = verify.run(verify.Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
     assert verified.verified, verified.to_json()
     some_compile_to_the_same(load_corpus(folder), toolchain, build_plugin(toolchain), tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit import commands
+from mlgokit.commands import trace
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
@@ -51,10 +51,10 @@ def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_register_allocation_is_traced_with_scores_and_reasons(
     toolchain: Toolchain, corpus: Path, tmp_path: Path, problem: str
 ):
-    def trace(policy: str) -> dict[str, tuple[float, float]]:
+    def traced(policy: str) -> dict[str, tuple[float, float]]:
         folder = tmp_path / policy.strip(":")
-        found = commands.trace(
-            commands.Trace(
+        found = trace.run(
+            trace.Trace(
                 corpus=corpus,
                 output=folder,
                 problem=problem,  # pyright: ignore[reportArgumentType]
@@ -77,7 +77,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
         assert {row[0] for row in rows} == {"good"}
         return {key: (float(default), float(policy)) for _, key, default, policy in rows}
 
-    default, random = trace(":default"), trace(":random")
+    default, random = traced(":default"), traced(":random")
     assert sorted(default) == sorted(random) == ["hot", "once"]
     module = next(one for one in load_corpus(corpus).modules if one.name == "good")
     plain = compile_module(toolchain, module.command_line, module.bitcode, regalloc=True).regalloc
@@ -91,7 +91,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
 def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, corpus: Path, tmp_path: Path):
     digests: list[list[str]] = []
     for folder in ("first", "second"):
-        config = commands.Trace(
+        config = trace.Trace(
             corpus=corpus,
             output=tmp_path / folder,
             problem="regalloc-eviction",
@@ -100,9 +100,9 @@ def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, cor
             llvm=toolchain.major,
             workers=1,
         )
-        found = commands.trace(config)
+        found = trace.run(config)
         assert (found["modules"], found["scored_keys"]) == (1, 1)
-        again = commands.trace(config)
+        again = trace.run(config)
         assert again == found
         files = [tmp_path / folder / "logs" / "good.log", tmp_path / folder / "performance.csv"]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import main
-from mlgokit.commands import Tune, tune
+from mlgokit.commands import tune
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
@@ -133,7 +133,7 @@ def code_bytes(path: Path) -> tuple[int, int]:
 class Project:
     folder: Path
     sources: list[Path]
-    config: Tune
+    config: tune.Tune
 
 
 @pytest.fixture(scope="module")
@@ -141,14 +141,14 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     """A project, tuned."""
     folder = tmp_path_factory.mktemp(f"tune-{toolchain.major}")
     sources = put_sources(folder / "source")
-    config = Tune(
+    config = tune.Tune(
         compile_commands=put_database(folder / "source"),
         budget=f"{SECONDS}s",
         output=folder / "tuned.so",
         folder=folder / "tune",
         llvm=toolchain.major,
     )
-    tuned = tune(config)
+    tuned = tune.tune(config)
     assert tuned.tuned_bytes < tuned.plain_bytes
     assert not any(one.note for one in tuned.modules)
     return Project(folder=folder, sources=sources, config=config)
@@ -177,7 +177,7 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     folder = tmp_path / "tune"
     shutil.copytree(project.config.folder, folder)
     config = dataclasses.replace(project.config, folder=folder, output=tmp_path / "tuned.so", go_on=True, budget="0s")
-    result = tune(dataclasses.replace(config, allocation_share=0.0)).to_json()
+    result = tune.tune(dataclasses.replace(config, allocation_share=0.0)).to_json()
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
     entries = read_table(Path(result["table"])).entries
@@ -276,8 +276,8 @@ def test_changed_code_is_counted_and_the_next_tuning_starts_from_what_is_kept(
     assert len(kept["gone"]) == 2
     assert 0 < kept["kept"] < kept["asked"]
     assert kept["failures"] == {}
-    tuned = tune(
-        Tune(
+    tuned = tune.tune(
+        tune.Tune(
             compile_commands=database,
             start=project.config.output,
             budget="0s",
@@ -317,8 +317,8 @@ def test_code_of_other_projects_stays_as_it_is(toolchain: Toolchain, project: Pr
 def test_continuing_never_loses(project: Project):
     before = json.loads((project.config.folder / "tuned.json").read_text())
     with pytest.raises(ReuseError, match="add --continue"):
-        tune(project.config)
-    after = tune(dataclasses.replace(project.config, go_on=True, budget="1s"))
+        tune.tune(project.config)
+    after = tune.tune(dataclasses.replace(project.config, go_on=True, budget="1s"))
     assert after.tuned_bytes <= before["tuned_bytes"]
     assert after.compilations > before["compilations"]
     assert after.curve[0].user_seconds == before["curve"][0]["user_seconds"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mlgokit.cli import main
-from mlgokit.commands import Check, Tune, check, tune_allocations
+from mlgokit.commands import check, tune
+from mlgokit.commands.tuning_allocations import tune_allocations
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import PluginUse, compile_module
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
@@ -82,7 +83,7 @@ def put_database(folder: Path, level: str = LEVEL) -> Path:
 class Project:
     toolchain: Toolchain
     source: Path
-    config: Tune
+    config: tune.Tune
     allocated: Allocated
 
     @property
@@ -113,7 +114,7 @@ class Project:
 def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project, tuned."""
     folder = tmp_path_factory.mktemp(f"allocations-{toolchain.major}")
-    config = Tune(
+    config = tune.Tune(
         compile_commands=put_database(put_sources(folder / "source")),
         objective="spill-cost",
         budget="2s",
@@ -169,8 +170,8 @@ def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     found = project.allocated
-    today = Check(plugin=project.config.output, compile_commands=put_database(put_sources(tmp_path / "same")))
-    kept = check(today)
+    today = check.Check(plugin=project.config.output, compile_commands=put_database(put_sources(tmp_path / "same")))
+    kept = check.run(today)
     assert isinstance(kept, AllocationCheckResult)
     assert (kept.allocations_kept, kept.share, kept.tune_again) == (found.changed, 1, False)
     assert kept.change == pytest.approx(found.tuned_score / found.plain_score - 1)

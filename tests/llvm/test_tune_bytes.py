@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.commands import Check, Tune, check, tune
+from mlgokit.commands import check, tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.objects.measure import measure_object
@@ -71,7 +71,7 @@ def put_database(folder: Path) -> Path:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     toolchain: Toolchain
-    config: Tune
+    config: tune.Tune
     tuned: Tuned
 
     @property
@@ -97,7 +97,7 @@ class Project:
 def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project, tuned; most of the budget is for register allocation."""
     folder = tmp_path_factory.mktemp(f"bytes-{toolchain.major}")
-    config = Tune(
+    config = tune.Tune(
         compile_commands=put_database(folder / "source"),
         budget="10s",
         allocation_share=0.8,
@@ -106,7 +106,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         llvm=toolchain.major,
         workers=1,
     )
-    return Project(toolchain=toolchain, config=config, tuned=tune(config))
+    return Project(toolchain=toolchain, config=config, tuned=tune.tune(config))
 
 
 def test_the_build_is_as_small_as_promised_and_does_the_same(project: Project, tmp_path: Path):
@@ -138,14 +138,14 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
     allocated = project.tuned.allocated
     assert allocated is not None
     database = put_database(tmp_path / "elsewhere")
-    today = Check(plugin=project.config.output, compile_commands=database, workers=1)
-    kept = check(today)
+    today = check.Check(plugin=project.config.output, compile_commands=database, workers=1)
+    kept = check.run(today)
     assert isinstance(kept, CheckResult)
     assert kept.allocations == kept.allocations_kept == allocated.changed
     assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
     assert (kept.plain_bytes, kept.tuned_bytes) == (project.tuned.plain_bytes, project.tuned.tuned_bytes)
     (database.parent / "work.c").write_text(SOURCE.replace("a*17", "a*19+v"))
-    changed = check(today)
+    changed = check.run(today)
     assert isinstance(changed, CheckResult)
     assert changed.allocations == kept.allocations
     assert changed.allocations_kept == kept.allocations_kept - 1
@@ -172,17 +172,17 @@ def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: 
 def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_otherwise(
     project: Project, tmp_path: Path
 ):
-    again = tune(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
+    again = tune.tune(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
     assert again.allocated is not None
     assert again.tuned_bytes <= project.tuned.tuned_bytes
     assert allocations_inside(tmp_path / "again.so").keys() == allocations_inside(project.config.output).keys()
     corpus = project.config.folder / "corpus"
     other = dataclasses.replace(project.config, compile_commands=None, corpus=corpus, budget="0s")
     without = dataclasses.replace(other, folder=tmp_path / "w", output=tmp_path / "w.so", allocation_share=0.0)
-    assert tune(without).allocated is None
+    assert tune.tune(without).allocated is None
     assert allocations_inside(tmp_path / "w.so") == {}
     started = dataclasses.replace(other, folder=tmp_path / "s", output=tmp_path / "s.so", start=project.config.output)
-    found = tune(dataclasses.replace(started, budget="2s", allocation_share=0.9))
+    found = tune.tune(dataclasses.replace(started, budget="2s", allocation_share=0.9))
     assert found.tuned_bytes <= project.tuned.tuned_bytes
 
 
@@ -196,7 +196,7 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
     (database.parent / "fast.c").write_text("int fast(int x) { return x + 1; }\n")
     database.write_text(json.dumps(entries))
     said: list[str] = []
-    tuned = tune(
+    tuned = tune.tune(
         dataclasses.replace(
             project.config, compile_commands=database, budget="0s", folder=tmp_path / "f", output=tmp_path / "t.so"
         ),

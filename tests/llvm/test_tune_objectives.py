@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import main
-from mlgokit.commands.builds import Import, import_build
+from mlgokit.commands.corpus import import_build
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
@@ -73,7 +73,11 @@ def folder(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pa
         assert done.returncode == 0, done.stderr
         entries.append({"directory": str(root), "file": name, "arguments": words})
     (root / "compile_commands.json").write_text(json.dumps(entries))
-    import_build(Import(compile_commands=root / "compile_commands.json", corpus=root / "corpus", llvm=toolchain.major))
+    import_build.run(
+        import_build.Import(
+            compile_commands=root / "compile_commands.json", corpus=root / "corpus", llvm=toolchain.major
+        )
+    )
     done = process.run(["ar", "qc", "libparts.a", "part1.cc.o", "part2.cc.o"], timeout_seconds=60, cwd=root)
     assert done.returncode == 0, done.stderr
     return root

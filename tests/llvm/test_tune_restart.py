@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.commands.builds import Import, import_build
+from mlgokit.commands.corpus import import_build
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
@@ -50,8 +50,8 @@ def test_restarts_find_what_dies_only_if_all_its_calls_are_inlined(toolchain: To
         '["c++", "-Oz", "-ffunction-sections", "-c", "use.cc", "-o", "use.o"]}]'
     )
     database = tmp_path / "compile_commands.json"
-    import_build(
-        Import(compile_commands=database, corpus=tmp_path / "corpus", llvm=toolchain.major, workers=1),
+    import_build.run(
+        import_build.Import(compile_commands=database, corpus=tmp_path / "corpus", llvm=toolchain.major, workers=1),
         report=say_nothing,
     )
     stuck = opened(toolchain, tmp_path, restarts=0)

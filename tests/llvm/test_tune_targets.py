@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.commands import Tune, tune
+from mlgokit.commands import tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.objects.measure import measure_object
@@ -54,7 +54,7 @@ def firmware(
     (folder / "work.c").write_text(SOURCE)
     entry = {"directory": str(folder), "file": "work.c", "arguments": ["cc", *words, "-c", "work.c", "-o", "work.o"]}
     (folder / "compile_commands.json").write_text(json.dumps([entry]))
-    config = Tune(
+    config = tune.Tune(
         compile_commands=folder / "compile_commands.json",
         budget="3s",
         allocation_share=0.7,
@@ -63,7 +63,7 @@ def firmware(
         llvm=toolchain.major,
         workers=1,
     )
-    return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune(config))
+    return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.tune(config))
 
 
 def test_the_build_is_as_small_as_promised(firmware: Firmware, tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.commands import Import, Record, import_build, record
+from mlgokit.commands.corpus import import_build, record
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
@@ -85,8 +85,10 @@ def test_a_cmake_project_with_ninja(toolchain: Toolchain, folder: Path, plugin: 
     build = configure(folder / "shapes", toolchain.clangxx, "-Oz -fno-ident")
     run("ninja", cwd=build)
 
-    result = import_build(
-        Import(compile_commands=build / "compile_commands.json", corpus=tmp_path / "corpus", llvm=toolchain.major)
+    result = import_build.run(
+        import_build.Import(
+            compile_commands=build / "compile_commands.json", corpus=tmp_path / "corpus", llvm=toolchain.major
+        )
     )
 
     assert result["modules"] == 5
@@ -108,8 +110,8 @@ def test_a_make_project_under_bear(toolchain: Toolchain, folder: Path, plugin: P
     need("bear", "make", "gcc")
     words = folder / "words"
 
-    result = record(
-        Record(
+    result = record.run(
+        record.Record(
             command=("make", "-C", str(words), "-j2", "CC=gcc"),
             output=words / "compile_commands.json",
             corpus=tmp_path / "corpus",
@@ -133,8 +135,8 @@ def test_an_lto_build_needs_no_change(toolchain: Toolchain, folder: Path, plugin
     run("ninja", cwd=build)
     assert run(build / "area", cwd=build) == "shapes: 32.274\n"
 
-    result = import_build(
-        Import(
+    result = import_build.run(
+        import_build.Import(
             compile_commands=build / "compile_commands.json",
             corpus=tmp_path / "corpus",
             include="/src/",
@@ -156,8 +158,8 @@ def test_a_thinlto_link_with_lld(toolchain: Toolchain, folder: Path, plugin: Pat
     run("ninja", cwd=build)
     (build / "link").write_text(run("ninja", "-t", "commands", "area", cwd=build))
 
-    result = import_build(
-        Import(
+    result = import_build.run(
+        import_build.Import(
             thinlto=build,
             link_command=build / "link",
             project="shapes",
@@ -178,7 +180,7 @@ def test_a_folder_of_objects(toolchain: Toolchain, folder: Path, plugin: Path, t
     embed = "EXTRA=-g0 -Oz -fno-ident -Xclang -fembed-bitcode=all"
     run("make", f"CC={toolchain.clang}", "CFLAGS=-Wall", embed, cwd=words)
 
-    result = import_build(Import(objects=words, corpus=tmp_path / "corpus"))
+    result = import_build.run(import_build.Import(objects=words, corpus=tmp_path / "corpus"))
 
     assert (result["modules"], result["failures"]) == (4, 0)
     corpus = load_corpus(tmp_path / "corpus")

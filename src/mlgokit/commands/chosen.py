@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.commands.corpus import import_build
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -69,3 +71,33 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
     return ModuleSelection(
         modules=found, left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os")
     )
+
+
+def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None) -> None:
+    """Refuse a command that is not told where its modules are, or told twice.
+
+    Raises:
+        UsageError: it is.
+    """
+    if (compile_commands is None) == (corpus is None):
+        raise UsageError(f"{command}: expected either --compile-commands or --corpus, found both or neither; name one")
+
+
+def given_corpus(
+    *,
+    compile_commands: Path | None,
+    corpus: Path | None,
+    folder: Path,
+    level: Level | None,
+    llvm: int,
+    workers: int,
+    report: Report,
+) -> Path:
+    """The corpus that was named, or the one that is imported into ``folder`` if a database was."""
+    if compile_commands is None:
+        return corpus or folder
+    build = import_build.Import(
+        compile_commands=compile_commands, corpus=folder, level=level, llvm=llvm, workers=workers
+    )
+    import_build.run(build, report=report)
+    return folder

@@ -29,6 +29,7 @@ from mlgokit.compiler.toolchain import (
     survey,
 )
 from mlgokit.errors import MlgokitError, ToolError
+from mlgokit.progress import Report, say_nothing
 
 TRIAL_SECONDS = 30.0
 NEEDED_DISK_BYTES = 2 * 2**30
@@ -49,6 +50,11 @@ define i32 @caller(i32 %x) {
 _PROGRAM = (
     "#include <vector>\nint main(int count, char **) { return static_cast<int>(std::vector<int>(count).size()) - 1; }\n"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doctor:
+    """Find every clang and say, tested, what works with it and what to install."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +168,16 @@ _DECISIONS = (
 )
 
 
+def run(config: Doctor, *, report: Report = say_nothing) -> Diagnosis:  # noqa: ARG001  (as of other commands)
+    """Try everything."""
+    return diagnose()
+
+
+def exit_code(config: Doctor, diagnosis: Diagnosis) -> int:  # noqa: ARG001  (as of other commands)
+    """3 if no compiler does everything."""
+    return diagnosis.exit_code
+
+
 def diagnose(search: tuple[Path, ...] | None = None, *, plugin: bool = True) -> Diagnosis:
     """Try everything.
 
@@ -200,9 +216,8 @@ def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> Toolchai
     return ToolchainDiagnosis(toolchain=toolchain, checks=tuple(checks))
 
 
-def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> None:
+def render(diagnosis: Diagnosis, console: Console) -> None:
     """Write a table per compiler, the machine, and what to do."""
-    out = console or Console()
     for entry in diagnosis.toolchains:
         title = (
             f"{entry.toolchain.version_text or entry.toolchain.version}: {'usable' if entry.usable else 'not usable'}"
@@ -213,19 +228,19 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console | None = None) -> Non
         table.add_section()
         for check in entry.checks:
             table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(check.detail))
-        out.print(table)
+        console.print(table)
     table = _table("This machine")
     for check in diagnosis.system:
         table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(check.detail))
     for program in diagnosis.unusable:
         table.add_row(escape(str(program.path)), _mark(works=False, needed=False), escape(program.reason))
-    out.print(table)
+    console.print(table)
     for line in diagnosis.advice:
-        out.print(line, soft_wrap=True, markup=False, highlight=False)
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     if diagnosis.usable:
-        out.print("Training and the plugin work on this machine.")
+        console.print("Training and the plugin work on this machine.")
     else:
-        out.print("Training and the plugin do not work on this machine yet.")
+        console.print("Training and the plugin do not work on this machine yet.")
 
 
 def _table(title: str) -> Table:

@@ -8,25 +8,39 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
+from rich.table import Column
+from rich.text import Text
 
-from mlgokit import commands
+from mlgokit.commands import evaluate, trace, train
+from mlgokit.commands.corpus import extract, fetch
+from mlgokit.commands.evaluate import COMPARED, change_text
+from mlgokit.commands.options import WORKERS
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
-from mlgokit.errors import InputError
+from mlgokit.corpus.sources.projects import choose_projects
+from mlgokit.errors import InputError, MlgokitError
 from mlgokit.evaluation.compare import Evaluation
 from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison, compare_program
-from mlgokit.evaluation.render import print_run
-from mlgokit.evaluation.report import RESULTS_NAME, RoundReport, RunReport, StageTime, write_report
+from mlgokit.evaluation.report import (
+    RESULTS_NAME,
+    RoundReport,
+    RunReport,
+    StageTime,
+    program_sentence,
+    write_report,
+)
+from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline, relative_change
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import package_version
-from mlgokit.progress import Report
+from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import numbers, plain_table, say, words
 from mlgokit.train import EffectTraining, RoundResult
 
 Value = TypeVar("Value")
@@ -47,12 +61,24 @@ class Quickstart:
     """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    workers: int = commands.WORKERS
+    workers: int = WORKERS
     """Compilers that run at once."""
     minutes: float = 9.5
     """Training rounds begin only while this many minutes, less two and a half for the rest, are not over."""
     training: EffectTraining = dataclasses.field(default_factory=EffectTraining)
     """How to train."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """What a run found, and the page that shows it."""
+
+    run: RunReport
+    report: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values: those of the run."""
+        return self.run.to_json()
 
 
 class _Clock:
@@ -73,9 +99,8 @@ class _Clock:
         return value
 
 
-def quickstart(config: Quickstart, *, as_json: bool, report: Report) -> int:
-    """Run every stage; returns the exit code, 1 if the program built with the policy behaves differently."""
-    out = Console(file=sys.stderr if as_json else None, markup=False, emoji=False)
+def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
+    """Carry every stage out; a run that was finished with the same settings is shown again."""
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     digest = _digest(config, toolchain.version_text)
     finished = _finished_run(config.folder, digest)
@@ -87,13 +112,20 @@ def quickstart(config: Quickstart, *, as_json: bool, report: Report) -> int:
     else:
         stages_reused = tuple(dataclasses.replace(stage, reused=True) for stage in finished.stages)
         finished = dataclasses.replace(finished, stages=stages_reused)
-    print_run(finished, out)
-    out.print(f"plugin: {finished.plugin}", highlight=False, soft_wrap=True)
-    out.print(f"report: {(config.folder / 'report.html').resolve()}", highlight=False, soft_wrap=True)
-    if as_json:
-        json.dump(finished.to_json(), sys.stdout, indent=1)
-        sys.stdout.write("\n")
-    return 0 if finished.program is None or finished.program.same_behaviour else 1
+    return FinishedRun(run=finished, report=(config.folder / "report.html").resolve())
+
+
+def render(finished: FinishedRun, console: Console) -> None:
+    """The held-out projects, the program, what everything cost, and the result in a sentence."""
+    print_run(finished.run, console)
+    say(console, f"plugin: {finished.run.plugin}")
+    say(console, f"report: {finished.report}")
+
+
+def exit_code(config: Quickstart, finished: FinishedRun) -> int:  # noqa: ARG001  (as of other commands)
+    """1 if the program built with the policy behaves differently."""
+    program = finished.run.program
+    return 0 if program is None or program.same_behaviour else MlgokitError.exit_code
 
 
 def _digest(config: Quickstart, compiler: str) -> str:
@@ -118,12 +150,12 @@ def _run(config: Quickstart, report: Report) -> RunReport:
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
     sources, corpus_folder, store = folder / "sources", folder / "corpus", folder / "store"
-    fetch = commands.Sources(projects=config.projects, manifest=config.manifest, folder=sources)
-    clock.time("fetch", lambda: commands.fetch(fetch, report=report))
-    projects = commands.choose_projects(config.manifest, config.projects)
+    fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
+    clock.time("fetch", lambda: fetch.run(fetching, report=report))
+    projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
     # The program is built from its sources below, so its modules need not be in the corpus.
-    extract = commands.Extract(
+    extracting = extract.Extract(
         projects=tuple(project.name for project in projects if project not in with_program),
         manifest=config.manifest,
         sources=sources,
@@ -131,14 +163,14 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         llvm=config.llvm,
         workers=config.workers,
     )
-    clock.time("extract the corpus", lambda: commands.extract(extract, report=report))
+    clock.time("extract the corpus", lambda: extract.extract(extracting, report=report))
     corpus = load_corpus(corpus_folder)
-    trace = commands.Trace(
+    tracing = trace.Trace(
         corpus=corpus_folder, output=folder / "trace", store=store, llvm=config.llvm, workers=config.workers
     )
-    clock.time("default trace", lambda: commands.trace(trace, report=report), lambda value: int(value["modules"]))
+    clock.time("default trace", lambda: trace.run(tracing, report=report), lambda value: int(value["modules"]))
     left = config.minutes - (time.monotonic() - begin + EVALUATION_SECONDS) / 60
-    train = commands.Train(
+    training = train.Train(
         corpus=corpus_folder,
         output=folder / "train",
         store=store,
@@ -149,14 +181,14 @@ def _run(config: Quickstart, report: Report) -> RunReport:
     )
     trained = clock.time(
         "train",
-        lambda: commands.train(train, report=report),
+        lambda: train.run(training, report=report),
         lambda value: sum(result.compilations for result in value.rounds),
     )
-    evaluate = commands.Evaluate(
+    evaluating = evaluate.Evaluate(
         policy=str(trained.policy), corpus=corpus_folder, llvm=config.llvm, workers=config.workers
     )
     evaluation: Evaluation = clock.time(
-        "evaluate", lambda: commands.evaluate(evaluate, report=report), lambda value: value.compilations
+        "evaluate", lambda: evaluate.run(evaluating, report=report), lambda value: value.compilations
     )
     plugin = folder / "policy.so"
     clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
@@ -212,3 +244,33 @@ def _round(result: RoundResult) -> RoundReport:
         unattributed_share=result.unattributed_share,
         failures=sum(result.failures.values()),
     )
+
+
+def print_run(report: RunReport, console: Console) -> None:
+    """The held-out projects, the program, what everything cost, and the result in a sentence."""
+    evaluate.render(report.evaluation, console)
+    program = report.program
+    if program is not None:
+        table = plain_table(
+            Text(f"The program {program.name}, bytes"), [Column("measure"), *numbers("before", "after", "change")]
+        )
+        for measure in COMPARED:
+            before, after = getattr(program.before, measure), getattr(program.after, measure)
+            table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", change_text(relative_change(before, after)))
+        console.print(table)
+    table = plain_table("Spent", [*words("stage"), *numbers("seconds", "compilations")])
+    for stage in report.stages:
+        name = f"{stage.stage} (reused)" if stage.reused else stage.stage
+        table.add_row(Text(name), f"{stage.seconds:,.1f}", f"{stage.compilations:,}")
+    table.add_section()
+    seconds = sum(stage.seconds for stage in report.stages)
+    table.add_row("total", f"{seconds:,.1f}", f"{sum(stage.compilations for stage in report.stages):,}")
+    console.print(table)
+    say(console, headline(report.evaluation), style="bold")
+    if program is not None:
+        differs = program.runs > 0 and not program.same_behaviour
+        say(console, program_sentence(program), style="bold red" if differs else "bold")
+        for difference in program.differences:
+            say(console, f"  other behaviour of: {difference}", style="red")
+    if report.control is not None:
+        say(console, control_sentence(report.control))

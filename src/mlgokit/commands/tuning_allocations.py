@@ -4,9 +4,8 @@ import dataclasses
 import json
 from pathlib import Path
 
-from mlgokit.commands.builds import check_given
-from mlgokit.commands.chosen import modules_of_project
-from mlgokit.commands.tuning import Tune, check_claim, corpus_to_tune, seconds_of
+from mlgokit.commands.chosen import check_given, modules_of_project
+from mlgokit.commands.tune import Tune, check_claim, corpus_to_tune, seconds_of
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain

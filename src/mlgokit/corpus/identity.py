@@ -13,6 +13,7 @@ from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.errors import CorpusError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 
@@ -195,6 +196,21 @@ def without_copies(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN
         if not module.held_out and seen.isdisjoint(keys):
             chosen.append(module)
             seen |= keys
+    return chosen
+
+
+def training_modules(modules: Sequence[Module], contents: Contents = NOTHING_KNOWN) -> list[Module]:
+    """The modules that are not held out, without the copies of what is held out or came before.
+
+    Raises:
+        CorpusError: nothing is left.
+    """
+    chosen = without_copies(modules, contents)
+    if not chosen:
+        raise CorpusError(
+            f"training: expected at least one of {len(modules)} modules not to be held out, found none; "
+            "add training projects to the corpus"
+        )
     return chosen
 
 

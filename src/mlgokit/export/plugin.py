@@ -2,8 +2,9 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
@@ -30,6 +31,10 @@ class ExportedPlugin:
     plugin: str
     size_bytes: int
     flag: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
 
 
 def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) -> ExportedPlugin:

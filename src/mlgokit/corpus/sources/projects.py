@@ -7,12 +7,12 @@ import importlib.resources
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, UsageError
 
 Language = Literal["c++", "c"]
 Registry = Literal["pypi", "debian"]
@@ -298,3 +298,19 @@ def _stays_inside(path: str, *, below: str = "") -> bool:
     if posixpath.isabs(path) or "\\" in path:
         return False
     return posixpath.normpath(posixpath.join(below, path)).split("/")[0] != ".."
+
+
+def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Project, ...]:
+    """The projects of a list, or those of them that are named.
+
+    Raises:
+        UsageError: a name is not in the list.
+    """
+    projects = load_projects(manifest)
+    unknown = sorted(set(names) - {project.name for project in projects})
+    if unknown:
+        raise UsageError(
+            f"projects: expected names from the list, found {', '.join(unknown)}; the list has "
+            f"{', '.join(project.name for project in projects)}"
+        )
+    return tuple(project for project in projects if not names or project.name in names)

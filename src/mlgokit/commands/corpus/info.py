@@ -1,13 +1,20 @@
-"""The tables that a terminal shows of a corpus and of its split."""
+"""The command that counts what a corpus has."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from mlgokit.corpus.identity import Kinship
-from mlgokit.corpus.info import CorpusInfo, ProjectInfo
-from mlgokit.corpus.split import ProjectSplit, SplitResult
+from mlgokit.commands.options import WORKERS
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
+from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
+from mlgokit.errors import ToolError
+from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
 
 MOST_PROJECTS = 60
@@ -16,7 +23,28 @@ _MOST_GROUPS = 5
 _LANGUAGES = {"c": "C", "c++": "C++", "unknown": "unknown language"}
 
 
-def print_corpus(info: CorpusInfo, console: Console) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """Count a corpus: modules, functions, call sites, languages, copies, the split, what was skipped and why."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    counts: bool = True
+    """Look into the modules with the compiler; without, sizes and equal files only."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+
+
+def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
+    """Count the corpus."""
+    corpus = load_corpus(config.corpus)
+    contents = contents_of(corpus, llvm=config.llvm, workers=config.workers, use_compiler=config.counts, report=report)
+    return corpus_info(corpus, contents)
+
+
+def render(info: CorpusInfo, console: Console) -> None:
     """Projects with their counts, copies, the split, and what was skipped and why."""
     table = plain_table(
         Text(f"Corpus {info.folder}"),
@@ -54,40 +82,51 @@ def print_corpus(info: CorpusInfo, console: Console) -> None:
         say(console, "One command line serves all modules (global_command_override).")
     _print_groups(console, "with the same bitcode", info.duplicates)
     _print_groups(console, "the same but for names, paths and debug information", info.same_content)
-    _print_leaks(console, info.leaks, info.kinships)
+    print_leaks(console, info.leaks, info.kinships)
     for skipped in info.skipped:
         say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
         for example in skipped.examples:
             say(console, f"  {example.name}: {example.reason}", style="dim")
 
 
-def print_split(result: SplitResult, console: Console) -> None:
-    """Projects with the modules on either side, and what crosses."""
-    table = plain_table(
-        Text(f"Split of {result.folder}, share {result.share:g}, seed {result.seed}"),
-        [*words("project", "decided by"), *numbers("training", "copies", "held out")],
+def contents_of(
+    corpus: Corpus, *, llvm: int | None, workers: int, use_compiler: bool = True, report: Report = say_nothing
+) -> Contents:
+    """What is in the modules; only their digests if there is no compiler that a plugin can be built for.
+
+    Raises:
+        ToolError: there is none of the major that was asked for.
+    """
+    toolchain, plugin = None, None
+    if use_compiler:
+        try:
+            toolchain = find_toolchain(llvm, need_plugin=True)
+            plugin = build_plugin(toolchain)
+        except ToolError:
+            if llvm is not None:
+                raise
+            # Equal files are found all the same, and the table says that nothing was counted.
+            toolchain = None
+    return describe_corpus(
+        corpus.folder, corpus.modules, toolchain=toolchain, plugin=plugin, workers=workers, report=report
     )
-    for project in result.projects[:MOST_PROJECTS]:
-        counts = (project.training, project.copies, project.held_out)
-        table.add_row(
-            Text(project.name), _DECIDED.get(project.by, project.by), *(f"{n:,}" if n else "" for n in counts)
+
+
+def print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kinship]) -> None:
+    """Say which training modules have copies or kin among the held-out ones."""
+    if leaks:
+        more = f" and {len(leaks) - 4} more" if len(leaks) > 4 else ""
+        say(
+            console,
+            f"{len(leaks):,} training modules have a held-out copy and are passed over: {', '.join(leaks[:4])}{more}.",
         )
-    table.add_section()
-    rows: Sequence[ProjectSplit] = result.projects
-    totals = (sum(r.training for r in rows), sum(r.copies for r in rows), sum(r.held_out for r in rows))
-    table.add_row(f"{len(rows)} projects", "", *(f"{n:,}" for n in totals))
-    console.print(table)
-    for note in result.notes:
-        say(console, note)
-    _print_leaks(console, result.leaks, result.kinships)
-
-
-_DECIDED = {
-    "given": "who made the corpus",
-    "listed": "name",
-    "project": "hash of the project",
-    "module": "hash of the module",
-}
+    for kinship in kinships[:_MOST_GROUPS]:
+        say(
+            console,
+            f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
+            "smaller one's own functions in common; put both on one side with `corpus split --held-out`.",
+            style="yellow",
+        )
 
 
 def _row(project: ProjectInfo) -> list[str]:
@@ -111,22 +150,6 @@ def _print_groups(console: Console, what: str, groups: Sequence[Sequence[str]]) 
         say(console, f"  {', '.join(group[:4])}{more}", style="dim")
     if len(groups) > _MOST_GROUPS:
         say(console, f"  and {len(groups) - _MOST_GROUPS} groups more (--json has all)", style="dim")
-
-
-def _print_leaks(console: Console, leaks: Sequence[str], kinships: Sequence[Kinship]) -> None:
-    if leaks:
-        more = f" and {len(leaks) - 4} more" if len(leaks) > 4 else ""
-        say(
-            console,
-            f"{len(leaks):,} training modules have a held-out copy and are passed over: {', '.join(leaks[:4])}{more}.",
-        )
-    for kinship in kinships[:_MOST_GROUPS]:
-        say(
-            console,
-            f"{kinship.held_out} (held out) and {kinship.training} (training) have about {kinship.shared:.0%} of the "
-            "smaller one's own functions in common; put both on one side with `corpus split --held-out`.",
-            style="yellow",
-        )
 
 
 def _kilobytes(count: int) -> str:

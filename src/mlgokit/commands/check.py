@@ -1,26 +1,28 @@
-"""The stage that asks what a tuned plugin still does for code that changed since."""
+"""The command that asks what a tuned plugin still does for code that changed since."""
 
 import dataclasses
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 
-from mlgokit.commands.builds import check_given, given_corpus
-from mlgokit.commands.chosen import modules_for_size, modules_of_project
+from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
+from mlgokit.commands.options import WORKERS
 from mlgokit.compiler.compile import PluginUse
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
-from mlgokit.errors import UsageError
+from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.allocations import AllocationTable, allocates_only, read_allocations
 from mlgokit.tables.decisions import read_table
 from mlgokit.tune.allocation.check import AllocationCheckResult, check_allocations
+from mlgokit.tune.allocation.render import print_allocation_check
 from mlgokit.tune.build_pair import BuildPairConfig
 from mlgokit.tune.check import CheckResult, check_decisions
+from mlgokit.tune.render import print_check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +44,13 @@ class Check:
     """With a database: optimization level in place of the build's own; one for size unless tuned for spill cost."""
     llvm: int | None = None
     """LLVM major to use; the plugin's if not given."""
-    workers: int = os.cpu_count() or 1
+    workers: int = WORKERS
     """Compilers that run at once."""
     timeout_seconds: float = 60.0
     """Deadline of one compilation."""
 
 
-def check(config: Check, *, report: Report = say_nothing) -> CheckResult | AllocationCheckResult:
+def run(config: Check, *, report: Report = say_nothing) -> CheckResult | AllocationCheckResult:
     """Compile today's code plainly and with the plugin, and compare: bytes, or spill cost if it was tuned for that.
 
     Raises:
@@ -86,3 +88,16 @@ def check(config: Check, *, report: Report = say_nothing) -> CheckResult | Alloc
             chosen = modules_for_size(corpus, config.project)
             kept = check_decisions(chosen.modules, twice, table, report=report)
         return dataclasses.replace(kept, plugin=str(config.plugin), left_out=chosen.left_out)
+
+
+def render(result: CheckResult | AllocationCheckResult, console: Console) -> None:
+    """Print what still applies, and whether to tune again."""
+    if isinstance(result, AllocationCheckResult):
+        print_allocation_check(result, console)
+    else:
+        print_check(result, console)
+
+
+def exit_code(config: Check, result: CheckResult | AllocationCheckResult) -> int:
+    """1 if less still applies than the user asked for."""
+    return MlgokitError.exit_code if result.share < config.least_kept else 0

@@ -1,8 +1,7 @@
-"""The stage that tunes one project: search, proof, and one plugin to add to the build."""
+"""The command that tunes one project: search, proof, and one plugin to add to the build."""
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 import time
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 
-from mlgokit.commands.builds import check_given, given_corpus
-from mlgokit.commands.chosen import modules_for_size
+from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size
+from mlgokit.commands.options import WORKERS
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
@@ -32,6 +32,8 @@ from mlgokit.tables.allocations import allocations_inside
 from mlgokit.tables.decisions import DecisionTable, read_table, write_table
 from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
 from mlgokit.tune.allocation.loop import run_allocation_search
+from mlgokit.tune.allocation.proof import Allocated
+from mlgokit.tune.allocation.render import print_allocated
 from mlgokit.tune.check import try_start
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.linked import OUTPUT, link_words, plan_link
@@ -39,6 +41,7 @@ from mlgokit.tune.loop import POLICY_NAME, run_search
 from mlgokit.tune.measurement import Measure, measuring_words
 from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
 from mlgokit.tune.proof import open_verifier
+from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned, finish
 from mlgokit.tune.search import Bench
 
@@ -90,7 +93,7 @@ class Tune:
     """With a database: optimization level in place of the build's own; must be one for size."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
-    workers: int = os.cpu_count() or 1
+    workers: int = WORKERS
     """Compilers that run at once."""
     timeout_seconds: float = 60.0
     """Deadline of one compilation."""
@@ -118,6 +121,22 @@ def seconds_of(budget: str) -> float:
     if found is None:
         raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def run(config: Tune, *, report: Report = say_nothing) -> Tuned | Allocated:
+    """Tune for bytes, or for spill cost if that is the objective."""
+    # It takes the configuration from here.
+    from mlgokit.commands.tuning_allocations import tune_allocations
+
+    return (tune_allocations if config.objective == "spill-cost" else tune)(config, report=report)
+
+
+def render(result: Tuned | Allocated, console: Console) -> None:
+    """Print what became smaller or cheaper, and what to do with the plugin."""
+    if isinstance(result, Allocated):
+        print_allocated(result, console)
+    else:
+        print_tuned(result, console)
 
 
 def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:

@@ -1,5 +1,6 @@
-"""Changes of command lines that several stages offer."""
+"""Options that several commands have."""
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import tyro
 
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 
+WORKERS = os.cpu_count() or 1
+"""Compilers that run at once unless a command is told otherwise."""
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 
 
@@ -32,4 +35,4 @@ class OptionChanges:
 
 NO_CHANGES = OptionChanges()
 Changes = Annotated[OptionChanges, tyro.conf.OmitArgPrefixes]
-"""As a field of a stage's configuration: the options of the command line have no prefix."""
+"""As a field of a command's configuration: the options of the command line have no prefix."""

@@ -1,4 +1,4 @@
-"""The stage that says which features a policy goes by."""
+"""The command that says which features a policy goes by."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from mlgokit.commands.vocabulary import trace_logs
+from mlgokit.commands.vocab import trace_logs
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.importance_page import importance_page
 from mlgokit.files import atomic_write
@@ -39,7 +39,7 @@ class Importance:
     """Of everything random."""
 
 
-def explain(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
+def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     """Measure, and write both files.
 
     Raises:

@@ -1,27 +1,22 @@
-"""The stages that hold a corpus against the build it came from: its code, and the command that linked it."""
+"""The command that compares the code of a corpus with that of the build it came from."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
-import tyro
 
-from mlgokit.commands.changes import NO_CHANGES, Changes
+from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
-from mlgokit.corpus.options.override import LinkOptions, fill_override, link_options, read_link_command
 from mlgokit.corpus.sources.extract import project_jobs
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
-from mlgokit.errors import UsageError
+from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.manifest import MANIFEST_NAME
 from mlgokit.progress import Report, say_nothing
-
-WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +47,7 @@ class Verify:
     """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """Fill in the options of a corpus of a local ThinLTO link: what the linker's command means for clang."""
-
-    link_command: Annotated[Path, tyro.conf.Positional]
-    """A file with the command that linked, such as the output of `ninja -t commands program`."""
-    corpus: Path = Path("corpus")
-    """The corpus; its corpus_description.json waits for the options."""
-    build: Path | None = None
-    """The build folder, for response files that the command names."""
-    llvm: int | None = None
-    """LLVM major to use, the build's; the newest supported one if not given."""
-
-
-def verify(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
+def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     """Compare; the command line ends with 1 if not all that was looked at has the build's code.
 
     Raises:
@@ -91,19 +72,6 @@ def verify(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
         timeout_seconds=config.timeout_seconds,
         report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
     )
-
-
-def override(config: Override) -> LinkOptions:
-    """Translate the command and write the options into the corpus.
-
-    Raises:
-        CorpusError: the corpus has options already.
-        UsageError: the file has no command that links.
-    """
-    words = read_link_command(config.link_command)
-    found = link_options(words, toolchain=find_toolchain(config.llvm), folder=config.build)
-    fill_override(config.corpus, found.options)
-    return found
 
 
 def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Reference:
@@ -136,3 +104,8 @@ def _recorded(folder: Path) -> dict[str, str | None]:
     config: Any = cast("dict[str, Any]", manifest).get("config") if isinstance(manifest, dict) else None
     texts = cast("dict[str, object]", config) if isinstance(config, dict) else {}
     return {key: value if isinstance(value, str) else None for key, value in texts.items()}
+
+
+def exit_code(config: Verify, result: VerifyResult) -> int:  # noqa: ARG001  (as of other commands)
+    """1 if not all that was looked at has the build's code."""
+    return 0 if result.verified else MlgokitError.exit_code

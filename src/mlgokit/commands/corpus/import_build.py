@@ -1,21 +1,17 @@
-"""The stages that make corpora of users' builds: every source that a corpus can come from, and recording a build."""
+"""The command that makes a corpus of a user's build, from every source that a corpus can come from."""
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import tyro
-
-from mlgokit.compiler.record import record_build
+from mlgokit.commands.options import WORKERS
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
-from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
+from mlgokit.corpus.importers.compile_commands import read_compile_commands
 from mlgokit.corpus.importers.database import CommandFilter, Level, check_project, import_commands
 from mlgokit.corpus.importers.object_lists import (
     objects_in_aquery,
@@ -26,11 +22,9 @@ from mlgokit.corpus.importers.object_lists import (
 from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.corpus.options.override import LinkOptions, link_options, read_link_command
 from mlgokit.corpus.writer import Imported
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import UsageError
 from mlgokit.progress import Report, say_nothing
 
-WORKERS = os.cpu_count() or 1
-DATABASE_NAME = "compile_commands.json"
 _EXAMPLES = 20
 
 
@@ -88,36 +82,6 @@ class Import:
     """With --bitcode or --thinlto: the options of clang -cc1 for every module, as one word."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combine:
-    """Join the corpora in the folders of a folder."""
-
-    root: Annotated[Path, tyro.conf.Positional]
-    """The folder with the corpora."""
-    corpus: Path | None = None
-    """Where the joined corpus goes; by default its description is written into the folder, and no file is moved."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """Run a build, and write down what it compiles: record -- make -j2."""
-
-    command: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """The build, after --; it must compile everything, so clean up first."""
-    output: Path = Path(DATABASE_NAME)
-    """The compilation database to write."""
-    corpus: Path | None = None
-    """Import the build into this corpus at once."""
-    level: Level | None = None
-    """With --corpus: optimization level in place of the build's own."""
-    timeout_minutes: float = 240.0
-    """Deadline of the build."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once when the build is imported."""
-
-
 _SOURCES = ("compile_commands", "objects", "params", "aquery", "thinlto", "bitcode")
 _OBJECTS = frozenset({"objects", "params", "aquery", "embedded"})
 _FRONT_END = frozenset({"compile_commands"})
@@ -132,7 +96,7 @@ _ONLY_WITH: Mapping[str, frozenset[str]] = {
 """Which settings mean something with which source; ``embedded`` is ``compile_commands`` with that flag."""
 
 
-def import_build(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
+def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
     """Make the corpus; says what it has, what failed and why, and what was left out.
 
     Raises:
@@ -160,77 +124,9 @@ def import_build(config: Import, *, report: Report = say_nothing) -> dict[str, A
                 workers=config.workers,
                 report=_relabelled(report, "bitcode"),
             )
-            return _counts(imported)
+            return counts(imported)
         case _:
             return _import_objects(config, source, report)
-
-
-def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None) -> None:
-    """Refuse a command that is not told where its modules are, or told twice.
-
-    Raises:
-        UsageError: it is.
-    """
-    if (compile_commands is None) == (corpus is None):
-        raise UsageError(f"{command}: expected either --compile-commands or --corpus, found both or neither; name one")
-
-
-def given_corpus(
-    *,
-    compile_commands: Path | None,
-    corpus: Path | None,
-    folder: Path,
-    level: Level | None,
-    llvm: int,
-    workers: int,
-    report: Report,
-) -> Path:
-    """The corpus that was named, or the one that is imported into ``folder`` if a database was."""
-    if compile_commands is None:
-        return corpus or folder
-    build = Import(compile_commands=compile_commands, corpus=folder, level=level, llvm=llvm, workers=workers)
-    import_build(build, report=report)
-    return folder
-
-
-def combine(config: Combine) -> dict[str, Any]:
-    """Join corpora."""
-    return _counts(combine_corpora(config.root, corpus_folder=config.corpus))
-
-
-def record(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Record the build, and import it if a corpus is named.
-
-    Raises:
-        CorpusError: the build failed, or compiled nothing.
-        ToolError: Bear is not there.
-        UsageError: there is no such build.
-    """
-    database = config.output.absolute()
-    build = record_build(config.command, database=database, timeout_seconds=60 * config.timeout_minutes)
-    shown = shlex.join(config.command)
-    commands = sum(isinstance(item, CompileCommand) for item in read_compile_commands(database))
-    if build.timed_out or build.returncode != 0:
-        found = "it not to end in time" if build.timed_out else f"exit code {build.returncode}"
-        raise CorpusError(
-            f"{shown}: expected the build to succeed, found {found} after {commands} commands; correct the build"
-        )
-    if not commands:
-        raise CorpusError(
-            f"{shown}: expected a build that compiles, found that it called no compiler; clean the build folder first"
-        )
-    result: dict[str, Any] = {"database": str(config.output), "commands": commands}
-    if config.corpus is None:
-        next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output), "--corpus", "corpus"]
-        return {**result, "next": shlex.join(next_words)}
-    imported = Import(
-        compile_commands=database,
-        corpus=config.corpus,
-        level=config.level,
-        llvm=config.llvm,
-        workers=config.workers,
-    )
-    return {**result, **import_build(imported, report=report)}
 
 
 def _source(config: Import) -> str:
@@ -286,7 +182,7 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
         report=_relabelled(report, "front end"),
     )
     return {
-        **_counts(imported.imported),
+        **counts(imported.imported),
         "repeated_commands": imported.repeated,
         "unwanted_commands": imported.unwanted,
         "dropped_options": dict(imported.dropped),
@@ -319,7 +215,7 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
         workers=config.workers,
         report=_relabelled(report, "objects"),
     )
-    return _counts(imported)
+    return counts(imported)
 
 
 def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
@@ -344,10 +240,11 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
     told = {} if understood is None else {"link_command": understood.to_json()}
     if not override:
         told = {"next": "give the options with --options or --link-command: the corpus has none yet"}
-    return {**_counts(imported), **told}
+    return {**counts(imported), **told}
 
 
-def _counts(imported: Imported) -> dict[str, Any]:
+def counts(imported: Imported) -> dict[str, Any]:
+    """What the command line shows of a corpus that was made."""
     return {
         "corpus": str(imported.folder),
         "modules": imported.modules,

@@ -3,10 +3,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mlgokit.commands.corpus import info as corpus_info, split
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.identity import Kinship
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, SkippedReason
-from mlgokit.corpus.render import print_corpus, print_split
 from mlgokit.corpus.split import ProjectSplit, SplitResult
 
 FAILURE = ModuleFailure(name="p/d.o", project="p", reason="d.c:1: error: [red]'x'")
@@ -56,9 +56,9 @@ def printed(info: CorpusInfo | SplitResult) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=80)
     if isinstance(info, CorpusInfo):
-        print_corpus(info, console)
+        corpus_info.render(info, console)
     else:
-        print_split(info, console)
+        split.render(info, console)
     return [" ".join(line.split()) for line in out.getvalue().splitlines()]
 
 

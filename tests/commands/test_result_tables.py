@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from mlgokit.commands import evaluate
+from mlgokit.commands.quickstart import print_run
 from mlgokit.evaluation.compare import Evaluation
-from mlgokit.evaluation.render import print_evaluation, print_run
 from mlgokit.evaluation.report import RunReport
 
 REPORT = RunReport.from_json(json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text()))
@@ -94,7 +95,7 @@ def test_different_behaviour_is_told():
 def test_names_are_not_markup(name: str):
     projects = (dataclasses.replace(REPORT.evaluation.projects[0], project=name, link_failure="after: [x]"),)
     out = io.StringIO()
-    print_evaluation(Evaluation(policy="p", projects=projects, summary={}, compilations=2), Console(file=out, width=80))
+    evaluate.render(Evaluation(policy="p", projects=projects, summary={}, compilations=2), Console(file=out, width=80))
 
     assert f"{name}: not linked: after: [x]" in out.getvalue()
     assert lines_with(out.getvalue(), name)[0][0] == name
@@ -102,6 +103,6 @@ def test_names_are_not_markup(name: str):
 
 def test_nothing_evaluated_shows_no_empty_table():
     out = io.StringIO()
-    print_evaluation(Evaluation(policy="p", projects=(), summary={}, compilations=0), Console(file=out, width=80))
+    evaluate.render(Evaluation(policy="p", projects=(), summary={}, compilations=0), Console(file=out, width=80))
 
     assert not out.getvalue()

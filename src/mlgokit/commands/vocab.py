@@ -1,4 +1,4 @@
-"""The stage that makes a vocabulary: quantiles of each feature, from traces or training sets, a batch at a time."""
+"""The command that makes a vocabulary: quantiles of each feature, from traces or training sets, a batch at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Vocab:
     """Of the draw."""
 
 
-def vocab(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
+def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
     """Read everything, as often as bounded memory needs, and write the files.
 
     Raises:

@@ -1,0 +1,26 @@
+"""The command that joins corpora."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from mlgokit.commands.corpus.import_build import counts
+from mlgokit.corpus.combine import combine_corpora
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combine:
+    """Join the corpora in the folders of a folder."""
+
+    root: Annotated[Path, tyro.conf.Positional]
+    """The folder with the corpora."""
+    corpus: Path | None = None
+    """Where the joined corpus goes; by default its description is written into the folder, and no file is moved."""
+
+
+def run(config: Combine, *, report: Report = say_nothing) -> dict[str, Any]:  # noqa: ARG001  (all commands take one)
+    """Join corpora."""
+    return counts(combine_corpora(config.root, corpus_folder=config.corpus))

@@ -1,0 +1,50 @@
+"""The command that runs the front end over fetched projects."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.commands.corpus import info
+from mlgokit.commands.options import WORKERS
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.info import CorpusInfo
+from mlgokit.corpus.sources.extract import extract_projects
+from mlgokit.corpus.sources.projects import choose_projects
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """Run the front end over fetched projects: bitcode and command lines, in LLVM's corpus layout."""
+
+    projects: tuple[str, ...] = ()
+    """Names of the projects; all of the list if none is named."""
+    manifest: Path | None = None
+    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    sources: Path = Path("quickstart/sources")
+    """Where `corpus fetch` put the sources."""
+    corpus: Path = Path("quickstart/corpus")
+    """Where the corpus goes."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+
+
+def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:
+    """Make the corpus and count it."""
+    extract(config, report=report)
+    counting = info.Info(corpus=config.corpus, llvm=config.llvm, workers=config.workers)
+    return info.run(counting, report=report)
+
+
+def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
+    """Make the corpus."""
+    return extract_projects(
+        choose_projects(config.manifest, config.projects),
+        toolchain=find_toolchain(config.llvm),
+        sources_folder=config.sources,
+        corpus_folder=config.corpus,
+        workers=config.workers,
+        report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
+    )

@@ -1,0 +1,38 @@
+"""The command that fills the options of a ThinLTO corpus in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.options.override import LinkOptions, fill_override, link_options, read_link_command
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Fill in the options of a corpus of a local ThinLTO link: what the linker's command means for clang."""
+
+    link_command: Annotated[Path, tyro.conf.Positional]
+    """A file with the command that linked, such as the output of `ninja -t commands program`."""
+    corpus: Path = Path("corpus")
+    """The corpus; its corpus_description.json waits for the options."""
+    build: Path | None = None
+    """The build folder, for response files that the command names."""
+    llvm: int | None = None
+    """LLVM major to use, the build's; the newest supported one if not given."""
+
+
+def run(config: Override, *, report: Report = say_nothing) -> LinkOptions:  # noqa: ARG001  (all commands take one)
+    """Translate the command and write the options into the corpus.
+
+    Raises:
+        CorpusError: the corpus has options already.
+        UsageError: the file has no command that links.
+    """
+    words = read_link_command(config.link_command)
+    found = link_options(words, toolchain=find_toolchain(config.llvm), folder=config.build)
+    fill_override(config.corpus, found.options)
+    return found

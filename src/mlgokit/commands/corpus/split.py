@@ -1,0 +1,82 @@
+"""The command that splits a corpus."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, print_leaks
+from mlgokit.commands.options import WORKERS
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.split import ProjectSplit, SplitBy, SplitResult, split_corpus
+from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import numbers, plain_table, say, words
+
+_DECIDED = {
+    "given": "who made the corpus",
+    "listed": "name",
+    "project": "hash of the project",
+    "module": "hash of the module",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Choose the projects that are kept out of training; the choice stays when projects are added."""
+
+    corpus: Annotated[Path, tyro.conf.Positional] = Path("quickstart/corpus")
+    """The corpus."""
+    share: float = 0.2
+    """Share of the projects to hold out, or of the modules of a single project."""
+    seed: int = 1
+    """Another one gives another split."""
+    by: SplitBy = SplitBy.AUTO
+    """What stays together: projects, or only copies of a module; auto splits a single project by module."""
+    held_out: tuple[str, ...] = ()
+    """Names of projects: hold out these and no others."""
+    force: bool = False
+    """Replace a split that was made by name."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+
+
+def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
+    """Split the corpus, and write it down."""
+    corpus = load_corpus(config.corpus)
+    result, _ = split_corpus(
+        corpus,
+        contents_of(corpus, llvm=config.llvm, workers=config.workers, report=report),
+        share=config.share,
+        seed=config.seed,
+        by=config.by,
+        held_out=config.held_out,
+        force=config.force,
+    )
+    return result
+
+
+def render(result: SplitResult, console: Console) -> None:
+    """Projects with the modules on either side, and what crosses."""
+    table = plain_table(
+        Text(f"Split of {result.folder}, share {result.share:g}, seed {result.seed}"),
+        [*words("project", "decided by"), *numbers("training", "copies", "held out")],
+    )
+    for project in result.projects[:MOST_PROJECTS]:
+        counts = (project.training, project.copies, project.held_out)
+        table.add_row(
+            Text(project.name), _DECIDED.get(project.by, project.by), *(f"{n:,}" if n else "" for n in counts)
+        )
+    table.add_section()
+    rows: Sequence[ProjectSplit] = result.projects
+    totals = (sum(r.training for r in rows), sum(r.copies for r in rows), sum(r.held_out for r in rows))
+    table.add_row(f"{len(rows)} projects", "", *(f"{n:,}" for n in totals))
+    console.print(table)
+    for note in result.notes:
+        say(console, note)
+    print_leaks(console, result.leaks, result.kinships)

@@ -1,0 +1,28 @@
+"""The command that links policies into a plugin."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.export.plugin import ExportedPlugin, export_plugin
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Link policies into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
+
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Policy files, at most one for each problem."""
+    output: Path = Path("policy.so")
+    """The plugin."""
+    llvm: int | None = None
+    """LLVM major to export for; the newest supported one if not given."""
+
+
+def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)
+    """Link the policies into a plugin."""
+    return export_plugin(find_toolchain(config.llvm, need_plugin=True), config.policies, config.output)

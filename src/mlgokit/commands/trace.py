@@ -1,0 +1,92 @@
+"""The command that keeps the training logs and scores of modules."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
+from mlgokit.commands.workplace import claim_folder, workshop_of
+from mlgokit.compiler.compile import HEURISTIC
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.files import digest_file
+from mlgokit.learning import trace as tracing
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import PROBLEMS
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Compile modules under LLVM's own heuristic, or a policy, and keep their training logs and scores."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus."""
+    output: Path = Path("quickstart/trace")
+    """Where logs, traces.json and performance.csv go."""
+    problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
+    """Whose decisions are traced."""
+    policy: str = HEURISTIC
+    """A policy file or a rule of the problem, such as :never or :random, to trace instead of the heuristic."""
+    sampling_rate: float = 1.0
+    """Share of the modules that is compiled, drawn at random."""
+    seed: int = 1
+    """Of the draw."""
+    module_filter: str = ""
+    """Only modules whose names this regular expression fits from the first character on."""
+    key_filter: str = ""
+    """Only keys that it fits, in the CSV and TFRecord files: functions (register allocation) or modules (inlining)."""
+    keys_file: Path | None = None
+    """Only keys that are lines of this file."""
+    tfrecord: Path | None = None
+    """File for all observations as SequenceExamples with the reference implementation's names."""
+    store: Path | None = None
+    """Folder of finished compilations; <output>/store if not given."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Compilers that run at once."""
+    timeout_seconds: float = 60.0
+    """Deadline of one compilation."""
+    changes: Changes = NO_CHANGES
+    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+
+
+def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
+    """Write training logs, ``performance.csv``, and ``traces.json`` with what became of each module."""
+    problem = PROBLEMS[config.problem]
+    selection = tracing.select(
+        modules=config.module_filter,
+        keys=config.key_filter,
+        keys_file=config.keys_file,
+        share=config.sampling_rate,
+        seed=config.seed,
+    )
+    policy = config.policy
+    if not policy.startswith(":"):
+        load_policy(Path(policy), problem=problem.name)
+        policy = digest_file(Path(policy))
+    elif policy not in tracing.RULES[problem.name]:
+        rules = ", ".join(tracing.RULES[problem.name])
+        raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")
+    edits = config.changes.edits()
+    corpus = load_corpus(config.corpus, edits)
+    modules = selection.draw(corpus.modules)
+    workshop = workshop_of(
+        config.store or config.output / "store",
+        llvm=config.llvm,
+        workers=config.workers,
+        timeout_seconds=config.timeout_seconds,
+    )
+    settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
+    settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
+    claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=workshop, corpus=corpus)
+    logs = config.output / "logs"
+    traces = tracing.trace_modules(workshop, modules, problem, policy=config.policy, folder=logs, report=report)
+    written: dict[str, Any] = {}
+    if config.tfrecord is not None:
+        count = tracing.write_training_set(config.tfrecord, traces, problem, folder=logs, selection=selection)
+        written["written_observations"] = count
+    written["scored_keys"] = tracing.write_performance(config.output / tracing.PERFORMANCE, traces, selection)
+    tracing.write_summary(config.output / "traces.json", traces, problem)
+    return {"folder": str(config.output), "problem": problem.name, **tracing.outcome(traces), **written}
