@@ -24,11 +24,17 @@ from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, render_log
 
 CODE_BYTES = 24
+COLUMNS = {
+    "a": np.array([[7], [9]]),
+    "caller_id": np.array([[1], [2]]),
+    "callee_id": np.array([[3], [3]]),
+    "inlining_decision": np.array([[0], [1]]),
+}
 LOG = render_log(
     Log(
-        header=Header(features=(TensorSpec(name="a", type="int64_t", shape=(1,)),)),
+        header=Header(features=tuple(TensorSpec(name=name, type="int64_t", shape=(1,)) for name in COLUMNS)),
         contexts=(ContextSpan(name="m", start=0, stop=2),),
-        columns={"a": np.array([[7], [9]])},
+        columns=COLUMNS,
     )
 )
 SUCCEED = 'cp object.o "$output"'

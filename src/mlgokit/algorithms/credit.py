@@ -7,11 +7,15 @@ sum of its functions' changes. So one compilation yields as many labels as there
 far-away flips are no noise to each other. ``docs/scores.md`` says why this is sound and what it misses.
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.function_id import function_id
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -36,6 +40,34 @@ class ScoredBuild:
     flipped: npt.NDArray[np.bool_]
     functions: Ints
     scores: Floats
+
+
+@functools.lru_cache(maxsize=4096)
+def function_ids(names: tuple[str, ...]) -> Ints:
+    """[F] the numbers under which the plugin logs functions."""
+    return np.array([function_id(name) for name in names], np.int64)
+
+
+def scored_build(
+    done: Compilation, names: tuple[str, ...], scores: Floats, *, flipped: npt.NDArray[np.bool_] | None = None
+) -> ScoredBuild:
+    """A compilation of the inliner's, ready for credit.
+
+    Args:
+        done: with its decisions [T].
+        names: [F] the functions in the object.
+        scores: [F] what they weigh.
+        flipped: [T] which decisions are to explain changes; by default those that ``done`` says were flipped.
+    """
+    decisions = done.decisions
+    return ScoredBuild(
+        caller=decisions.caller,
+        callee=decisions.callee,
+        inlined=decisions.inlined,
+        flipped=decisions.flipped if flipped is None else flipped,
+        functions=function_ids(names),
+        scores=scores,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

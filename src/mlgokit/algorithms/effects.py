@@ -1,12 +1,16 @@
 """What learning from flipped decisions eats: flips with their features, and changes of score by component."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.measure import Objective, function_scores, link_weights
 from mlgokit.errors import UsageError
+from mlgokit.module import Module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,4 +67,94 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
         ),
         projects=projects,
         away=np.concatenate(away) if len(away) == len(parts) else None,
+    )
+
+
+def measured_effects(
+    explored: Compilation, credit: Credit, *, project: str, excluded: Sequence[str] = ()
+) -> MeasuredEffects:
+    """What the flips of one compilation teach.
+
+    Args:
+        explored: the compilation, with the features of its flips.
+        credit: what changed against the compilation without the flips.
+        project: whose module it is of.
+        excluded: features to leave out.
+    """
+    # The regression wants the flips of a component next to each other.
+    order = np.argsort(credit.component, kind="stable")
+    flips, decisions = credit.flips[order], explored.decisions
+    inlined = decisions.inlined[flips]
+    kept = [index for index, name in enumerate(decisions.names) if name not in excluded]
+    return MeasuredEffects(
+        names=tuple(decisions.names[index] for index in kept),
+        values=decisions.values_at(flips)[:, kept],
+        sign=np.where(inlined, 1, -1).astype(np.float32),
+        component=credit.component[order],
+        change=credit.change.astype(np.float32),
+        project=np.zeros(len(credit.change), np.int64),
+        projects=(project,),
+        away=None if decisions.heuristic is None else inlined != decisions.heuristic[flips],
+    )
+
+
+def project_weights(modules: Sequence[Module], compilations: Sequence[Compilation]) -> dict[str, dict[str, int]]:
+    """For each project, how many of its modules define each COMDAT signature, by their compilations."""
+    return {
+        project: link_weights(
+            done.sizes
+            for module, done in zip(modules, compilations, strict=True)
+            if module.project == project and done.sizes is not None
+        )
+        for project in sorted({module.project for module in modules})
+    }
+
+
+def weighted_build(done: Compilation, weights: Mapping[str, int], objective: Objective) -> ScoredBuild:
+    """A compilation with the scores of its functions, ready for credit.
+
+    Raises:
+        UsageError: there is no object.
+    """
+    names, scores, _ = function_scores(done.measured, weights, objective=objective)
+    return scored_build(done, tuple(names), scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleEffects:
+    """What the explorations of one module taught.
+
+    Attributes:
+        measured: flips and changes by component, or ``None``.
+        changed_bytes: sum of the absolute changes that have an owner.
+        unattributed_bytes: sum of the absolute changes that no flip explains.
+    """
+
+    measured: MeasuredEffects | None
+    changed_bytes: float
+    unattributed_bytes: float
+
+
+def module_effects(
+    module: Module,
+    base: Compilation,
+    explorations: Iterable[Compilation],
+    *,
+    weights: Mapping[str, int],
+    objective: Objective = Objective.LINK_AWARE,
+    excluded: Sequence[str] = (),
+) -> ModuleEffects:
+    """Components of flips and their changes, of all explorations of one module."""
+    parts: list[MeasuredEffects] = []
+    changed = missed = 0.0
+    before = weighted_build(base, weights, objective) if base.ok else None
+    for explored in explorations:
+        if before is None or not explored.ok or not explored.decisions.flipped.any():
+            continue
+        credit = attribute(before, weighted_build(explored, weights, objective))
+        parts.append(measured_effects(explored, credit, project=module.project, excluded=excluded))
+        changed += float(np.abs(credit.change).sum())
+        missed += credit.unattributed
+    return ModuleEffects(
+        measured=join_effects(parts) if parts else None, changed_bytes=changed, unattributed_bytes=missed
     )

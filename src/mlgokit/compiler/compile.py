@@ -1,6 +1,6 @@
 """Compiles one module of a corpus, plainly or under the plugin, and measures the object. A failure is a result."""
 
-import enum
+import dataclasses
 import errno
 import functools
 import os
@@ -9,28 +9,37 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
-from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs, record_options
-from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
+from mlgokit.compiler.request import ALWAYS, HEURISTIC, NEVER, PLAIN, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.reuse.trials import TrialRequest, read_tried
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import InputError, StorageError, TraceError
+from mlgokit.errors import InputError, StorageError, TraceError, UsageError
 from mlgokit.files import atomic_write
+from mlgokit.module import Module
 from mlgokit.traces.log import Log, read_log
 
-HEURISTIC = ":default"
-NEVER = ":never"
-ALWAYS = ":always"
-_SETTINGS = {
-    "inline-size": ("MLGOKIT_POLICY", "MLGOKIT_LOG"),
-    "regalloc-eviction": ("MLGOKIT_EVICTION_POLICY", "MLGOKIT_EVICTION_LOG"),
-    "regalloc-priority": ("MLGOKIT_PRIORITY_POLICY", "MLGOKIT_PRIORITY_LOG"),
-}
-"""The plugin's variables by problem: where its policy is, and where its log shall be."""
+__all__ = [
+    "ALWAYS",
+    "HEURISTIC",
+    "NEVER",
+    "ClangCompiler",
+    "CompileResult",
+    "CompileStatus",
+    "PluginUse",
+    "check_room",
+    "command",
+    "compile_module",
+    "first_error",
+]
+
 COMPILE_SECONDS = 60.0
 LEAST_ROOM = 1 << 16
 """Bytes; a disk with less is taken for full."""
@@ -42,97 +51,6 @@ _CHANGES_COMPILER = re.compile(
 is not the compiler that the user named, so that this is turned off."""
 
 _FULL = os.strerror(errno.ENOSPC)
-
-
-class CompileStatus(enum.Enum):
-    """How a compilation ended."""
-
-    OK = "the compiler succeeded"
-    FAILED = "the compiler reported an error"
-    CRASHED = "the compiler was ended by a signal"
-    TIMED_OUT = "the compiler did not finish in time and was killed"
-    BAD_OBJECT = "the compiler succeeded but its object cannot be read"
-    BAD_TRACE = "the compiler succeeded but its training log cannot be read"
-    BAD_RECORD = "the compiler succeeded but its optimization record cannot be read"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginUse:
-    """What the plugin shall do in one compilation.
-
-    Attributes:
-        plugin: the shared library.
-        policies: by problem, a policy file or a rule such as ``:default``; problems that are left out use the policy
-            inside the plugin, and LLVM's heuristic if it has none.
-        logs: the problems whose training logs are wanted.
-        seed: of exploration.
-        temperature: of drawn decisions; 0 acts greedily.
-        flip_probability: of turning a decision round.
-        decisions: a table of inlining decisions that is asked before the policy.
-        allocations: a table of evictions and priorities that is asked before the policies for them.
-        trials: allocations to try for functions of the module, see :mod:`mlgokit.compiler.reuse.trials`.
-        tried: where their results go.
-        log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
-    """
-
-    plugin: Path
-    policies: Mapping[str, str] = field(default_factory=dict[str, str])
-    logs: tuple[str, ...] = ()
-    seed: int = 0
-    temperature: float = 0.0
-    flip_probability: float = 0.0
-    decisions: Path | None = None
-    allocations: Path | None = None
-    trials: Path | None = None
-    tried: Path | None = None
-    log_default: bool = True
-
-    def environment(self, folder: Path) -> dict[str, str]:
-        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; logs go to ``folder``."""
-        given = {_SETTINGS[problem][0]: policy for problem, policy in self.policies.items()}
-        wanted = {_SETTINGS[problem][1]: str(folder / f"{problem}.log") for problem in self.logs}
-        files = {
-            "MLGOKIT_DECISIONS": self.decisions,
-            "MLGOKIT_ALLOCATIONS": self.allocations,
-            "MLGOKIT_TRIALS": self.trials,
-            "MLGOKIT_TRIED": self.tried,
-        }
-        return (
-            given
-            | wanted
-            | {name: str(path) for name, path in files.items() if path}
-            | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
-            | {
-                "MLGOKIT_SEED": str(self.seed),
-                "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
-                "MLGOKIT_FLIP_PROBABILITY": repr(float(self.flip_probability)),
-            }
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileResult:
-    """One compilation, whatever came of it.
-
-    Attributes:
-        status: how it ended; the value is the sentence to show.
-        reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
-        sizes: the object's sizes, when it could be read.
-        logs: by problem, the training logs that were asked for; none for a problem that had no decision.
-        regalloc: what register allocation cost each function, when that was asked for.
-        user_seconds: processor time of the compiler.
-        wall_seconds: elapsed time.
-        killed: signal 9 ended the compiler, which is never its own doing.
-    """
-
-    status: CompileStatus
-    reason: str = ""
-    sizes: ObjectSizes | None = None
-    logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
-    regalloc: RegallocCosts | None = None
-    user_seconds: float = 0.0
-    wall_seconds: float = 0.0
-    killed: bool = False
 
 
 THINLTO_INDEX = "-fthinlto-index="
@@ -183,6 +101,169 @@ def check_room(folder: Path, stderr: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClangCompiler:
+    """The user's clang, with the plugin where a request uses it.
+
+    Attributes:
+        toolchain: whose clang.
+        plugin: the plugin of a use that names none.
+        workers: how many compilations are best made at once.
+        timeout_seconds: deadline of one compilation.
+        residents: compilers that stay, for modules that are compiled again and again under the plugin; not for ThinLTO,
+            nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
+            outcome never depends on it.
+        known: by module, functions that are not generated again; the sizes are those of the whole object.
+    """
+
+    toolchain: Toolchain
+    plugin: Path | None = None
+    workers: int = 1
+    timeout_seconds: float = COMPILE_SECONDS
+    residents: Residents | None = None
+    known: dict[str, KnownFunctions] | None = None
+
+    def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
+        """Compile a module and measure its object.
+
+        Raises:
+            StorageError: the compiler found the disk full.
+            ToolError: the compiler cannot be started.
+            UsageError: the request uses a plugin, and there is none.
+        """
+        known = self._known_functions(module, request)
+        if known is None or known.refused:
+            return _compile(self, module, request, None)
+        part = _compile(self, module, request, known)
+        if part.status is CompileStatus.TIMED_OUT or (part.status is CompileStatus.OK and not known.refused):
+            return part
+        known.refused = known.refused or part.reason
+        again = _compile(self, module, request, None)
+        return dataclasses.replace(again, user_seconds=part.user_seconds + again.user_seconds)
+
+    def close(self) -> None:
+        """End the compilers that stay; a later compilation starts new ones."""
+        if self.residents is not None:
+            self.residents.close()
+
+    def _known_functions(self, module: Module, request: CompileRequest) -> KnownFunctions | None:
+        wanted = request.reuse and request.use is not None and request.keep_object is None
+        if self.known is None or not wanted or not may_drop(module.command_line):
+            return None
+        return self.known.setdefault(module.name, KnownFunctions())
+
+
+def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
+    if use is None:
+        return None
+    plugin = use.plugin or compiler.plugin
+    if plugin is None:
+        raise UsageError("compile: expected a plugin for what is asked of it, found none; build it, or name one")
+    # Without a folder, clang would look for it where the system's libraries are.
+    return plugin.absolute()
+
+
+def _compile(
+    compiler: ClangCompiler, module: Module, request: CompileRequest, known: KnownFunctions | None
+) -> Compilation:
+    use = request.use
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        folder = Path(scratch)
+        output = request.keep_object or folder / "module.o"
+        record = folder / "module.opt.yaml" if request.regalloc else None
+        environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
+        environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
+        # What a killed compiler leaves behind goes with this folder.
+        environment["TMPDIR"] = scratch
+        settings = use.environment(folder) if use else {}
+        listed = folder / "functions"
+        if known is not None:
+            (folder / "known").write_bytes(known.file())
+            settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
+        words = functools.partial(
+            command,
+            compiler.toolchain,
+            module.command_line,
+            module.bitcode,
+            plugin=_plugin_of(compiler, use),
+            record=record,
+            thinlto_index=module.thinlto_index,
+        )
+        timeout_seconds = compiler.timeout_seconds + request.extra_seconds
+        done = None
+        may_stay = request.reuse and use is not None and record is None and module.thinlto_index is None
+        if compiler.residents is not None and may_stay:
+            argv = words(output=Path("-"))
+            done = compiler.residents.run(
+                argv,
+                environment=environment,
+                request={"TMPDIR": scratch, **settings},
+                output=output,
+                timeout_seconds=timeout_seconds,
+            )
+            if done is not None and done.returncode != 0 and not done.timed_out:
+                compiler.residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
+                done = None
+        if done is None:
+            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment | settings)
+        failed = _failure(done, output, timeout_seconds)
+        if failed is not None:
+            return failed
+        measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
+        ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+        return _with_outputs(ended, functools.partial(measure, output), request, folder, record)
+
+
+def _failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
+    """The record of a compiler that did not succeed; ``None`` if it did."""
+    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    if done.timed_out:
+        return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
+    if done.returncode == -signal.SIGKILL:
+        reason = "killed by signal 9, perhaps for want of memory"
+        return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)
+    if done.returncode != 0:
+        check_room(output.parent, done.stderr)
+        status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
+        return ended(status=status, reason=first_error(done.stderr))
+    return None
+
+
+def _with_outputs(
+    ended: Compilation,
+    measure: Callable[[], ObjectSizes | None],
+    request: CompileRequest,
+    folder: Path,
+    record: Path | None,
+) -> Compilation:
+    """The record of a compiler that succeeded, if what it wrote can be read."""
+    use = request.use
+    try:
+        ended = dataclasses.replace(ended, sizes=measure())
+    except (InputError, OSError) as error:
+        return dataclasses.replace(ended, status=CompileStatus.BAD_OBJECT, reason=str(error))
+    logs: dict[str, Log] = {}
+    try:
+        for problem in use.logs if use else ():
+            path = folder / f"{problem}.log"
+            if not path.exists():
+                continue
+            logs[problem] = read_log(path)
+            if problem in request.keep_logs:
+                atomic_write(request.keep_logs[problem], path.read_bytes())
+        known = use is not None and use.log_default
+        ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=known)
+        if use is not None and isinstance(use.trials, TrialRequest) and (folder / "tried").exists():
+            ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
+    except (TraceError, InputError) as error:
+        return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
+    try:
+        costs = None if record is None else read_regalloc_costs(record)
+    except InputError as error:
+        return dataclasses.replace(ended, status=CompileStatus.BAD_RECORD, reason=str(error))
+    return dataclasses.replace(ended, regalloc=costs)
+
+
 def compile_module(
     toolchain: Toolchain,
     command_line: tuple[str, ...],
@@ -196,104 +277,27 @@ def compile_module(
     thinlto_index: Path | None = None,
     residents: Residents | None = None,
     known: KnownFunctions | None = None,
-) -> CompileResult:
-    """Compile one module and measure it.
-
-    Args:
-        toolchain: whose clang.
-        command_line: the ``-cc1`` options recorded for the module.
-        bitcode: the module's IR.
-        use: what the plugin shall do; ``None`` compiles without it.
-        keep_object: where to keep the object file; by default it is only measured.
-        keep_logs: by problem, where to keep a training log; by default it is only read.
-        regalloc: whether the costs of register allocation are wanted; the object is the same.
-        timeout_seconds: deadline of the compiler.
-        thinlto_index: the module's part of the ThinLTO index, if it is of a ThinLTO build.
-        residents: compilers that stay, for modules that are compiled again and again under the plugin; not for ThinLTO,
-            nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
-            outcome never depends on it.
-        known: functions of this module that need not be generated again; the sizes are those of the whole object.
-
-    Raises:
-        StorageError: the compiler found the disk full.
-        ToolError: the compiler cannot be started.
-    """
-    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
-        folder = Path(scratch)
-        output = keep_object or folder / "module.o"
-        record = folder / "module.opt.yaml" if regalloc else None
-        environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
-        environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
-        # What a killed compiler leaves behind goes with this folder.
-        environment["TMPDIR"] = scratch
-        settings = use.environment(folder) if use else {}
-        listed = folder / "functions"
-        if known is not None:
-            (folder / "known").write_bytes(known.file())
-            settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
-        words = functools.partial(
-            command,
-            toolchain,
-            command_line,
-            bitcode,
-            plugin=use.plugin if use else None,
-            record=record,
-            thinlto_index=thinlto_index,
-        )
-        done = None
-        if residents is not None and use is not None and record is None and thinlto_index is None:
-            argv = words(output=Path("-"))
-            done = residents.run(
-                argv,
-                environment=environment,
-                request={"TMPDIR": scratch, **settings},
-                output=output,
-                timeout_seconds=timeout_seconds,
-            )
-            if done is not None and done.returncode != 0 and not done.timed_out:
-                residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
-                done = None
-        if done is None:
-            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment | settings)
-        ended = functools.partial(CompileResult, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        if done.timed_out:
-            return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
-        if done.returncode == -signal.SIGKILL:
-            reason = "killed by signal 9, perhaps for want of memory"
-            return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)
-        if done.returncode != 0:
-            check_room(output.parent, done.stderr)
-            status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
-            return ended(status=status, reason=first_error(done.stderr))
-        logs = {problem: folder / f"{problem}.log" for problem in (use.logs if use else ())}
-        measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
-        return _read_outputs(ended, functools.partial(measure, output), logs, record, keep_logs or {})
+) -> Compilation:
+    """As :meth:`ClangCompiler.compile`, for callers that have no module; goes when they have."""
+    compiler = ClangCompiler(toolchain=toolchain, timeout_seconds=timeout_seconds, residents=residents)
+    module = Module(
+        name="",
+        project="",
+        language="",
+        bitcode=bitcode,
+        command_line=command_line,
+        bitcode_bytes=0,
+        thinlto_index=thinlto_index,
+    )
+    request = CompileRequest(
+        use=use,
+        keep="log",
+        regalloc=regalloc,
+        keep_object=keep_object,
+        keep_logs=keep_logs or {},
+        reuse=residents is not None,
+    )
+    return _compile(compiler, module, request, known)
 
 
-def _read_outputs(
-    ended: Callable[..., CompileResult],
-    measure: Callable[[], ObjectSizes | None],
-    log_paths: Mapping[str, Path],
-    record: Path | None,
-    keep_logs: Mapping[str, Path],
-) -> CompileResult:
-    """The result of a compiler that succeeded, if what it wrote can be read."""
-    try:
-        sizes = measure()
-    except (InputError, OSError) as error:
-        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
-    logs: dict[str, Log] = {}
-    for problem, path in log_paths.items():
-        if not path.exists():
-            continue
-        try:
-            logs[problem] = read_log(path)
-        except TraceError as error:
-            return ended(status=CompileStatus.BAD_TRACE, reason=str(error), sizes=sizes)
-        if problem in keep_logs:
-            atomic_write(keep_logs[problem], path.read_bytes())
-    try:
-        costs = None if record is None else read_regalloc_costs(record)
-    except InputError as error:
-        return ended(status=CompileStatus.BAD_RECORD, reason=str(error), sizes=sizes, logs=logs)
-    return ended(status=CompileStatus.OK, sizes=sizes, logs=logs, regalloc=costs)
+CompileResult = Compilation

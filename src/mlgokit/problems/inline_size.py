@@ -9,6 +9,8 @@ from mlgokit.spec import AdviceKind
 INLINE_SIZE = Problem(
     name="inline-size",
     summary="inline a call or not, so that the program gets smaller",
+    policy_variable="MLGOKIT_POLICY",
+    log_variable="MLGOKIT_LOG",
     advice_kind=AdviceKind.BINARY,
     decision="inlining_decision",
     default_decision="inlining_default",

@@ -42,6 +42,8 @@ class Problem:
     Attributes:
         name: what a user types.
         summary: one line for help texts.
+        policy_variable: the environment variable that tells the plugin which policy decides.
+        log_variable: the one that tells it where to write the training log.
         advice_kind: what an answer may be.
         decision: LLVM's name of the answer; the column of a log that holds the decision taken.
         default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
@@ -58,6 +60,8 @@ class Problem:
 
     name: str
     summary: str
+    policy_variable: str
+    log_variable: str
     advice_kind: AdviceKind
     decision: str
     default_decision: str

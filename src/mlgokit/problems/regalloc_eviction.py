@@ -10,6 +10,8 @@ from mlgokit.spec import AdviceKind
 REGALLOC_EVICTION = Problem(
     name="regalloc-eviction",
     summary="which register to free for a live range, so that spilled code costs less",
+    policy_variable="MLGOKIT_EVICTION_POLICY",
+    log_variable="MLGOKIT_EVICTION_LOG",
     advice_kind=AdviceKind.MASKED_CHOICE,
     decision="index_to_evict",
     default_decision="index_to_evict_default",

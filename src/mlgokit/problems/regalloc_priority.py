@@ -10,6 +10,8 @@ from mlgokit.spec import AdviceKind
 REGALLOC_PRIORITY = Problem(
     name="regalloc-priority",
     summary="which live range gets a register next, so that spilled code costs less",
+    policy_variable="MLGOKIT_PRIORITY_POLICY",
+    log_variable="MLGOKIT_PRIORITY_LOG",
     advice_kind=AdviceKind.REAL,
     decision="priority",
     default_decision="priority_default",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.learner import ForcedDecisions
+from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import InputError
@@ -118,13 +119,13 @@ def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
     return run.log.columns["site"].reshape(-1).astype(np.int64)
 
 
-def flipped_keys(base: ModuleRun, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
+def flipped_keys(base: ModuleRun | InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
     """Keys of the sites at which ``forced``, which has all decisions of ``base``, departs from it; bit 0 as decided."""
     turned = (forced.decisions != 0) != base.inlined
     return (forced.sites[turned] & ~1) | (forced.decisions[turned] != 0)
 
 
-def site_table(default: ModuleRun, forced: ForcedDecisions) -> bytes:
+def site_table(default: ModuleRun | Compilation, forced: ForcedDecisions) -> bytes:
     """The decision table of one compilation; the compiler knows the module by the functions of its object."""
     if not len(forced.sites) or default.sizes is None:
         return b""
@@ -160,7 +161,11 @@ def read_table(path: Path) -> DecisionTable:
     Raises:
         InputError: the file is missing, or has no decision table, or is damaged.
     """
-    data = read_table_file(path, name="decisions", magic=_MAGIC, made_by="mlgokit tune")
+    return parse_table(read_table_file(path, name="decisions", magic=_MAGIC, made_by="mlgokit tune"), name=path)
+
+
+def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
+    """As :func:`read_table`, for a table in memory that ``name`` stands for."""
     position = len(_MAGIC) + 4
     entries: list[TableEntry] = []
     for index in range(int.from_bytes(data[len(_MAGIC) : position], "little")):
@@ -168,7 +173,7 @@ def read_table(path: Path) -> DecisionTable:
         counts = struct.unpack_from("<III", data, position) if end <= len(data) else (0, 0, 0)
         if end > len(data) or end + 8 * (counts[0] + counts[1]) > len(data):
             raise InputError(
-                f"decision table {path}: expected the decisions of module {index}, found the end of the file after "
+                f"decision table {name}: expected the decisions of module {index}, found the end of the file after "
                 f"{len(data)} bytes; it is cut short, tune again with --continue"
             )
         numbers = np.frombuffer(data, "<u8", counts[0] + counts[1], end)
@@ -179,10 +184,10 @@ def read_table(path: Path) -> DecisionTable:
     text = text_at_end(data, position)
     if text is None:
         raise InputError(
-            f"decision table {path}: expected its length after {position} bytes, found {len(data)} bytes in all; "
+            f"decision table {name}: expected its length after {position} bytes, found {len(data)} bytes in all; "
             "it is damaged, tune again"
         )
-    return DecisionTable(entries=tuple(entries), promise=read_summary(text, _promise, what=f"decision table {path}"))
+    return DecisionTable(entries=tuple(entries), promise=read_summary(text, _promise, what=f"decision table {name}"))
 
 
 def _promise(values: Any) -> TuningSummary:

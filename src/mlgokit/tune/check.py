@@ -131,7 +131,9 @@ def check_decisions(
     Raises:
         InputError: the plugin's other table is damaged.
     """
-    allocations = frozenset(allocations_inside(config.use.plugin))
+    plugin = config.use.plugin
+    assert plugin is not None  # noqa: S101  (of a tuning)
+    allocations = frozenset(allocations_inside(plugin))
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         config = dataclasses.replace(
             config,
@@ -142,7 +144,7 @@ def check_decisions(
         twice, failures = compile_pairs(modules, config, report=report)
         links = _links(list(twice.values()), Path(scratch), config.toolchain)
     both = {name: _compared(one, allocations) for name, one in twice.items()}
-    return _summary(both, failures, links, plugin=config.use.plugin, decided=decided, allocations=len(allocations))
+    return _summary(both, failures, links, plugin=plugin, decided=decided, allocations=len(allocations))
 
 
 def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:

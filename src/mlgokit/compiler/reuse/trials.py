@@ -121,6 +121,27 @@ class Tried:
     outcomes: tuple[Outcome, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrialRequest:
+    """What to try in one compilation; without series only the functions that come to the allocator are listed.
+
+    Attributes:
+        series: what to try.
+        seconds: processor time for one trial, at most.
+        weights: [7] of :data:`MEASURES` in the score.
+        penalty: what is added for each unit of weighted costs beyond those that are free.
+    """
+
+    series: tuple[Series, ...] = ()
+    seconds: float = 0.0
+    weights: Floats = field(default_factory=lambda: SPILL_COST)
+    penalty: float = 0.0
+
+    def to_bytes(self) -> bytes:
+        """The file that the plugin reads."""
+        return request_bytes(self.series, seconds=self.seconds, weights=self.weights, penalty=self.penalty)
+
+
 def request_bytes(
     series: Iterable[Series], *, seconds: float, weights: Floats = SPILL_COST, penalty: float = 0.0
 ) -> bytes:

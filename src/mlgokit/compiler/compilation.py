@@ -1,0 +1,227 @@
+"""One compilation as a record: how it ended, what the object weighs, and what was decided."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.compiler.reuse.trials import Tried
+from mlgokit.errors import InputError, UsageError
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.traces import Log
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
+
+Keep = Literal["none", "flips", "all", "log"]
+"""What is kept of logs: feature values of no inlining decision, of the flipped ones, or of all; or the logs whole."""
+
+NOT_FEATURES = (
+    "caller_id", "callee_id", "site", "decided_by_table", "inlining_default", "inlining_decision", "log_probability",
+)  # fmt: skip
+"""Columns of the plugin's inlining log that describe the decision, not the call site."""
+
+_LOG_HALF = math.log(0.5)
+
+
+class CompileStatus(enum.Enum):
+    """How a compilation ended."""
+
+    OK = "the compiler succeeded"
+    FAILED = "the compiler reported an error"
+    CRASHED = "the compiler was ended by a signal"
+    TIMED_OUT = "the compiler did not finish in time and was killed"
+    BAD_OBJECT = "the compiler succeeded but its object cannot be read"
+    BAD_TRACE = "the compiler succeeded but its training log cannot be read"
+    BAD_RECORD = "the compiler succeeded but its optimization record cannot be read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InlineDecisions:
+    """T decisions of the inliner in one compilation, the features of V of them; F features.
+
+    Attributes:
+        caller: [T] ids of the functions with the call sites.
+        callee: [T] ids of the functions called.
+        inlined: [T] decisions.
+        flipped: [T] whether the decision was the less likely one, or one that the request counts as flipped.
+        by_table: [T] whether the decision table answered; nothing in what older versions stored.
+        heuristic: [T] what LLVM itself would have decided; nothing where that was not asked for.
+        site: [T] keys of the call sites; nothing in what the store keeps of explorations.
+        names: [F] the features.
+        rows: [V] ascending positions of the decisions whose values are kept.
+        values: int64 [V, F].
+    """
+
+    caller: Ints
+    callee: Ints
+    inlined: Bools
+    flipped: Bools
+    by_table: Bools | None = None
+    heuristic: Bools | None = None
+    site: Keys | None = None
+    names: tuple[str, ...] = ()
+    rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    values: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.caller)
+
+    @property
+    def sites(self) -> Keys:
+        """[T] keys of the call sites.
+
+        Raises:
+            UsageError: they were not kept.
+        """
+        if self.site is None:
+            raise UsageError(
+                "inlining decisions: expected the keys of their call sites, found a compilation that explored and was "
+                "stored without them; compile it without the store, or keep its log"
+            )
+        return self.site
+
+    @property
+    def by_site(self) -> dict[int, bool]:
+        """The decision by the key of its call site."""
+        return dict(zip(self.sites.tolist(), self.inlined.tolist(), strict=True))
+
+    def values_at(self, positions: Ints) -> Ints:
+        """[P, F] the features of the decisions at ``positions`` [P], which must be among :attr:`rows`."""
+        return self.values[np.searchsorted(self.rows, positions)]
+
+
+def no_decisions() -> InlineDecisions:
+    """The inliner had nothing to decide, or was not asked what it decided."""
+    nothing, no = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    return InlineDecisions(
+        caller=nothing, callee=nothing, inlined=no, flipped=no, by_table=no, heuristic=no, site=np.zeros(0, np.uint64)
+    )
+
+
+def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_known: bool = True) -> InlineDecisions:
+    """The inlining decisions in a log of the plugin.
+
+    Args:
+        log: of the inliner.
+        keep: whose feature values are wanted.
+        flips: keys of call sites, with the decision in bit 0, that count as flips where the decision table answered;
+            all other decisions then do not. Without it, a flip is a decision less likely than its opposite.
+        defaults_known: whether the log has LLVM's decision everywhere.
+
+    Raises:
+        InputError: this is no such log.
+    """
+    columns = log.columns
+    for name in ("caller_id", "callee_id", "inlining_decision"):
+        if name not in columns:
+            raise InputError(
+                f"inlining log: expected a column {name!r}, found {', '.join(columns) or 'none'}; "
+                "build the plugin of this version of mlgokit"
+            )
+    count = log.observation_count
+
+    def column(name: str) -> Ints | None:
+        return columns[name].reshape(count).astype(np.int64) if name in columns else None
+
+    inlined = columns["inlining_decision"].reshape(count) != 0
+    site, by_table, default = (column(name) for name in ("site", "decided_by_table", "inlining_default"))
+    if flips is not None and site is not None and by_table is not None:
+        flipped = (by_table != 0) & np.isin((site & ~1) | inlined, flips)
+    elif "log_probability" in columns:
+        flipped = columns["log_probability"].reshape(count) < _LOG_HALF
+    else:
+        flipped = np.zeros(count, np.bool_)
+    nothing = np.zeros(0, np.int64)
+    rows = {"none": nothing, "log": nothing, "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
+    names = tuple(name for name in columns if name not in NOT_FEATURES)
+    values = [columns[name].reshape(count)[rows].astype(np.int64) for name in names]
+    return InlineDecisions(
+        caller=columns["caller_id"].reshape(count).astype(np.int64),
+        callee=columns["callee_id"].reshape(count).astype(np.int64),
+        inlined=inlined,
+        flipped=flipped,
+        by_table=None if by_table is None else by_table != 0,
+        heuristic=None if default is None or not defaults_known else default != 0,
+        site=None if site is None else site.view(np.uint64),
+        names=names,
+        rows=rows.astype(np.int64),
+        values=np.stack(values, axis=1) if names else np.zeros((0, 0), np.int64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compilation:
+    """One compilation, whatever came of it.
+
+    Attributes:
+        status: how it ended; the value is the sentence to show.
+        reason: the compiler's first error or what was wrong with its output; empty when it succeeded.
+        sizes: the object's sizes, when it could be read.
+        decisions: those of the inliner, when its log was asked for.
+        decision_count: observations in the logs that were asked for, of whichever problem.
+        logs: by problem, the logs themselves, when they were to be kept; none for a problem that had no decision.
+        regalloc: what register allocation cost each function, when that was asked for.
+        tried: what was found by the trials of allocations that were asked for, by function, as they were compiled.
+        user_seconds: processor time of the compiler.
+        wall_seconds: elapsed time.
+        killed: signal 9 ended the compiler, which is never its own doing.
+    """
+
+    status: CompileStatus
+    reason: str = ""
+    sizes: ObjectSizes | None = None
+    decisions: InlineDecisions = field(default_factory=no_decisions)
+    decision_count: int = 0
+    logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
+    regalloc: RegallocCosts | None = None
+    tried: tuple[Tried, ...] = ()
+    user_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    killed: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the compiler succeeded and its object was measured."""
+        return self.status is CompileStatus.OK and self.sizes is not None
+
+    @property
+    def measured(self) -> ObjectSizes:
+        """The object's sizes.
+
+        Raises:
+            UsageError: there is no object.
+        """
+        if self.sizes is None:
+            raise UsageError(
+                f"sizes: expected a compilation with an object, found one where {self.status.value}; leave it out"
+            )
+        return self.sizes
+
+
+def with_logs(
+    done: Compilation,
+    logs: Mapping[str, Log],
+    *,
+    keep: Keep = "all",
+    flips: Ints | None = None,
+    defaults_known: bool = True,
+) -> Compilation:
+    """``done`` with what its ``logs`` say; arguments as for :func:`decode`, which it may raise the error of."""
+    return dataclasses.replace(
+        done,
+        decisions=decode(logs[INLINE_SIZE.name], keep=keep, flips=flips, defaults_known=defaults_known)
+        if INLINE_SIZE.name in logs
+        else done.decisions,
+        decision_count=sum(log.observation_count for log in logs.values()),
+        logs=logs if keep == "log" else {},
+    )

@@ -1,0 +1,151 @@
+"""What is asked of a compilation, and the protocol of whoever compiles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlgokit.compiler.compilation import Compilation, Ints, Keep
+from mlgokit.compiler.reuse.trials import TrialRequest
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.files import writing
+from mlgokit.module import Module
+from mlgokit.problems import PROBLEMS
+
+HEURISTIC = ":default"
+NEVER = ":never"
+ALWAYS = ":always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginUse:
+    """What the plugin shall do in one compilation.
+
+    Attributes:
+        plugin: the shared library; ``None`` for the compiler's own.
+        policies: by problem, a policy file or a rule such as ``:default``; problems that are left out use the policy
+            inside the plugin, and LLVM's heuristic if it has none.
+        logs: the problems whose training logs are wanted.
+        seed: of exploration.
+        temperature: of drawn decisions; 0 acts greedily.
+        flip_probability: of turning a decision round.
+        decisions: a table of inlining decisions that is asked before the policy; empty for none.
+        allocations: a table of evictions and priorities that is asked before the policies for them; empty for none.
+        trials: allocations to try for functions of the module.
+        log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
+    """
+
+    plugin: Path | None = None
+    policies: Mapping[str, str] = field(default_factory=dict[str, str])
+    logs: tuple[str, ...] = ()
+    seed: int = 0
+    temperature: float = 0.0
+    flip_probability: float = 0.0
+    # Paths, and ``tried``, are for callers of ``compile_module``, and go with it.
+    decisions: bytes | Path | None = b""
+    allocations: bytes | Path | None = b""
+    trials: TrialRequest | Path | None = None
+    tried: Path | None = None
+    log_default: bool = True
+
+    @property
+    def explores(self) -> bool:
+        """Whether decisions depart from those of the policies."""
+        return bool(self.temperature or self.flip_probability or self.decisions)
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        files: dict[str, str] = {}
+        for name, given in (
+            ("decisions", self.decisions),
+            ("allocations", self.allocations),
+            ("trials", self.trials),
+            ("tried", self.tried),
+        ):
+            path = given if isinstance(given, Path) else folder / name
+            if isinstance(given, bytes | TrialRequest) and given:
+                with writing(path):
+                    path.write_bytes(given if isinstance(given, bytes) else given.to_bytes())
+            if given:
+                files[f"MLGOKIT_{name.upper()}"] = str(path)
+        if isinstance(self.trials, TrialRequest):
+            files["MLGOKIT_TRIED"] = str(folder / "tried")
+        return (
+            {PROBLEMS[problem].policy_variable: policy for problem, policy in self.policies.items()}
+            | {PROBLEMS[problem].log_variable: str(folder / f"{problem}.log") for problem in self.logs}
+            | files
+            | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
+            | {
+                "MLGOKIT_SEED": str(self.seed),
+                "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),
+                "MLGOKIT_FLIP_PROBABILITY": repr(float(self.flip_probability)),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompileRequest:
+    """What is asked of one compilation.
+
+    Attributes:
+        use: what the plugin shall do; ``None`` compiles without it.
+        keep: what is kept of the logs.
+        flips: keys of call sites, with the decision in bit 0, that count as flips; see
+            :func:`~mlgokit.compiler.compilation.decode`.
+        regalloc: whether the costs of register allocation are wanted; the object is the same.
+        keep_object: where to keep the object file; by default it is only measured.
+        keep_logs: by problem, where to keep a training log; by default it is only read.
+        reuse: whether compilers that stay and functions that are known may be used, where the compiler has them. The
+            outcome is the same; a proof asks without.
+        extra_seconds: added to the compiler's deadline, for trials.
+    """
+
+    use: PluginUse | None = None
+    keep: Keep = "all"
+    flips: Ints | None = None
+    regalloc: bool = False
+    keep_object: Path | None = None
+    keep_logs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    reuse: bool = False
+    extra_seconds: float = 0.0
+
+
+PLAIN = CompileRequest()
+"""Compile as recorded, without the plugin, and measure the object."""
+
+
+class Compiler(Protocol):
+    """Whoever compiles modules. Threads may share it."""
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """Whose clang it is."""
+        ...
+
+    @property
+    def plugin(self) -> Path | None:
+        """The plugin of a use that names none."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many compilations are best made at once."""
+        ...
+
+    def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
+        """Compile a module. A failure is a record.
+
+        Raises:
+            StorageError: the compiler found the disk full.
+            ToolError: the compiler cannot be started.
+            UsageError: the request uses a plugin, and there is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """End compilers that stay; whoever asks later gets new ones."""
+        ...

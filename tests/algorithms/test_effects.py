@@ -1,0 +1,93 @@
+"""What flips of whole compilations teach."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from mlgokit.algorithms.effects import module_effects, project_weights, weighted_build
+from mlgokit.compiler.compilation import Compilation, CompileStatus, Keep
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import CompileRequest
+from mlgokit.errors import UsageError
+from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
+
+MODULE = toy_source("m")
+CRASHED = Compilation(status=CompileStatus.CRASHED)
+
+
+def explored(
+    functions: dict[str, int], decisions: Sequence[tuple[str, str, bool, float]], *, keep: Keep = "flips"
+) -> Compilation:
+    """Each decision has caller, callee, whether it inlined, and its probability."""
+    calls = [
+        ToyCall(caller=caller, callee=callee, site=2 * place, features={"size": 100 + place, "depth": 200 + place})
+        for place, (caller, callee, _, _) in enumerate(decisions)
+    ]
+    log = toy_log(calls, [one[2] for one in decisions], log_probability=np.log([one[3] for one in decisions]).tolist())
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes(functions), logs={"inline-size": log})
+    return FakeCompiler(answer=lambda *_: done).compile(MODULE, CompileRequest(keep=keep))
+
+
+def test_signatures_are_counted_project_by_project():
+    other = toy_source("n", project="q")
+    inline = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 10}, signatures={"f": "f"}))
+    failed = dataclasses.replace(inline, status=CompileStatus.FAILED, sizes=None)
+
+    weights = project_weights([MODULE, other, MODULE, MODULE], [inline, inline, inline, failed])
+
+    assert weights == {"p": {"f": 2}, "q": {"f": 1}}
+
+
+def test_scores_are_shared_among_the_modules():
+    sizes = toy_sizes({"f": 10, "g": 30}, signatures={"f": "f", "g": "f"})
+    ready = weighted_build(Compilation(status=CompileStatus.OK, sizes=sizes), {"f": 2}, Objective.LINK_AWARE)
+
+    assert ready.functions.tolist() == [function_id("f"), function_id("g")]
+    assert ready.scores.tolist() == [5.0, 15.0]
+
+
+def test_without_object_there_are_no_scores():
+    with pytest.raises(UsageError, match=r"found one where the compiler was ended by a signal; leave it out"):
+        weighted_build(CRASHED, {}, Objective.LINK_AWARE)
+
+
+@pytest.mark.parametrize("keep", ["flips", "all"])
+def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
+    base = explored({"f": 50, "g": 60}, [("f", "a", False, 1.0), ("g", "b", True, 1.0)], keep=keep)
+    both = explored({"f": 60, "g": 56}, [("f", "a", True, 0.1), ("g", "b", False, 0.1)], keep=keep)
+    last = explored({"f": 50, "g": 53}, [("f", "a", False, 0.9), ("g", "b", False, 0.1)], keep=keep)
+
+    effects = module_effects(MODULE, base, [both, CRASHED, last], weights={}, excluded=("depth",))
+
+    assert effects.measured is not None
+    measured = effects.measured
+    assert (measured.names, measured.projects) == (("size",), ("p",))
+    assert measured.values.tolist() == [[100], [101], [101]]
+    assert measured.sign.tolist() == [1.0, -1.0, -1.0]
+    assert measured.component.tolist() == [0, 1, 2]
+    assert measured.change.tolist() == [10.0, -4.0, -7.0]
+    assert measured.project.tolist() == [0, 0, 0]
+    assert measured.away is not None
+    assert measured.away.tolist() == [True, False, False]
+    assert (effects.changed_bytes, effects.unattributed_bytes) == (21.0, 0.0)
+
+
+def test_a_change_that_no_flip_explains_is_counted():
+    base = explored({"f": 50, "x": 60}, [("f", "a", False, 1.0)])
+    flipped = explored({"f": 58, "x": 57}, [("f", "a", True, 0.1)])
+
+    effects = module_effects(MODULE, base, [flipped], weights={})
+
+    assert (effects.changed_bytes, effects.unattributed_bytes) == (8.0, 3.0)
+
+
+def test_without_a_baseline_or_a_flip_nothing_is_learnt():
+    base = explored({"f": 50, "g": 60}, [("f", "a", True, 0.9), ("g", "a", False, 0.1), ("g", "b", True, 0.5)])
+    greedy = explored({"f": 51, "g": 60}, [("f", "a", True, 0.9)])
+    failed = Compilation(status=CompileStatus.FAILED)
+
+    assert module_effects(MODULE, base, [greedy, failed], weights={}).measured is None
+    assert module_effects(MODULE, failed, [base], weights={}).measured is None

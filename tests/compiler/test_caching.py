@@ -1,0 +1,329 @@
+"""What is remembered of compilations; no compiler takes part."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.caching import CachingCompiler, open_caching
+from mlgokit.compiler.compilation import NOT_FEATURES, Compilation, CompileStatus
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.files import digest_file
+from mlgokit.module import Module
+from mlgokit.spec import TensorSpec
+from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
+from mlgokit.traces import ContextSpan, Header, Log
+
+CALLS = tuple(
+    ToyCall(caller=caller, callee=callee, site=2 * number, features={"size": 100 + number, "depth": 200 + number})
+    for number, (caller, callee) in enumerate(("fa", "ga", "gb"))
+)
+# The second one was flipped; a probability of one half is no flip.
+THREE = Compilation(
+    status=CompileStatus.OK,
+    sizes=toy_sizes({"f": 50, "g": 60}),
+    logs={"inline-size": toy_log(CALLS, [True, False, True], log_probability=np.log([0.9, 0.1, 0.5]).tolist())},
+    user_seconds=0.5,
+)
+COSTS = RegallocCosts(functions=("f", "g"), counts=np.arange(12).reshape(2, 6), costs=np.arange(10.0).reshape(2, 5))
+
+
+def asking(policy: str = HEURISTIC, problem: str = "inline-size", **use: Any) -> PluginUse:
+    return PluginUse(policies={problem: policy}, logs=(problem,), **use)
+
+
+DEFAULT = CompileRequest(use=asking())
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Module:
+    bitcode = tmp_path / "m.bc"
+    bitcode.write_bytes(b"BC")
+    return toy_source("m", bitcode=bitcode)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeCompiler:
+    (tmp_path / "plugin.so").write_bytes(b"plugin")
+    return FakeCompiler(answer=lambda *_: THREE, plugin=tmp_path / "plugin.so")
+
+
+@pytest.fixture
+def remembering(tmp_path: Path, fake: FakeCompiler) -> Callable[..., CachingCompiler]:
+    """``remembering(version="22.0.0")``: the store in front of ``fake``, opened anew."""
+
+    def again(version: str = "22.0.0") -> CachingCompiler:
+        fake.toolchain = Toolchain(major=22, version=version, clang=Path("clang"), clangxx=Path("clang"))
+        return open_caching(fake, tmp_path / "store")
+
+    return again
+
+
+@pytest.fixture
+def compiler(remembering: Callable[..., CachingCompiler]) -> CachingCompiler:
+    return remembering()
+
+
+def test_decisions_and_features_of_a_compilation(compiler: CachingCompiler, module: Module):
+    for _ in range(2):
+        done = compiler.compile(module, CompileRequest(use=asking(), keep="flips"))
+        found = done.decisions
+
+        assert (done.ok, done.decision_count, len(found), done.logs) == (True, 3, 3, {})
+        assert found.caller.tolist() == [function_id(name) for name in "fgg"]
+        assert found.callee.tolist() == [function_id(name) for name in "aab"]
+        assert found.inlined.tolist() == [True, False, True]
+        assert found.flipped.tolist() == [False, True, False]
+        assert found.by_site == {0: True, 2: False, 4: True}
+        assert (found.names, found.rows.tolist(), found.values.tolist()) == (("size", "depth"), [1], [[101, 201]])
+        assert not set(found.names) & set(NOT_FEATURES)
+
+
+@pytest.mark.parametrize(("keep", "rows"), [("none", []), ("flips", [1]), ("all", [0, 1, 2])])
+def test_only_the_wanted_values_are_kept(compiler: CachingCompiler, module: Module, keep: str, rows: list[int]):
+    for _ in range(2):
+        found = compiler.compile(module, CompileRequest(use=asking(), keep=keep)).decisions  # type: ignore[arg-type]
+
+        assert found.rows.tolist() == rows
+        assert found.values.shape == (len(rows), 2)
+        assert len(found) == 3
+
+
+def test_the_other_compiler_is_asked_for_what_is_wanted(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    request = CompileRequest(use=asking(seed=5, temperature=0.5, flip_probability=0.25))
+    compiler.compile(module, request)
+
+    assert fake.asked == [(module, request)]
+
+
+def test_nothing_is_compiled_twice(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    first, again = (compiler.compile(module, DEFAULT) for _ in range(2))
+
+    assert len(fake.asked) == 1
+    np.testing.assert_array_equal(again.decisions.values, first.decisions.values)
+    assert again.sizes is not None
+
+
+@pytest.mark.parametrize("status", [CompileStatus.FAILED, CompileStatus.CRASHED, CompileStatus.BAD_TRACE])
+def test_failures_are_remembered(compiler: CachingCompiler, module: Module, fake: FakeCompiler, status: CompileStatus):
+    fake.answer = lambda *_: Compilation(status=status, reason="error: e")
+    _, again = (compiler.compile(module, CompileRequest(use=asking(":never"))) for _ in range(2))
+
+    assert len(fake.asked) == 1
+    assert (again.status, again.reason, again.ok, len(again.decisions)) == (status, "error: e", False, 0)
+
+
+@pytest.mark.parametrize("status", [CompileStatus.FAILED, CompileStatus.CRASHED, CompileStatus.BAD_RECORD])
+@pytest.mark.parametrize("request_", [CompileRequest(regalloc=True), DEFAULT])
+def test_a_failed_baseline_is_made_again(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler, status: CompileStatus, request_: CompileRequest
+):
+    fake.answer = lambda *_: Compilation(status=status, reason="error: e")
+    done = compiler.compile(module, request_)
+    assert (done.status, done.reason) == (status, "error: e")
+    compiler.compile(module, request_)
+    assert len(fake.asked) == 2
+    assert not compiler.store.exists()
+
+    fake.answer = lambda *_: THREE
+    assert compiler.compile(module, request_).ok
+    assert compiler.compile(module, request_).ok
+    assert len(fake.asked) == 3
+
+
+def test_a_plain_compilation_is_kept_by_content_options_and_compiler(
+    remembering: Callable[..., CachingCompiler], module: Module, fake: FakeCompiler, tmp_path: Path
+):
+    fake.answer = lambda *_: replace(THREE, logs={}, regalloc=COSTS)
+    costs = CompileRequest(regalloc=True)
+    found = remembering().compile(module, costs)
+    (tmp_path / "plugin.so").write_bytes(b"another plugin")
+    again = remembering().compile(module, costs)
+    assert len(fake.asked) == 1
+    for done in (found, again):
+        assert done.regalloc is not None
+        assert done.regalloc.functions == ("f", "g")
+        np.testing.assert_array_equal(done.regalloc.scores, COSTS.scores)
+        np.testing.assert_array_equal(done.regalloc.counts, COSTS.counts)
+        assert done.decision_count == 0
+
+    remembering().compile(replace(module, command_line=("-cc1", "-O2")), costs)
+    remembering().compile(module)
+    remembering("22.0.1").compile(module, costs)
+    module.bitcode.write_bytes(b"BC other")
+    remembering().compile(module, costs)
+    assert len(fake.asked) == 5
+
+
+def test_another_problem_keeps_costs_and_the_number_of_decisions(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    log = Log(
+        header=Header(features=(TensorSpec(name="index_to_evict", type="int64_t", shape=(1,)),)),
+        contexts=(ContextSpan(name="f", start=0, stop=7),),
+        columns={"index_to_evict": np.zeros((7, 1), np.int64)},
+    )
+    fake.answer = lambda *_: replace(THREE, logs={"regalloc-eviction": log}, regalloc=COSTS)
+
+    def run(problem: str, *, regalloc: bool, keep: str = "none") -> Compilation:
+        use = asking(":random", problem)
+        return compiler.compile(module, CompileRequest(use=use, keep=keep, regalloc=regalloc))  # type: ignore[arg-type]
+
+    for _ in range(2):
+        found = run("regalloc-eviction", regalloc=True)
+        assert (found.decision_count, len(found.decisions)) == (7, 0)
+        assert found.regalloc is not None
+    assert len(fake.asked) == 1
+    for _ in range(2):
+        assert run("regalloc-eviction", regalloc=True, keep="log").logs["regalloc-eviction"].observation_count == 7
+    assert len(fake.asked) == 2
+    run("regalloc-priority", regalloc=True)
+    run("regalloc-eviction", regalloc=False)
+    assert len(fake.asked) == 4
+
+
+def test_a_missed_deadline_is_not_remembered(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    fake.answer = lambda *_: Compilation(status=CompileStatus.TIMED_OUT, reason="after 7 s")
+    assert compiler.compile(module, DEFAULT).status is CompileStatus.TIMED_OUT
+    assert not compiler.store.exists()
+
+    fake.answer = lambda *_: THREE
+    assert compiler.compile(module, DEFAULT).ok
+
+
+def test_a_kill_from_outside_is_not_remembered(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    fake.answer = lambda *_: Compilation(status=CompileStatus.CRASHED, killed=True)
+    assert compiler.compile(module, CompileRequest(use=asking(":never"))).status is CompileStatus.CRASHED
+    assert not compiler.store.exists()
+
+
+def test_what_becomes_of_damaged_bitcode_is_not_remembered(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    intact = replace(module, bitcode_sha256=digest_file(module.bitcode))
+    module.bitcode.write_bytes(b"damaged")
+    fake.answer = lambda *_: Compilation(status=CompileStatus.FAILED, reason="error: e")
+    never = CompileRequest(use=asking(":never"))
+    assert not compiler.compile(intact, never).ok
+    assert not compiler.store.exists()
+
+    module.bitcode.write_bytes(b"BC")
+    fake.answer = lambda *_: THREE
+    assert compiler.compile(intact, never).ok
+    assert len(list(compiler.store.rglob("*.npz"))) == 1
+
+
+def test_a_damaged_file_in_the_store_is_made_again(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    compiler.compile(module, DEFAULT)
+    (kept,) = compiler.store.rglob("*.npz")
+    kept.write_bytes(kept.read_bytes()[:100])
+
+    assert compiler.compile(module, DEFAULT).ok
+    assert len(fake.asked) == 2
+
+
+def test_everything_that_decides_the_outcome_is_in_the_key(
+    tmp_path: Path, remembering: Callable[..., CachingCompiler], module: Module, fake: FakeCompiler
+):
+    policy = tmp_path / "a.policy"
+    policy.write_bytes(b"one")
+
+    def run(module: Module = module, rule: str = ":default", version: str = "22.0.0", **how: Any) -> int:
+        remembering(version).compile(module, CompileRequest(use=asking(rule, **how), keep="none"))
+        return len(fake.asked)
+
+    assert [run(), run()] == [1, 1]
+    assert run(seed=1) == 2
+    assert run(temperature=1.0) == 3
+    assert run(flip_probability=0.5) == 4
+    assert run(rule=":never") == 5
+    assert run(rule=str(policy)) == 6
+    policy.write_bytes(b"two")
+    assert run(rule=str(policy)) == 7
+    assert run(replace(module, command_line=("-cc1", "-Os"))) == 8
+    assert run(replace(module, name="renamed")) == 8
+    module.bitcode.write_bytes(b"BC2")
+    assert run() == 9
+    assert run(version="22.0.1") == 10
+    (tmp_path / "plugin.so").write_bytes(b"another")
+    assert run() == 11
+    index = tmp_path / "a.thinlto.bc"
+    for count, data in enumerate((b"BC1", b"BC2"), 12):
+        index.write_bytes(data)
+        assert run(replace(module, thinlto_index=index)) == count
+    assert run(decisions=b"table") == 14
+    assert run(decisions=b"another table") == 15
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CompileRequest(keep_object=Path("m.o")),
+        CompileRequest(use=PluginUse(plugin=Path("tuned.so"))),
+        CompileRequest(use=asking(allocations=b"table")),
+        CompileRequest(use=replace(asking(), logs=())),
+        CompileRequest(use=PluginUse(policies=dict.fromkeys(("inline-size", "regalloc-eviction"), HEURISTIC))),
+    ],
+)
+def test_what_has_no_key_is_made_each_time(
+    compiler: CachingCompiler,
+    module: Module,
+    fake: FakeCompiler,
+    request_: CompileRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        compiler.compile(module, request_)
+    assert len(fake.asked) == 2
+    assert not compiler.store.exists()
+
+
+def test_a_wanted_log_that_is_gone_is_made_again(
+    tmp_path: Path, compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    log = tmp_path / "m.log"
+    request = CompileRequest(use=asking(), keep="none", keep_logs={"inline-size": log})
+    for _ in range(2):
+        compiler.compile(module, request)
+    assert len(fake.asked) == 1
+
+    log.unlink()
+    compiler.compile(module, request)
+    assert len(fake.asked) == 2
+    assert log.exists()
+
+
+def test_an_exploration_has_keys_of_call_sites_only_with_its_log(compiler: CachingCompiler, module: Module):
+    for _ in range(2):
+        bare = compiler.compile(module, CompileRequest(use=asking(seed=1, flip_probability=0.5), keep="flips"))
+        assert bare.decisions.site is None
+        logged = compiler.compile(module, CompileRequest(use=asking(seed=1, flip_probability=0.5), keep="log"))
+        assert logged.decisions.sites.tolist() == [0, 2, 4]
+
+
+def test_what_an_older_version_kept_without_sites_is_made_again(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    columns = {name: column for name, column in THREE.logs["inline-size"].columns.items() if name != "site"}
+    fake.answer = lambda *_: replace(THREE, logs={"inline-size": replace(THREE.logs["inline-size"], columns=columns)})
+    assert compiler.compile(module, DEFAULT).decisions.site is None
+
+    fake.answer = lambda *_: THREE
+    for _ in range(2):
+        assert compiler.compile(module, DEFAULT).decisions.sites.tolist() == [0, 2, 4]
+    assert len(fake.asked) == 2
+
+
+def test_closing_reaches_the_other_compiler(compiler: CachingCompiler, fake: FakeCompiler):
+    compiler.close()
+
+    assert fake.closed == 1
+    assert (compiler.plugin, compiler.workers, compiler.toolchain) == (fake.plugin, 1, fake.toolchain)
