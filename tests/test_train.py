@@ -43,7 +43,7 @@ class Compiler:
         name = bitcode.stem
         self.uses.append((name, use))
         given: dict[int, bool] = {}
-        if use.decisions is not None:
+        if isinstance(use.decisions, Path):
             (entry,) = read_table(use.decisions).entries
             given = {int(key) & ~1: bool(int(key) & 1) for key in entry.keys}
             self.tables.append((name, given))
