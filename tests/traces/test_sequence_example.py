@@ -80,19 +80,37 @@ def test_the_order_in_a_map_entry_does_not_matter():
     assert columns_of(field(2, field(1, entry))) == {"a": [[7]]}
 
 
+@pytest.mark.parametrize("kind", [2, 3])
+def test_steps_that_hide_their_number_of_values_are_counted(kind: int):
+    values = {2: [b"\0\0\0\x41", b"\0\0\0\x42"], 3: [b"\x07", b"\x08"]}[kind]
+    empty, both = field(kind, field(1, b"")), field(kind, field(1, values[0]) + field(1, values[1]))
+    for steps in ((empty, both), (both, empty), (b"", both), (both, b"")):
+        with pytest.raises(TraceError, match="expected as many values in each step of feature 'a', found 0 and 2"):
+            decode_sequence(message(b"a", *steps), path="x")
+    assert columns_of(message(b"a", both, field(kind, field(1, b"".join(values))))) == columns_of(
+        message(b"a", both, both)
+    )
+
+
 def test_lists_of_texts_and_of_nothing_are_left_out():
     texts = message(b"a", field(1, field(1, b"text")))
     assert columns_of(texts + message(b"b", b"") + message(b"c")) == {}
 
 
+DAMAGED = "; the record is damaged or no SequenceExample: write it again"
+MESSAGE = "expected a SequenceExample in protobuf's encoding, found other bytes" + DAMAGED
+FEATURE = "expected the feature list 'a' in protobuf's encoding, found other bytes" + DAMAGED
 BROKEN = {
-    "the end in a length": (b"\x12", "byte 1: expected a number of at most ten bytes, found the end"),
-    "a length past the end": (b"\x12\x05\0", "byte 2: expected 5 bytes of field 2, found 1 before the message ends"),
-    "a number of eleven bytes": (b"\x12" + b"\xff" * 11, "expected a number of at most ten bytes, found ff ff"),
-    "a group": (b"\x13\x14", "byte 0: expected a field of protobuf, found the wire type 3"),
-    "field zero": (b"\x00\x01", "byte 0: expected a whole field with a number, found number 0"),
-    "half a fixed field": (b"\x55\x01", "byte 0: expected a whole field with a number, found number 10, 2 bytes"),
-    "a name that is no text": (message(b"\xff", field(3, field(1, b"\x01"))), "expected a feature's name in UTF-8"),
+    "the end in a length": (b"\x12", MESSAGE),
+    "a length past the end": (b"\x12\x05\0", MESSAGE),
+    "a number of eleven bytes": (b"\x12" + b"\xff" * 11, MESSAGE),
+    "a group without end": (b"\x13", MESSAGE),
+    "field zero": (b"\x00\x01", MESSAGE),
+    "half a fixed field": (b"\x55\x01", MESSAGE),
+    "a name that is no text": (
+        message(b"\xff", field(3, field(1, b"\x01"))),
+        "expected the name of a feature list in UTF-8, found b'\\xff'; the record",
+    ),
     "two kinds": (
         message(b"a", field(3, field(1, b"\x01")), field(2, field(1, b"\0\0\0\0"))),
         "expected one kind of values in feature 'a', found float and int64",
@@ -107,13 +125,16 @@ BROKEN = {
     ),
     "a number cut by its step": (
         message(b"a", field(3, field(1, b"\x81")), field(3, field(1, b"\x01"))),
-        "expected whole numbers in each step of feature 'a'",
+        FEATURE,
     ),
-    "a number without end": (message(b"a", field(3, field(1, b"\x81\x82"))), "expected numbers of at most ten bytes"),
-    "a long number": (message(b"a", field(3, field(1, b"\x81" * 11 + b"\x01"))), "expected numbers of at most ten"),
-    "half a float": (message(b"a", field(2, field(1, b"\0\0\0"))), "expected floats of four bytes, found 3 bytes"),
-    "a float among integers": (message(b"a", field(3, b"\x0d\0\0\0\0")), "expected values of a list of int64"),
-    "an unpacked float past the end": (message(b"a", field(2, b"\x0d\0\0")), "expected 4 bytes of values, found 2"),
+    "a number without end": (message(b"a", field(3, field(1, b"\x81\x82"))), FEATURE),
+    "a long number": (message(b"a", field(3, field(1, b"\x81" * 11 + b"\x01"))), FEATURE),
+    "half a float": (message(b"a", field(2, field(1, b"\0\0\0"))), FEATURE),
+    "a float among integers": (
+        message(b"a", field(3, b"\x0d\0\0\0\0")),
+        "expected as many values in each step of feature 'a', found 0",
+    ),
+    "an unpacked float past the end": (message(b"a", field(2, b"\x0d\0\0")), FEATURE),
 }
 
 
@@ -126,9 +147,9 @@ def test_each_defect_has_its_sentence(data: bytes, sentence: str):
 
 
 def test_the_offset_is_that_of_the_file():
-    with pytest.raises(TraceError, match="byte 1001: expected") as caught:
+    with pytest.raises(TraceError, match="byte 1000: expected") as caught:
         decode_sequence(b"\x12", path="x", offset=1000)
-    assert caught.value.offset == 1001
+    assert caught.value.offset == 1000
 
 
 def test_random_damage_is_an_error_or_another_message_never_a_crash():

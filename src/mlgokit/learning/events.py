@@ -1,22 +1,32 @@
-"""TensorBoard's event files: numbers by step, as TFRecords of three protobuf messages.
+"""TensorBoard's event files: numbers by step, as TFRecords of protobuf's messages.
 
-The libraries that write them bring protobuf and more, for six fields; the framing is here already. docs/formats.md,
-"Event files", has the bytes; ``Event`` and ``Summary`` in TensorFlow's ``core/util/event.proto`` and
+docs/formats.md, "Event files", has the bytes; ``Event`` and ``Summary`` in TensorFlow's ``core/util/event.proto`` and
 ``core/framework/summary.proto`` are the source.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mlgokit.files import atomic_write, writing
-from mlgokit.traces.sequence_example import encode_field, encode_varint
+from mlgokit.traces.messages import message_classes
 from mlgokit.traces.tfrecord import frame
 
 EVENTS_NAME = "events.out.tfevents.0.mlgokit"
 """TensorBoard finds files by the part in the middle."""
 
-_FILE_VERSION = b"brain.Event:2"
+_Event = message_classes(
+    "mlgokit.events",
+    {
+        "Value": {1: "optional string tag", 2: "optional float simple_value"},
+        "Summary": {1: "repeated Value value"},
+        "Event": {
+            1: "optional double wall_time",
+            2: "optional int64 step",
+            3: "optional string file_version",
+            5: "optional Summary summary",
+        },
+    },
+)["Event"]
 
 
 def event(step: int, numbers: Mapping[str, float], *, wall_seconds: float) -> bytes:
@@ -26,11 +36,8 @@ def event(step: int, numbers: Mapping[str, float], *, wall_seconds: float) -> by
         >>> event(1, {"loss": 0.5}, wall_seconds=0.0).hex()
         '09000000000000000010012a0d0a0b0a046c6f7373150000003f'
     """
-    values = b"".join(
-        encode_field(1, encode_field(1, name.encode()) + b"\x15" + struct.pack("<f", value))
-        for name, value in numbers.items()
-    )
-    return b"\x09" + struct.pack("<d", wall_seconds) + b"\x10" + encode_varint(step) + encode_field(5, values)
+    values = [{"tag": name, "simple_value": value} for name, value in numbers.items()]
+    return _Event(wall_time=wall_seconds, step=step, summary={"value": values}).SerializeToString()
 
 
 def start_events(path: Path, events: Iterable[bytes]) -> None:
@@ -39,7 +46,7 @@ def start_events(path: Path, events: Iterable[bytes]) -> None:
     Raises:
         StorageError: the disk is full or not writable.
     """
-    first = b"\x09" + struct.pack("<d", 0.0) + encode_field(3, _FILE_VERSION)
+    first = _Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString()
     atomic_write(path, b"".join(frame(record) for record in (first, *events)))
 
 
