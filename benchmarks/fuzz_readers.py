@@ -166,10 +166,13 @@ def _read_imported_commands(data: bytes, source: Path, output: Path) -> None:
         load_corpus(output)
 
 
+_OF_DRIVERS = {"-###", "-c", "-march=x86-64", "-g0", "-Qunused-arguments"}
+
+
 def _obliging_compiler(argv: Sequence[str], **_: object) -> Completed:
     if "-###" in argv:
-        # What the driver does not refuse, it may pass on.
-        words = ["-cc1", *argv[1:]]
+        # What the driver does not refuse, it may pass on; what is the driver's own, it does not.
+        words = ["-cc1", *(word for word in argv[1:] if word not in _OF_DRIVERS)]
         stderr = f"clang version 19.1.7\n {' '.join(map(_quoted, ['clang', *words]))}\n"
     else:
         stderr = ""
@@ -216,7 +219,7 @@ def _read_edits(data: bytes, source: Path, output: Path) -> None:
 
 def _read_link_command(data: bytes, source: Path, output: Path) -> None:
     """A link's command, to the options of all modules of a corpus that waits for them."""
-    (source / "r.rsp").write_bytes(data[:1000])
+    (source / "r.rsp").write_bytes(data[:1000].replace(b"@r.rsp", b""))
     words = split_link_command(_decoded(data))
     translate_linker(words[1:])
     found = link_options(["ld.lld", *words[1:]], toolchain=TOOLCHAIN, folder=source)

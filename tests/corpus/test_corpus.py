@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -129,6 +130,19 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
         CorpusError, match=r"expected names of modules inside the folder, found .*; do not use this corpus"
     ):
         load_corpus(describe(tmp_path, name))
+
+
+@pytest.mark.parametrize("name", ["-fpass-plugin=./x.so", "-o/a.o", "@more", "@more/a.o"])
+def test_a_name_that_a_compiler_takes_for_an_option_is_refused(tmp_path: Path, name: str):
+    with pytest.raises(CorpusError, match=r"expected names of modules that are no options, found .*; do not use this"):
+        load_corpus(describe(tmp_path, name))
+
+
+def test_paths_for_the_compiler_are_absolute(tmp_path: Path):
+    add(tmp_path, "a.o")
+    describe(tmp_path, "a.o")
+    with contextlib.chdir(tmp_path):
+        assert load_corpus(Path()).modules[0].bitcode == tmp_path / "a.o.bc"
 
 
 def test_one_command_line_may_serve_all(tmp_path: Path):

@@ -55,7 +55,7 @@ def from_sources(folder: Path) -> Corpus:
                 language="c",
                 source=None,
                 directory=folder,
-                driver=("/no/clang",),
+                front_end=("/no/clang", "-cc1"),
                 input=("a.c",),
                 command_line=("-cc1", "-Oz"),
             )

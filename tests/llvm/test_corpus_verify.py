@@ -138,7 +138,7 @@ def test_a_link_command_gives_the_code_of_the_link(toolchain: Toolchain, tmp_pat
         (build / f"{name}.o.3.import.bc").rename(corpus / f"{name}.o.bc")
         (build / f"{name}.o.thinlto.bc").rename(corpus / f"{name}.o.thinlto.bc")
     description = {
-        "global_command_override": UNSPECIFIED,
+        "global_command_override": [UNSPECIFIED],
         "has_thinlto": True,
         "modules": [f"{name}.o" for name in SOURCES],
     }

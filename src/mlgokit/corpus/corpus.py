@@ -99,6 +99,8 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         UsageError: an option that is to be replaced is not in a module's command line.
     """
     description, names = read_description(folder)
+    # A compiler takes an absolute path for nothing else.
+    place = folder.absolute()
     if not names:
         raise CorpusError(
             f"{folder}: expected at least one module in {DESCRIPTION_NAME}, found none; extract the corpus again"
@@ -119,7 +121,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
         check_name(name, folder)
-        module = _load_module(folder, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
+        module = _load_module(place, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):

@@ -30,7 +30,7 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
-_FRONT_END = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+_FRONT_END = ("-disable-llvm-passes", "-emit-llvm-bc", "-emit-llvm-uselists")
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
 
 
@@ -58,8 +58,8 @@ class FrontEndJob:
         held_out: kept out of training.
         source: path of the source below the project's root, if it is there.
         directory: where the compiler runs.
-        driver: the compiler's driver and its options; no input, no output.
-        input: the last words of the call, which name the source.
+        front_end: clang and its options from ``-cc1`` on, checked; no action, no input, no output.
+        input: the last words of the call, which name the source's language and the source.
         command_line: options that compile the bitcode.
         made_from: a file that the bitcode must not be older than.
     """
@@ -70,7 +70,7 @@ class FrontEndJob:
     held_out: bool = False
     source: str | None
     directory: Path
-    driver: tuple[str, ...]
+    front_end: tuple[str, ...]
     input: tuple[str, ...]
     command_line: tuple[str, ...]
     made_from: Path | None = None
@@ -202,7 +202,7 @@ def _known(facts: Mapping[str, Any]) -> _Known:
 def front_end_environment() -> dict[str, str]:
     """Ours without what changes clang's search, in English, and at the epoch for ``__DATE__`` and ``__TIME__``."""
     kept = {name: value for name, value in os.environ.items() if name not in _SEARCH_VARIABLES}
-    return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
+    return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
 def _make(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
@@ -238,7 +238,9 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
 
 def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[float, str | None]:
     """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
-    argv = [*job.driver, *_FRONT_END, "-o", str(output), *job.input]
+    # Compiled modules go to a folder that goes away: the driver's is in the user's home.
+    modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
+    argv = [*job.front_end, *modules, *_FRONT_END, "-o", str(output), *job.input]
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits

@@ -64,12 +64,17 @@ def language_of(name: str, command_line: tuple[str, ...]) -> str:
 
 
 def check_name(name: str, folder: Path) -> None:
-    """Raise if a module of that name would stand outside of the corpus.
+    """Raise if a module of that name would stand outside of the corpus, or its path be an option to a compiler.
 
     Raises:
         CorpusError: it would.
     """
     path = PurePosixPath(name)
+    if name.startswith(("-", "@")):
+        raise CorpusError(
+            f"{folder / DESCRIPTION_NAME}: expected names of modules that are no options, found {name!r:.200}; "
+            "do not use this corpus"
+        )
     if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise CorpusError(
             f"{folder / DESCRIPTION_NAME}: expected names of modules inside the folder, found {name!r}; "

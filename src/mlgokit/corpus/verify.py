@@ -134,7 +134,7 @@ def compiled_in_one_go(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = 
         if job is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
         output = folder / "build.o"
-        argv = [*job.driver, "-c", "-o", str(output), *job.input]
+        argv = [*job.front_end, "-emit-obj", "-o", str(output), *job.input]
         done = process.run(argv, timeout_seconds=timeout_seconds, cwd=job.directory, env=front_end_environment())
         if done.returncode != 0:
             return "the build's command did not finish in time" if done.timed_out else first_error(done.stderr)

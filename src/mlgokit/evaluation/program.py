@@ -11,7 +11,7 @@ from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.sources.extract import driver_words, input_words, project_sources
+from mlgokit.corpus.sources.extract import driver_words, input_words, project_jobs, project_sources
 from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
 from mlgokit.errors import CorpusError, ToolError
 from mlgokit.evaluation.compare import Sizes
@@ -65,6 +65,8 @@ def compare_program(
             f"program: expected ld.lld of LLVM {toolchain.major}, found none; apt-get install lld-{toolchain.major}"
         )
     root, names = project_sources(project, sources_folder=sources_folder)
+    # The same gate as for a corpus: a list of projects may be a stranger's.
+    project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
     with tempfile.TemporaryDirectory(prefix="mlgokit-program-") as scratch:
         folder = Path(scratch)
         tasks = [(build, index) for build in ("before", "after") for index in range(len(names))]

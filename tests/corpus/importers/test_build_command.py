@@ -100,3 +100,30 @@ def test_what_is_no_module(line: str, file: str, reason: str):
     with pytest.raises(ValueError) as caught:
         call(line, file)
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    "line", ["-I -fbogus-x", "-I -fplugin=e.so", "-isystem @more", "-D @x", "-I", "-I-", "-include -Dx"]
+)
+def test_a_value_that_reads_as_an_option_is_refused(line: str):
+    with pytest.raises(ValueError, match=r"expected a value of -\w+ that is no option, found -"):
+        call(f"g++ -O2 {line} -o a.o -c a.cc" if line != "-I" else "g++ -O2 -c a.cc -I")
+
+
+def test_what_starts_programs_though_the_driver_is_only_asked_is_left_out_and_counted():
+    words = (
+        "-gen-reproducer=always", "-fopenmp-targets=nvptx64", "--offload-arch=native", "-fsycl", "--driver-mode=cl",
+        "--amdgpu-arch-tool=./e", "-Xopenmp-target", "--target=amdgcn-amd-amdhsa", "-fcrash-diagnostics=all",
+    )  # fmt: skip
+    line = " ".join("-Xopenmp-target -march=native" if word == "-Xopenmp-target" else word for word in words)
+    found = call(f"clang++ {line} -O2 -c a.cc")
+    assert found.dropped == tuple(word for word in words if word != "-fcrash-diagnostics=all")
+    assert found.options[:2] == ("-O2", "-g0")
+    with pytest.raises(ValueError, match=r"expected a C or C.. compiler, found nvptx64-g.."):
+        call("nvptx64-g++ -O2 -c a.cc")
+
+
+def test_a_language_may_be_joined_to_its_option():
+    assert call("gcc -xc++ -c a.c", "/b/a.c").input == ("-x", "c++", "a.c")
+    assert call("gcc -c a.i", "/b/a.i").source_language == "cpp-output"
+    assert call("gcc -c a.c", "/b/a.c").source_language == "c"

@@ -150,8 +150,21 @@ def test_options_that_write_elsewhere_are_a_failure(place: Place):
     place.add("b.cc")
     assert failures(place.make()) == {
         "app/CMakeFiles/app.dir/a.cc.o": "expected options that decide the code, found -stats-file=x, which extraction "
-        "does not do"
+        "does not do; take it out of the build's command"
     }
+
+
+def test_an_option_that_clang_does_not_know_takes_no_word_of_another_with_it(place: Place):
+    """Without its first ``-fgcc-x`` this would ask for the plugin."""
+    place.add("a.cc", "-O2 -fgcc-x -I -fgcc-x -I -fplugin=./evil.so")
+    place.add("b.cc", "-O2 -fgcc-x")
+    result = place.make()
+    assert failures(result) == {
+        "app/CMakeFiles/app.dir/a.cc.o": "expected a value of -I that is no option, found -I -fgcc-x"
+    }
+    calls = (place.folder / "log").read_text()
+    assert "evil" not in calls
+    assert "run -cc1 -O2 -disable-llvm-passes -emit-llvm-bc" in calls
 
 
 def test_a_build_without_optimization_needs_a_level(place: Place):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
-from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_command_line, is_left_out
+from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_command_line, check_front_end, is_left_out
 
 FILE_WORDS = (
     "file",
@@ -45,6 +45,20 @@ REVIEWED = {
     "-fno-sanitize-merge=": "names of checks",
 }
 
+
+HARMLESS = {
+    "aarch64-enable-logical-imm",
+    "arm64ec-lower-direct-to-indirect",
+    "frame-helper-size-threshold",
+    "misched-postra-direction",
+    "misched-prera-direction",
+    "nvptx-approx-log2f32",
+    "ppc-reduce-cr-logicals",
+    "static-func-strip-dirname-prefix",
+    "use-leb128-directives",
+    "use-source-filename-for-promoted-locals",
+}
+"""Options of LLVM that only sound like output."""
 
 USUAL = """
 -cc1 -triple x86_64-pc-linux-gnu -emit-obj -dumpdir a- -disable-free -clear-ast-before-backend -disable-llvm-verifier
@@ -115,6 +129,19 @@ USUAL = """
         ["-funheard-of-file=a"],
         ["-funheard-of=/a"],
         ["-fprofile-instrument-use-path=a"],
+        ["-mllvm", "-polly"],
+        ["-mllvm", "-polly", "-mllvm", "-polly-export"],
+        ["-mllvm", "-polly-position=early"],
+        ["-mllvm", "-memprof-export-to-dot"],
+        ["-mllvm", "-unheard-of"],
+        ["-mllvm", "-unheard-of=3"],
+        ["-funheard-of"],
+        ["-Oz", "-target-cpu"],
+        ["-mllvm", "-inline-threshold"],
+        ["-target-cpu", "-load"],
+        ["-triple", "-fplugin=evil.so"],
+        ["-emit-symbol-graph"],
+        ["--hipstdpar"],
     ],
 )
 def test_what_loads_code_or_names_files_is_refused(words: list[str], tmp_path: Path):
@@ -173,3 +200,46 @@ def test_no_option_of_llvm_takes_a_path():
             assert (
                 kind != "llvm-text" or not word.endswith("file") or check_command_line(["-cc1", "-mllvm", f"-{word}=x"])
             )
+
+
+OUTPUTS = """
+-dependency-file -diagnostic-log-file -stack-usage-file -serialize-diagnostic-file -split-dwarf-output
+-opt-record-file -header-include-file -module-dependency-dir -dependency-dot
+"""
+JOINED_OUTPUTS = "-stats-file= -ftime-trace= -fmodules-cache-path= -fthin-link-bitcode= -fmodule-output= -save-temps="
+
+
+@pytest.mark.parametrize(
+    "words", [[name, "x"] for name in OUTPUTS.split()] + [[f"{n}x"] for n in JOINED_OUTPUTS.split()]
+)
+def test_a_source_is_not_compiled_with_what_names_an_output(words: list[str]):
+    assert check_front_end(["-cc1", "-Oz", "-I", "include", *words]) == (
+        f"expected options that decide the code, found {' '.join(words)}, which extraction does not do; "
+        "take it out of the build's command"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["-load", "x"], ["-I", "-load"], ["-include", "@x"], ["-o", "x"], ["x.c"], ["-I"], ["-E"]]
+)
+def test_a_source_is_compiled_under_the_same_gate(words: list[str]):
+    assert check_front_end(["-cc1", *words]) is not None
+
+
+def test_what_a_user_of_the_documentation_may_have_is_taken():
+    names = (
+        "inline-threshold=5", "stats", "regalloc=greedy", "ml-advisor-size-increase-threshold=2",
+        "import-instr-limit=5", "instcombine-lower-dbg-declare=0", "thinlto-assume-merged",
+        "enable-ml-inliner=default", "unroll-threshold=7",
+    )  # fmt: skip
+    for name in names:
+        assert check_command_line(["-cc1", "-mllvm", f"-{name}"]) is None
+
+
+def test_no_reviewed_option_of_llvm_prints_draws_or_exports():
+    named = ("polly", "print", "dump", "dot-", "export", "view", "-file", "-dir", "-log", "mlgokit", "help", "plugin")
+    for word, kind in option_table().kinds.items():
+        if kind in LLVM_KINDS and any(part in word for part in named):
+            value = "" if kind == "llvm-flag" else "=1"
+            found = check_command_line(["-cc1", "-mllvm", f"-{word}{value}"])
+            assert found is not None or word in HARMLESS, word

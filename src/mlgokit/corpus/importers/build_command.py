@@ -6,12 +6,14 @@ what says where outputs go, what the linker does, and what another program would
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from mlgokit.corpus.importers.compile_commands import CompileCommand
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
+from mlgokit.corpus.options.parse import Option, spell_options
 
 Language = Literal["c++", "c"]
 
@@ -24,6 +26,7 @@ _LANGUAGES: dict[str, Language] = {
     ".i": "c",
     **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"), "c++"),
 }
+_PREPROCESSED = {".i": "cpp-output", ".ii": "c++-cpp-output"}
 _NAMED_LANGUAGES: dict[str, Language] = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
 
 
@@ -31,18 +34,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Options whose value is the next word, if it is not joined to them.
-_WITH_VALUE = _words("""
-    -o -x -D -U -I -L -l -u -z -T -B -F -A -e -MF -MT -MQ -MJ -include -imacros -include-pch -isystem -iquote -idirafter
-    -iprefix -iwithprefix -iwithprefixbefore -isysroot -iframework -cxx-isystem -stdlib++-isystem --sysroot -target
-    --target -arch -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer -mllvm --param -dumpbase -dumpbase-ext
-    -dumpdir -aux-info -wrapper -specs --config -ccc-gcc-name -ccc-install-dir -resource-dir -serialize-diagnostics
-    --serialize-diagnostics -working-directory -ivfsoverlay -framework -install_name -gcc-toolchain
-""")
 _PATHS = _words("""
     -D -U -I -F -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -iwithprefixbefore -iframework
     -cxx-isystem
 """)
+_JOINED_PATHS = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter")
 """What only the front end reads: two commands that differ in nothing else compile bitcode in the same way."""
 
 _OUTPUTS = _words("""
@@ -58,7 +54,7 @@ _OUTPUT_PREFIXES = tuple(
     --save-temps -specs= --specs= --config= -fdump- -ftime-trace= -ccc- -fcrash-diagnostics -fproc-stat-report
     -foptimization-record -fsave-optimization-record= -resource-dir= -fdiagnostics- -fno-diagnostics-
     -fcolor-diagnostics -fno-color-diagnostics -gsplit-dwarf -print- --print- -fmodules-cache-path= -fmax-errors=
-    -fstack-usage -l -L -MF -MT -MQ -MJ -z
+    -fstack-usage -l -L -MF -MT -MQ -MJ -z -B
 """)
 )
 _ELSEWHERE = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole-program-vtables")
@@ -67,7 +63,6 @@ _ELSEWHERE_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-eliminat
 
 _PASSED_OUTPUTS = ("-include-pch", "-fembed-bitcode", "-emit-pch")
 _PASSED_ELSEWHERE = ("-load", "-plugin", "-add-plugin", "-fplugin", "-fpass-plugin")
-_WITH_PASSED_VALUE = frozenset({"-include-pch", "-load", "-plugin", "-add-plugin"})
 
 # What gcc only warns about, and clang takes for an error unless it is told.
 _FORGIVEN = {
@@ -90,18 +85,34 @@ class FrontEndCall:
     Attributes:
         language: of the source.
         driver: the driver's name, which decides about headers and standards.
-        options: the build's, without what :data:`_OUTPUTS` says.
-        essential: those of them that decide how the bitcode is compiled.
+        units: the build's options, each with its value, without what :data:`_OUTPUTS` says; what only the front end
+            reads is of the kind ``path``.
         input: ``-x`` and a language if the build says so, and the source.
+        source_language: what ``-cc1 -x`` is to be told; text that is preprocessed already has one of its own.
         dropped: options of the build that would change the code and are left out.
     """
 
     language: Language
     driver: Literal["clang", "clang++"]
-    options: tuple[str, ...]
-    essential: tuple[str, ...]
+    units: tuple[Option, ...]
     input: tuple[str, ...]
+    source_language: str
     dropped: tuple[str, ...]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The words of all options."""
+        return spell_options(self.units)
+
+    @property
+    def essential(self) -> tuple[Option, ...]:
+        """The options that decide how the bitcode is compiled."""
+        return tuple(unit for unit in self.units if unit.kind != "path")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What only the front end reads, as words of ``-cc1``."""
+        return tuple(word for unit in self.units if unit.kind == "path" for word in (unit.name, *unit.values))
 
 
 def front_end_call(command: CompileCommand, *, level: str | None = None) -> FrontEndCall:
@@ -119,42 +130,45 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
         >>> words = ("ccache", "g++", "-O2", "-flto", "-Iinclude", "-MD", "-MF", "a.d", "-o", "a.o", "-c", "a.cc")
         >>> command = CompileCommand(directory=Path("/b"), file=Path("/b/a.cc"), arguments=words, output=None)
         >>> call = front_end_call(command, level="Oz")
-        >>> call.driver, call.options, call.essential, call.input
-        ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-g0', '-Oz', ...), ('a.cc',))
+        >>> call.driver, call.options, call.paths, call.input
+        ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-I', 'include'), ('a.cc',))
     """
     words = _without_wrappers(command.arguments)
     name = PurePosixPath(words[0]).name
     compiler = _COMPILER.fullmatch(name)
-    if compiler is None:
+    if compiler is None or is_accelerator(compiler["target"] or ""):
         raise ValueError(f"expected a C or C++ compiler, found {name}")
-    kept: list[str] = []
-    essential: list[str] = []
+    kept: list[Option] = []
     dropped: list[str] = []
     named: str | None = None
     spelled = str(command.file)
-    for option, value, unit in _units(words[1:]):
-        if option == "-x":
-            named = value
-        elif not option.startswith("-") or option == "-":
-            spelled = option if _names(command, option) else spelled
-        elif _elsewhere(option, value):
+    for unit in driver_units(words[1:]):
+        option, value = unit.name, unit.values[0] if unit.values else None
+        if option.startswith("-x"):
+            named = value or option[2:]
+        elif unit.kind == "input":
+            spelled = unit.words[0] if _names(command, unit.words[0]) else spelled
+        elif _is_output(option, value) or (level and option.startswith("-O")):
+            continue
+        elif _elsewhere(option, value) or not may_be_asked(unit):
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
-        elif not _is_output(option, value) and not (level and option.startswith("-O")):
-            kept += unit
-            essential += () if _is_path(option) else unit
+        else:
+            kept.append(_path(unit) or unit)
     driver = "clang++" if compiler["name"].endswith(("++", "xx")) or compiler["name"] == "CC" else "clang"
     language = _language(command.file, named, driver)
     gcc = "clang" not in compiler["name"]
     extra = ["-g0", *([f"-{level}"] if level else []), "-w", "-Qunused-arguments"]
     extra += [f"-Wno-error={warning}" for warning in _FORGIVEN[language]] if gcc else []
-    if (target := compiler["target"]) and not any(word.startswith(("--target", "-target")) for word in kept):
+    if (target := compiler["target"]) and not any(unit.name.startswith(("--target", "-target")) for unit in kept):
         extra.insert(0, f"--target={target[:-1]}")
     return FrontEndCall(
         language=language,
         driver=driver,
-        options=(*kept, *extra),
-        essential=(*essential, *extra),
+        units=(*kept, *(Option(name=word, words=(word,), kind="driver") for word in extra)),
         input=(*(("-x", named) if named and named != "none" else ()), spelled),
+        source_language=_PREPROCESSED.get(command.file.suffix, language)
+        if named in {None, "none"}
+        else named or language,
         dropped=tuple(dropped),
     )
 
@@ -171,20 +185,6 @@ def _without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
     raise ValueError(f"expected a compiler, found only {arguments[0]}")
 
 
-def _units(words: Sequence[str]) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
-    """Each option, its value if that is a word of its own, and all its words; an input is an option without dash."""
-    position = 0
-    while position < len(words):
-        word = words[position]
-        value = words[position + 1] if word in _WITH_VALUE and position + 1 < len(words) else None
-        size = 1 if value is None else 2
-        if word == "-Xclang" and value in _WITH_PASSED_VALUE and "-Xclang" in words[position + 2 : position + 3]:
-            size = 4
-        if word != "--":
-            yield word, value, tuple(words[position : position + size])
-        position += size
-
-
 def _elsewhere(option: str, value: str | None) -> bool:
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
@@ -198,8 +198,20 @@ def _is_output(option: str, value: str | None) -> bool:
     return joined or option in _OUTPUTS or option.startswith(_OUTPUT_PREFIXES)
 
 
-def _is_path(option: str) -> bool:
-    return option in _PATHS or option.startswith(("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter"))
+def _path(unit: Option) -> Option | None:
+    """What only the front end reads, apart from its value.
+
+    Raises:
+        ValueError: the value is none, but would be an option to a compiler that reads the line in another way.
+    """
+    option = unit.name
+    name = option if option in _PATHS else next((name for name in _JOINED_PATHS if option.startswith(name)), None)
+    if name is None:
+        return None
+    value = "".join(unit.values) if option in _PATHS else option.removeprefix(name)
+    if not value or value.startswith(("-", "@")):
+        raise ValueError(f"expected a value of {name} that is no option, found {' '.join(unit.words)[:200]}")
+    return Option(name=name, values=(value,), words=unit.words, kind="path")
 
 
 def _names(command: CompileCommand, word: str) -> bool:

@@ -24,6 +24,7 @@ from mlgokit.corpus.front_end import (
 from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.safety import check_front_end
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import digest_file
@@ -291,11 +292,13 @@ def _jobs(
             continue
         dry = plan.answers[dry_run_key(source.options)]
         dropped.update(source.call.dropped)
-        dropped.update(word for word in source.options.words if word in dry.unknown)
-        if dry.reason is not None:
-            yield ModuleFailure(name=source.name, project=request.project, reason=dry.reason)
+        dropped.update(" ".join(option.words) for option in source.options.essential if option in dry.unknown)
+        # What runs is checked as a whole: neither the driver's answer nor the rest alone says how it is read.
+        words = (*dry.front_end, *source.options.paths)
+        if (reason := dry.reason or check_front_end(words)) is not None:
+            yield ModuleFailure(name=source.name, project=request.project, reason=reason)
         else:
-            yield _job(request, source, plan, dry)
+            yield _job(request, source, plan, dry, words)
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
@@ -359,8 +362,8 @@ def _source(
     options = BuildOptions(
         directory=item.directory,
         driver=call.driver,
-        words=_interned(call.options),
-        essential=_interned(call.essential),
+        paths=_interned(call.paths),
+        essential=call.essential,
         language=call.language,
         named=call.input[:-1],
     )
@@ -391,9 +394,8 @@ def _module_name(command: CompileCommand, request: _Request) -> str:
     )
 
 
-def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun) -> FrontEndJob:
+def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
     options = source.options
-    words = (word for word in options.words if word not in dry.unknown)
     relative = os.path.relpath(source.file, request.root)
     return FrontEndJob(
         name=source.name,
@@ -402,8 +404,8 @@ def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun) -> FrontE
         held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        driver=(driver_path(plan.toolchain, options.driver), *words),
-        input=source.call.input,
+        front_end=(driver_path(plan.toolchain, options.driver), *words),
+        input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=dry.command_line,
         made_from=source.file,
     )

@@ -123,6 +123,8 @@ def _bad_name(name: str) -> str:
     """Why a name cannot be a module's, or nothing; see :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
+    if name.startswith(("-", "@")):
+        return f"expected a path that no compiler takes for an option, found {name!r:.200}; rename the object"
     return ""
 
 

@@ -21,16 +21,22 @@ _MOST_BYTES = 1 << 22
 """Of an answer; a line has every feature of the target, hundreds for RISC-V, and every file of a link."""
 _MADE_ANEW = frozenset({"-o", "-emit-llvm-only", "-emit-codegen-only", "-fsyntax-only"})
 """Output and action, which whoever compiles chooses."""
+_FRONT_END_ANEW = _MADE_ANEW | frozenset(
+    ["-emit-obj", "-emit-llvm-bc", "-emit-llvm-uselists", "-x", "-main-file-name", "-fmodules-cache-path="]
+)
+"""For a source also its language and name, and the folder of compiled modules, which is one of ours."""
 
 
 def ask_driver(
-    argv: Sequence[str | os.PathLike[str]], *, folder: Path | None, env: Mapping[str, str] | None = None
+    driver: str | os.PathLike[str], words: Sequence[str], *, folder: Path | None, env: Mapping[str, str] | None = None
 ) -> process.Completed:
-    """What a driver says that it would run: ``argv`` has ``-###``.
+    """What a driver says that it would run for these words (``-###``).
 
     Raises:
         ToolError: the driver cannot be started.
     """
+    # First, because after a `--` it would be the name of a file, and the driver would do what it is only to tell.
+    argv = [driver, "-###", *words]
     return process.run(argv, timeout_seconds=_SECONDS, cwd=folder, env=env, stderr_bytes=_MOST_BYTES)
 
 
@@ -72,3 +78,16 @@ def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
         for option in parse_options(words[:-1])
         if not is_left_out(option) and option.kind != "input" and option.name not in _MADE_ANEW
     )
+
+
+def options_for_source(words: Sequence[str]) -> tuple[str, ...]:
+    """The ``-cc1`` options that make bitcode of a source: all but action, language, input and output.
+
+    Args:
+        words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.
+
+    Example:
+        >>> options_for_source(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-o", "a.o", "-x", "c", "a.c"])
+        ('-cc1', '-D', 'A', '-Oz')
+    """
+    return spell_options(option for option in parse_options(words[:-1]) if option.name not in _FRONT_END_ANEW)

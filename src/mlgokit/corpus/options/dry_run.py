@@ -11,39 +11,38 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
-from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, read_dry_run
-from mlgokit.corpus.options.safety import check_command_line
+from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
+from mlgokit.corpus.options.parse import Option, spell_options
+from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.errors import ToolError
 
 _UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
 _UNFIT = re.compile(r"error: unsupported argument '([^']*)' to option '([^']*)'")
 _ATTEMPTS = 4
-# Options of -cc1 that write beside the output or load other programs: what asks for them is not given to the driver.
-_REFUSED = re.compile(
-    r"-(load|plugin|add-plugin|fpass-plugin=.*|dependency-file|dependency-dot|serialize-diagnostic-file|stats-file=.*|"
-    r"opt-record-file|ftime-trace.*|header-include-file|module-dependency-dir|coverage-(notes|data)-file.*|"
-    r"fmodule-output.*|split-dwarf-output|ast-dump.*|rewrite-.*|emit-pch|emit-module.*|E|Eonly|fsyntax-only)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """What commands have in common that differ only in their sources; ``essential`` is the key of a dry run."""
+    """What commands have in common that differ only in their sources.
+
+    ``paths`` are what only the front end reads, as words of ``-cc1``; ``essential``, the key of a dry run, is the rest.
+    """
 
     directory: Path
     driver: str
-    words: tuple[str, ...]
-    essential: tuple[str, ...]
+    paths: tuple[str, ...]
+    essential: tuple[Option, ...]
     language: str
     named: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """The options for the bitcode, what clang did not know, and why there are none, if so."""
+    """The options for the bitcode and for the source, what clang did not know, and why there are none, if so."""
 
     command_line: tuple[str, ...] = ()
-    unknown: frozenset[str] = frozenset()
+    front_end: tuple[str, ...] = ()
+    unknown: tuple[Option, ...] = ()
     reason: str | None = None
 
 
@@ -68,47 +67,54 @@ def driver_path(toolchain: Toolchain, name: str) -> str:
 
 def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
     """Ask the driver for the ``-cc1`` line, again without the options that it does not know."""
-    unknown: set[str] = set()
+    unknown: tuple[Option, ...] = ()
     reason = "no message"
     source = [*(options.named or ("-x", options.language)), "-"]
     if not os.path.isdir(options.directory):  # noqa: PTH112  (false as well for a name that no folder can have)
         return DryRun(reason=f"expected the folder {str(options.directory)[:200]} of the command, found none")
     for _ in range(_ATTEMPTS):
-        words = [word for word in options.essential if word not in unknown]
-        argv = [driver_path(toolchain, options.driver), *words, "-###", "-c", "-o", "module.o", *source]
-        done = ask_driver(argv, folder=options.directory, env=front_end_environment())
+        known = [option for option in options.essential if option not in unknown]
+        words = spell_options(known)
+        done = ask_driver(
+            driver_path(toolchain, options.driver),
+            [*words, "-c", "-o", "module.o", *source],
+            folder=options.directory,
+            env=front_end_environment(),
+        )
         if done.returncode == 0:
-            return _checked(done.stderr, frozenset(unknown))
-        found = _not_known(done.stderr, words)
+            return _checked(done.stderr, unknown)
+        found = _not_known(done.stderr, known)
         if not found:
             reason = "the driver did not finish in time" if done.timed_out else first_error(done.stderr)
             break
-        unknown |= found
+        unknown += found
     return DryRun(reason=reason)
 
 
-def _not_known(stderr: str, words: Sequence[str]) -> set[str]:
-    """The words that the driver complains about."""
-    found = {word for word in _UNKNOWN.findall(stderr) if word in words}
-    for value, option in _UNFIT.findall(stderr):
-        found |= {word for word in words if word.startswith(option) and word.endswith(value)}
-    return found
+def _not_known(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
+    """The options that the driver complains about, with their values."""
+    named = set(_UNKNOWN.findall(stderr))
+    unfit = _UNFIT.findall(stderr)
+    return tuple(
+        option
+        for option in options
+        if option.words[0] in named
+        or any(option.words[0].startswith(name) and option.words[-1].endswith(value) for value, name in unfit)
+    )
 
 
-def _checked(stderr: str, unknown: frozenset[str]) -> DryRun:
+def _checked(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
     """What a dry run says, unless it asks for something that extraction does not do."""
     try:
         words = read_dry_run(stderr)
     except ToolError as error:
         return DryRun(reason=str(error))
-    if refused := next((word for word in words if _REFUSED.fullmatch(word)), None):
-        return DryRun(reason=f"expected options that decide the code, found {refused}, which extraction does not do")
-    command_line = options_for_ir(words)
-    if (trouble := check_command_line(command_line)) is not None:
+    command_line, front_end = options_for_ir(words), options_for_source(words)
+    if (trouble := check_front_end(front_end) or check_command_line(command_line)) is not None:
         return DryRun(reason=trouble)
     if "-O0" in command_line and "-disable-O0-optnone" not in command_line:
         return DryRun(
             reason="expected an optimization level, found -O0, at which clang marks functions not to be optimized; "
             "give one (--level Oz), or build with optimization"
         )
-    return DryRun(command_line=command_line, unknown=unknown)
+    return DryRun(command_line=command_line, front_end=front_end, unknown=unknown)

@@ -17,7 +17,8 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver
-from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
+from mlgokit.corpus.options.driver import may_be_asked
+from mlgokit.corpus.options.parse import LLVM_KINDS, Option, option_table, parse_options, spell_options
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write
@@ -48,6 +49,8 @@ _LINKER_WITH_VALUE = _words(
     --version-script -Map --defsym -plugin -plugin-opt --plugin-opt -init -fini
     """
 )
+_PASSED_ON = _words("-Xlinker -mllvm -z -T -u -e -h -rpath")
+"""Words with a value that the driver hands to the linker, and to nothing else."""
 _FLAGS = {
     "lto-unique-basic-block-section-names": "-funique-basic-block-section-names",
     "lto-basic-block-address-map": "-fbasic-block-address-map",
@@ -168,8 +171,8 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expanded(words[1:], folder)))
-    argv = [str(toolchain.clangxx), *_without_inputs(_expanded(words[1:], folder)), "-fuse-ld=lld", "-lc", "-###"]
-    done = ask_driver(argv, folder=folder)
+    driver_words = [*_without_inputs(_expanded(words[1:], folder)), "-fuse-ld=lld", "-lc"]
+    done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.splitlines() if line.startswith(' "')]
     if done.returncode != 0 or not lines:
         raise UsageError(
@@ -314,15 +317,19 @@ def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _without_inputs(words: Iterable[str]) -> Iterator[str]:
-    """A driver's options; its inputs need not exist any more, and libraries do not matter."""
+    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:
             value = next(rest, None)
-            if value is not None and word not in {"-l", "-L", "-o"}:
+            if value is not None and (word in _PASSED_ON or _is_asked(word, value)):
                 yield from (word, value)
-        elif word.startswith("-") and not word.startswith(("-l", "-Wl,-l")):
+        elif word.startswith("-") and not word.startswith("-Wl,-l") and (word[:2] == "-z" or _is_asked(word)):
             yield word
+
+
+def _is_asked(word: str, *values: str) -> bool:
+    return may_be_asked(Option(name=word, values=values, words=(word, *values), kind="driver"))
 
 
 def _linker_words(words: Sequence[str]) -> Iterator[str]:

@@ -39,6 +39,13 @@ class Option:
     words: tuple[str, ...]
     kind: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the option has the value that it takes; one that has not would take the word that comes after it."""
+        if self.kind in _WITH_NEXT:
+            return bool(self.values)
+        return self.kind not in LLVM_KINDS or self.kind == "llvm-flag" or bool(self.values)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionTable:

@@ -1,13 +1,15 @@
-"""Whether a stranger's command line may be given to the compiler.
+"""The one gate for command lines: what may be given to ``clang -cc1``, whoever wrote it down.
 
-A corpus is data, but its command lines are arguments of a program that can load libraries, start others, and write
-where it is told to. So what is not known to be harmless is refused: every option of ``-cc1`` that takes a value must be
-in the reviewed list (``option_review.toml``), and of LLVM's own only those are taken whose value is a number or a word.
+A corpus is data, and so is a build's database, but their command lines are arguments of a program that can load
+libraries, start others, and write where it is told to. So what nobody has reviewed is refused: clang's options and
+LLVM's own (``-mllvm``), flags and those with values, are taken if they are in ``option_review.toml``. Both kinds of
+compilation pass here, that of bitcode (:func:`check_command_line`) and that of sources (:func:`check_front_end`), with
+the options as LLVM's own parser cuts them (:mod:`mlgokit.corpus.options.parse`): nothing is looked for in words.
 The remedy is to delete or to replace the option (:mod:`mlgokit.corpus.options.edits`): what a user adds is not
 questioned.
 
-What stays possible: bitcode can hold inline assembly, whose ``.incbin`` reads a file into the object, and a compiler
-may have defects. Objects of a stranger's corpus are not to be published or run.
+What stays possible: bitcode can hold inline assembly, whose ``.incbin`` reads a file into the object, sources can
+include any file, and a compiler may have defects. Objects of a stranger's corpus are not to be published or run.
 """
 
 import functools
@@ -18,17 +20,14 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from mlgokit.corpus.options.parse import LLVM_KINDS, Option, option_table, parse_options
+from mlgokit.corpus.options.parse import LLVM_KINDS, Option, parse_options
 
 LONGEST_COMMAND_LINE = 1 << 20
 """Bytes; Linux takes 2 MiB of arguments and environment."""
 
 _WORD = re.compile(r"[\w.,+:=%-]*")
-_NUMBER = re.compile(r"[+-]?(0x)?[0-9a-fA-F.]+|true|false|TRUE|FALSE|True|False|")
-_TALKING = re.compile(r"(^|-)(view|dot|print|dump|viz|help|mlgokit)|^version$")
-"""LLVM's own options that print, open a viewer or write a file of a fixed name, and the plugin's, which name files."""
-_NAMES_FILE = re.compile(r"(file|path|dir|directory|plugin|log|output|load|list|base|exec)$")
-"""How the names of options end whose values are files; asked only about options that the table does not have."""
+_DASHED = frozenset({"-target-feature", "-aux-target-feature"})
+"""Options whose value may begin with a dash. Of any other, a value that does is meant to be taken for an option."""
 _REMEDY = "delete or replace it with --delete-options or --replace-options if you trust it"
 
 
@@ -39,8 +38,11 @@ class _Review:
     left_out: Callable[[str], bool]
     refused: Callable[[str], bool]
     exceptions: Callable[[str], bool]
+    front_end: Callable[[str], bool]
     inside: Callable[[str], bool]
     kept: Callable[[str], bool]
+    flags: Callable[[str], bool]
+    llvm: Callable[[str], bool]
     llvm_text: Callable[[str], bool]
 
 
@@ -80,6 +82,29 @@ def check_options(options: Iterable[Option], *, folder: Path | None = None) -> s
     return None
 
 
+def check_front_end(words: Sequence[str]) -> str | None:
+    """Why a command line of ``clang -cc1`` that makes bitcode of a source is refused, or ``None``.
+
+    Beside what :func:`check_command_line` takes it may have what only the front end reads. Action, input and output are
+    no part of it.
+
+    Example:
+        >>> check_front_end(["-cc1", "-Oz", "-I", "include", "-D", "A=1"])
+        >>> print(check_front_end(["-cc1", "-dependency-file", "a.d"]))  # doctest: +ELLIPSIS
+        expected options that decide the code, found -dependency-file a.d, which extraction does not do; take it ...
+    """
+    if tuple(words[:1]) != ("-cc1",):
+        return f"expected -cc1 as the first option, found {words[0] if words else 'no option'}"
+    for option in parse_options(words[1:]):
+        if not (_is_front_end(option) or (_is_harmless(option, None) and not is_left_out(option))):
+            found = " ".join(option.words)[:200]
+            return (
+                f"expected options that decide the code, found {found}, which extraction does not do; "
+                "take it out of the build's command"
+            )
+    return None
+
+
 def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str | None:
     """Why a file of a corpus is not to be opened, or ``None``: it is none, too large, or a link to elsewhere."""
     if not path.is_file():
@@ -91,13 +116,30 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
     return None if size <= most_bytes else f"expected at most {most_bytes} bytes of {what} in {path.name}, found {size}"
 
 
+def _is_plain(option: Option) -> bool:
+    """Whether the option is one to the compiler as well, and nothing else."""
+    # The compiler replaces @file by the words in it wherever it stands.
+    if option.kind in {"input", "unknown"} or not option.is_whole:
+        return False
+    if any(word.startswith("@") or "\0" in word for word in option.words):
+        return False
+    return option.name in _DASHED or option.kind in LLVM_KINDS or not any(map(_begins_an_option, option.values))
+
+
+def _begins_an_option(value: str) -> bool:
+    return value.startswith(("-", "@"))
+
+
+def _is_front_end(option: Option) -> bool:
+    return _is_plain(option) and _review().front_end(option.name)
+
+
 def _is_harmless(option: Option, folder: Path | None) -> bool:
     review = _review()
     value = option.values[0] if option.values else ""
-    # The compiler replaces @file by the words in it wherever it stands, and another -cc1... is another program.
-    if option.kind == "input" or any(word.startswith("@") or "\0" in word for word in option.words):
+    if not _is_plain(option):
         harmless = False
-    elif option.name.startswith("-mllvm "):
+    elif option.kind in LLVM_KINDS:
         harmless = _is_harmless_llvm(option)
     elif review.exceptions(option.name) or is_left_out(option):
         harmless = True
@@ -107,29 +149,18 @@ def _is_harmless(option: Option, folder: Path | None) -> bool:
         harmless = not value.startswith("list=")
     elif review.inside(option.name):
         harmless = bool(value) and folder is not None and Path(value).resolve().is_relative_to(folder.resolve())
-    elif option.kind == "unknown":
-        name = option.name.strip("-=")
-        harmless = "/" not in option.words[0] and not _TALKING.search(name) and not _NAMES_FILE.search(name)
     else:
-        harmless = option.kind == "flag" or _is_kept(option.name)
+        harmless = review.flags(option.name) if option.kind == "flag" else review.kept(option.name)
     return harmless
-
-
-def _is_kept(name: str) -> bool:
-    """Whether the option is in the list, or is a flag that shares its name with one that takes a value."""
-    return _review().kept(name) or option_table().kinds.get(name) == "flag"
 
 
 def _is_harmless_llvm(option: Option) -> bool:
     name = option.name.removeprefix("-mllvm -")
     value = option.values[0] if option.values else ""
-    if _TALKING.search(name) and option.kind in {"llvm-flag", "llvm-choice", "unknown"}:
-        return False
-    if option.kind == "llvm-text":
-        return _review().llvm_text(name) and _WORD.fullmatch(value) is not None
-    if option.kind in LLVM_KINDS:
-        return _WORD.fullmatch(value) is not None
-    return _NUMBER.fullmatch(value) is not None and not _NAMES_FILE.search(name)
+    review = _review()
+    return _WORD.fullmatch(value) is not None and (review.llvm_text if option.kind == "llvm-text" else review.llvm)(
+        name
+    )
 
 
 @functools.cache

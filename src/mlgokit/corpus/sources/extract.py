@@ -18,8 +18,9 @@ from mlgokit.corpus.front_end import (
     front_end_environment,
     make_corpus,
 )
-from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, read_dry_run
-from mlgokit.corpus.options.safety import check_command_line
+from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
+from mlgokit.corpus.options.driver import driver_units, may_be_asked
+from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import CorpusError
@@ -122,13 +123,8 @@ def project_jobs(projects: Sequence[Project], *, toolchain: Toolchain, sources_f
 
 def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
     root, names = project_sources(project, sources_folder=sources_folder)
-    command_line = _command_line(project, toolchain=toolchain, root=root, source=names[0])
-    driver = (
-        *driver_words(project, toolchain),
-        f"-ffile-prefix-map={root}=.",
-        *(f"-I{folder}" for folder in project.include),
-        *(f"-D{macro}" for macro in project.defines),
-    )
+    command_line, front_end = _command_lines(project, toolchain=toolchain, root=root, source=names[0])
+    program = driver_words(project, toolchain)[0]
     return [
         FrontEndJob(
             name=f"{project.name}/{name}.o",
@@ -137,7 +133,7 @@ def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> li
             held_out=project.held_out,
             source=name,
             directory=root,
-            driver=driver,
+            front_end=(program, *front_end),
             input=tuple(input_words(project, name)),
             command_line=command_line,
         )
@@ -165,18 +161,36 @@ def input_words(project: Project, source: str) -> list[str]:
     return ["-x", project.language, f"./{source}" if source.startswith(("-", "@")) else source]
 
 
-def _command_line(project: Project, *, toolchain: Toolchain, root: Path, source: str) -> tuple[str, ...]:
-    """The ``-cc1`` options of every module of the project, without ``-I`` and ``-D``, which compiling IR ignores."""
-    argv = [*driver_words(project, toolchain), "-###", "-c", "-o", "module.o", *input_words(project, source)]
-    done = ask_driver(argv, folder=root, env=front_end_environment())
+def _command_lines(
+    project: Project, *, toolchain: Toolchain, root: Path, source: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The ``-cc1`` options of every module of the project, for its bitcode and for its source.
+
+    Raises:
+        CorpusError: the compiler does not take the project's options, or they do more than decide the code.
+    """
+    if unit := next((unit for unit in driver_units(project.options) if not may_be_asked(unit)), None):
+        raise CorpusError(
+            f"project {project.name!r}: options: expected options that only decide the code, found "
+            f"{' '.join(unit.words)[:200]}; correct the list of projects"
+        )
+    driver, *words = driver_words(project, toolchain)
+    words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]
+    done = ask_driver(driver, words, folder=root, env=front_end_environment())
     if done.returncode != 0:
         raise CorpusError(
-            f"project {project.name!r}: expected options that {argv[0]} takes, found: {first_error(done.stderr)}; "
+            f"project {project.name!r}: expected options that {driver} takes, found: {first_error(done.stderr)}; "
             "correct the list of projects"
         )
-    options = options_for_ir(read_dry_run(done.stderr))
-    if (trouble := check_command_line(options)) is not None:
+    answer = read_dry_run(done.stderr)
+    options = options_for_ir(answer)
+    front_end = (
+        *options_for_source(answer),
+        *(word for folder in project.include for word in ("-I", folder)),
+        *(word for macro in project.defines for word in ("-D", macro)),
+    )
+    if (trouble := check_command_line(options) or check_front_end(front_end)) is not None:
         raise CorpusError(
             f"project {project.name!r}: options: {trouble.partition(';')[0]}; correct the list of projects"
         )
-    return options
+    return options, front_end

@@ -1,0 +1,225 @@
+"""Command lines of others against a real clang: nothing that they name is loaded, started or written.
+
+Each test has the input with which a hostile reader ran code, or wrote where he liked.
+"""
+
+import contextlib
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.importers.database import import_commands
+from mlgokit.corpus.layout import encode_command_line
+from mlgokit.corpus.options.override import link_options
+from mlgokit.corpus.sources.extract import extract_projects
+from mlgokit.corpus.sources.projects import load_projects
+from mlgokit.errors import CorpusError
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = "int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n"
+CANARY = """
+#include <fcntl.h>
+__attribute__((constructor)) static void loaded(void) { open("CANARY", O_CREAT | O_WRONLY, 0600); }
+"""
+LISTED = """
+[[project]]
+name = "p"
+language = "c"
+standard = "c17"
+archive = { registry = "pypi", package = "p", version = "1", file = "p-1.tar.gz", sha256 = "DIGEST" }
+root = "p-1"
+options = OPTIONS
+sources = ["*.c"]
+license = "MIT"
+"""
+
+
+def run(*argv: object) -> None:
+    done = process.run([str(word) for word in argv], timeout_seconds=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def build(toolchain: Toolchain, tmp_path: Path) -> Path:
+    """A build folder with a library and programs that leave a canary, and something to overwrite."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    (folder / "a.c").write_text(SOURCE)
+    canary = tmp_path / "canary.c"
+    canary.write_text(CANARY.replace("CANARY", str(tmp_path / "canary")))
+    run(toolchain.clang, "-shared", "-fPIC", canary, "-o", folder / "evil.so")
+    for name in ("nvptx-arch", "amdgpu-arch", "offload-arch"):
+        (folder / name).write_text(f"#!/bin/sh\ntouch {shlex.quote(str(tmp_path / 'canary'))}\n")
+        (folder / name).chmod(0o755)
+    (folder / "precious").write_text("precious\n")
+    return folder
+
+
+def untouched(build: Path, *, others: tuple[str, ...] = ()) -> None:
+    assert not (build.parent / "canary").exists()
+    assert (build / "precious").read_text() == "precious\n"
+    names = {"a.c", "evil.so", "precious", "nvptx-arch", "amdgpu-arch", "offload-arch", "compile_commands.json"}
+    assert {path.name for path in build.iterdir()} <= names | set(others)
+
+
+def imported(build: Path, toolchain: Toolchain, options: str) -> dict[str, str]:
+    """What is said about a command with these options; a good one stands beside it."""
+    entries = [
+        {"directory": str(build), "file": "a.c", "command": f"clang {options} -c a.c -o evil.o"},
+        {"directory": str(build), "file": "a.c", "command": "clang -O2 -c a.c -o good.o"},
+    ]
+    (build / "compile_commands.json").write_text(json.dumps(entries))
+    folder = build.parent / "corpus"
+    import_commands(build / "compile_commands.json", toolchain=toolchain, corpus_folder=folder, project="p")
+    corpus = load_corpus(folder)
+    for module in corpus.modules:
+        assert compile_module(toolchain, module.command_line, module.bitcode).sizes is not None
+    return {failure.name: failure.reason for failure in (*corpus.failures, *corpus.missing)}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("-O2 -fbogus-x -I -fbogus-x -I -fplugin=./evil.so", "expected a value of -I that is no option"),
+        ("-O2 -Xclang -diagnostic-log-file -Xclang precious", "found -diagnostic-log-file precious"),
+        ("-O2 -Xclang -stack-usage-file -Xclang precious", "found -stack-usage-file precious"),
+        ("-O2 -Xclang -dependency-file -Xclang precious -Xclang -MT -Xclang a", "found -dependency-file precious"),
+        ("-O2 -Xclang -stats-file=precious", "found -stats-file=precious"),
+        ("-O2 -mllvm -polly -mllvm -polly-export", "found -mllvm -polly"),
+        ("-O2 -Wp,-dependency-file,precious", "found -dependency-file precious"),
+        ("-O2 -Xpreprocessor -diagnostic-log-file -Xpreprocessor precious", "found -diagnostic-log-file precious"),
+        ("-O2 -mllvm -load=./evil.so", "found -mllvm -load"),
+        ("-O2 -Xclang -I -Xclang -Xclang -Xclang ./evil.so", "found -I -Xclang"),
+    ],
+)
+def test_a_database_runs_and_writes_nothing(build: Path, toolchain: Toolchain, options: str, found: str):
+    reasons = imported(build, toolchain, options)
+    untouched(build)
+    assert list(reasons) == ["p/evil.o"]
+    assert found in reasons["p/evil.o"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-O2 -fplugin=./evil.so -fpass-plugin=./evil.so -Xclang -load -Xclang ./evil.so",
+        "-O2 -fopenmp -fopenmp-targets=nvptx64 --offload-arch=native",
+        "-O2 -fopenmp --offload-arch=native -B.",
+        "-O2 --target=amdgcn-amd-amdhsa -mcpu=native --amdgpu-arch-tool=./amdgpu-arch",
+        "-O2 -gen-reproducer=always -Xarch_host -fplugin=./evil.so",
+        "-O2 -Xclang -fmodules-cache-path=precious -fmodules",
+        "-O2 -MD -MF precious -MJ precious -ftime-trace=precious -save-temps",
+        "-O2 -- -fplugin=./evil.so",
+        "-O2 -Xclang -I -Xclang -load -Xclang ./evil.so",
+    ],
+)
+def test_what_a_database_may_not_have_is_left_out(build: Path, toolchain: Toolchain, options: str):
+    """Or the module fails, as one for another kind of device does."""
+    imported(build, toolchain, options)
+    untouched(build)
+
+
+def a_corpus(folder: Path, toolchain: Toolchain, lines: dict[str, tuple[str, ...]]) -> None:
+    (folder / "a.c").write_text(SOURCE)
+    for name, words in lines.items():
+        argv = [toolchain.clang, "-cc1", "-O2", "-disable-llvm-passes", "-emit-llvm-bc", "-o", folder / f"{name}.bc"]
+        run(*argv, folder / "a.c")
+        (folder / f"{name}.cmd").write_bytes(encode_command_line(("-cc1", "-O2", *words)))
+    (folder / "a.c").unlink()
+    description = {"has_thinlto": False, "modules": list(lines)}
+    (folder / "corpus_description.json").write_text(json.dumps(description))
+
+
+def compiled(corpus: Corpus, toolchain: Toolchain) -> None:
+    for module in corpus.modules:
+        assert compile_module(toolchain, module.command_line, module.bitcode).sizes is not None
+
+
+def test_a_module_named_like_an_option_is_none(build: Path, toolchain: Toolchain, tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    (corpus / "-fpass-plugin=.").mkdir(parents=True)
+    (corpus / "x.so.bc").write_bytes((build / "evil.so").read_bytes())
+    a_corpus(corpus, toolchain, {"-fpass-plugin=./x.so": (), "good": ()})
+    with contextlib.chdir(corpus):
+        with pytest.raises(CorpusError, match="expected names of modules that are no options"):
+            compiled(load_corpus(Path()), toolchain)
+        a_corpus(corpus, toolchain, {"good": ()})
+        compiled(load_corpus(Path()), toolchain)
+    untouched(build)
+
+
+def test_a_corpus_writes_nothing_through_polly(toolchain: Toolchain, tmp_path: Path):
+    corpus, here = tmp_path / "corpus", tmp_path / "here"
+    corpus.mkdir()
+    here.mkdir()
+    lines = {
+        "evil": ("-mllvm", "-polly", "-mllvm", "-polly-export", "-mllvm", "-polly-process-unprofitable"),
+        "good": (),
+    }
+    a_corpus(corpus, toolchain, lines)
+    with contextlib.chdir(here):
+        loaded = load_corpus(corpus)
+        compiled(loaded, toolchain)
+    assert [failure.name for failure in loaded.missing] == ["evil"]
+    assert "found -mllvm -polly; delete or replace it with --delete-options" in loaded.missing[0].reason
+    assert not list(here.iterdir())
+
+
+def test_an_option_without_its_value_takes_none_of_ours(toolchain: Toolchain, tmp_path: Path):
+    ends = {"cpu": ("-target-cpu",), "llvm": ("-mllvm",), "number": ("-mllvm", "-inline-threshold")}
+    a_corpus(tmp_path, toolchain, {**ends, "good": ()})
+    loaded = load_corpus(tmp_path)
+    assert {failure.name: failure.reason.partition(";")[0] for failure in loaded.missing} == {
+        name: f"expected options that only decide the code, found {' '.join(words)}" for name, words in ends.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-Xclang", "-dependency-file", "-Xclang", "precious", "-Xclang", "-MT", "-Xclang", "a"],
+        ["-Xclang", "-diagnostic-log-file", "-Xclang", "precious"],
+        ["-Xclang", "-load", "-Xclang", "./evil.so"],
+        ["-fplugin=./evil.so"],
+        ["--offload-arch=native", "-fopenmp"],
+        ["-gen-reproducer=always"],
+        ["-mllvm", "-polly"],
+    ],
+)
+def test_a_list_of_projects_runs_and_writes_nothing(
+    build: Path, toolchain: Toolchain, tmp_path: Path, options: list[str]
+):
+    root = tmp_path / "sources" / "p"
+    root.mkdir(parents=True)
+    build = build.rename(root / "p-1")
+    (tmp_path / "list.toml").write_text(LISTED.replace("OPTIONS", json.dumps(options)).replace("DIGEST", "0" * 64))
+    with pytest.raises(CorpusError, match=r"project 'p': options: expected .*options .*found .*-.*; correct"):
+        extract_projects(
+            load_projects(tmp_path / "list.toml"),
+            toolchain=toolchain,
+            sources_folder=tmp_path / "sources",
+            corpus_folder=tmp_path / "corpus",
+        )
+    assert not (tmp_path / "canary").exists()
+    assert (build / "precious").read_text() == "precious\n"
+
+
+def test_a_link_command_is_only_asked_about(build: Path, toolchain: Toolchain):
+    (build / "more.rsp").write_text("-- a.c -o precious")
+    words = [
+        "clang",
+        "-flto=thin",
+        "-gen-reproducer=always",
+        "-fplugin=./evil.so",
+        "--offload-arch=native",
+        "@more.rsp",
+    ]
+    link_options([*words, "-fopenmp", "-fopenmp-targets=nvptx64", "-B."], toolchain=toolchain, folder=build)
+    untouched(build, others=("more.rsp",))
