@@ -12,6 +12,7 @@ from results import Cell, Result, Table
 from tuning_arms import proved
 
 from mlgokit.commands.corpus import extract, fetch
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import NEVER, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
@@ -72,8 +73,13 @@ def measure(config: TuningVersions, setup: Setup) -> Result:
     if place is None:
         place, sources = config.folder / "corpus", config.folder / "sources"
         fetch.run(fetch.Fetch(manifest=MANIFEST, folder=sources), report=setup.report)
-        making = extract.Extract(manifest=MANIFEST, sources=sources, corpus=place, llvm=toolchain.major)
-        extract.extract(dataclasses.replace(making, workers=config.workers), report=setup.report)
+        making = extract.Extract(
+            manifest=MANIFEST,
+            sources=sources,
+            corpus=place,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=config.workers),
+        )
+        extract.extract(making, report=setup.report)
     found: dict[str, dict[str, list[Module]]] = {}
     for module in setup.corpus(place).modules:
         name, _, version = module.project.rpartition("_")

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,20 +21,12 @@ from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.cli import main, run
 from mlgokit.commands import trace, train
 from mlgokit.commands.corpus import info
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError
-from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.train import EffectTraining
-from mlgokit.tune.project import SearchConfig
-
-NESTED: dict[str, tuple[type, ...]] = {
-    "tune": (SearchConfig,),
-    "train": (EffectTraining, EffectConfig, CloningConfig, Learning),
-    "quickstart": (EffectTraining, EffectConfig),
-}
-"""Dataclasses in a command's configuration whose fields are options too."""
 
 
 def ended(*words: object) -> int:
@@ -59,6 +51,14 @@ def comments(config: type) -> Iterator[str]:
             yield str(statement.value.value)
 
 
+def nested(config: type) -> Iterator[type]:
+    """A configuration, and the dataclasses among its fields, whose own fields are options too."""
+    yield config
+    for field in fields(config):
+        if is_dataclass(kind := get_type_hints(config)[field.name]) and isinstance(kind, type):
+            yield from nested(kind)
+
+
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_help_is_what_stands_beside_the_fields(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -72,7 +72,7 @@ def test_help_is_what_stands_beside_the_fields(
     configuration = cli.COMMANDS[command].configuration
     for text in (configuration.__doc__ or "", "Print the result as JSON on standard output."):
         assert squeezed(text) in squeezed(out)
-    for config in (configuration, *NESTED.get(command, ())):
+    for config in nested(configuration):
         expected = list(comments(config))
         assert len(expected) == len(fields(config))
         for text in expected:
@@ -299,7 +299,7 @@ def test_options_become_configurations(monkeypatch: pytest.MonkeyPatch):
     assert seen == [
         train.Train(
             corpus=Path("c"),
-            llvm=19,
+            compiler=CompilerOptions(llvm=19),
             effects=EffectTraining(rounds=5, fit=EffectConfig(hidden=(8, 4))),
             cloning=CloningConfig(epochs=7),
         )

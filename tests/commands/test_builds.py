@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mlgokit.commands.corpus import import_build, record
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.record import RecordedBuild
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import ImportedCommands
@@ -39,7 +40,11 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
     seen: list[import_build.Import] = []
     monkeypatch.setattr(import_build, "run", lambda config, **_: seen.append(config) or {"modules": 1})
     config = record.Record(
-        command=("make",), output=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", workers=3
+        command=("make",),
+        output=tmp_path / "c.json",
+        corpus=tmp_path / "corpus",
+        level="Oz",
+        compiler=CompilerOptions(workers=3),
     )
     assert record.run(config) == {"database": str(tmp_path / "c.json"), "commands": 1, "modules": 1}
     assert seen == [

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from mlgokit import train as training
-from mlgokit.commands import evaluate, trace, train, workplace
+from mlgokit.commands import evaluate, options, trace, train
 from mlgokit.commands.corpus import fetch, info, split
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import CompileStatus
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
@@ -88,8 +89,8 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(one.name)
         return run_of(CompileStatus.FAILED, "error: no compiler")
 
-    monkeypatch.setattr(workplace, "find_toolchain", lambda *_, **__: TOOLCHAIN)
-    monkeypatch.setattr(workplace, "build_plugin", lambda _: plugin)
+    monkeypatch.setattr(options, "find_toolchain", lambda *_, **__: TOOLCHAIN)
+    monkeypatch.setattr(options, "build_plugin", lambda _: plugin)
     monkeypatch.setattr(training, "run_module", run)
     monkeypatch.setattr(tracing, "run_module", run)
     return names
@@ -220,7 +221,7 @@ def test_a_corpus_that_will_not_do_stops_every_stage(
 
 
 def test_failures_are_counted_with_their_reasons(tmp_path: Path, corpus: Path, compiled: list[str]):
-    found = trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", workers=1))
+    found = trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", compiler=CompilerOptions(workers=1)))
 
     assert compiled == [one.name for one in load_corpus(corpus).modules]
     assert (found["modules"], found["decisions"], found["user_seconds"]) == (4, 0, 1.0)
@@ -234,7 +235,7 @@ def test_training_on_what_does_not_compile_is_a_sentence(tmp_path: Path, corpus:
         CorpusError,
         match=r"^training: expected at least one of 3 modules to compile, found none \(error: no compiler\); check ",
     ):
-        train.run(train.Train(corpus=corpus, output=tmp_path / "train", workers=1))
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", compiler=CompilerOptions(workers=1)))
     assert "gamma/d.cc.o" not in compiled
 
 
@@ -256,7 +257,7 @@ def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compil
     with pytest.raises(UsageError, match=r"^training: expected at least one round, found 0; "):
         train.run(train.Train(corpus=corpus, output=tmp_path / "train", effects=EffectTraining(rounds=0)))
     with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):
-        trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", workers=0))
+        trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", compiler=CompilerOptions(workers=0)))
     assert compiled == []
 
 
@@ -285,8 +286,7 @@ def test_a_folder_of_another_training_is_refused(
 def test_what_does_not_change_the_result_may_change(tmp_path: Path, corpus: Path, compiled: list[str]):
     changes: list[dict[str, Any]] = [
         {},
-        {"workers": 1},
-        {"timeout_seconds": 9.0},
+        {"compiler": CompilerOptions(workers=1, timeout_seconds=9.0)},
         {"store": tmp_path / "store"},
         {"minutes": 1.0},
     ]
@@ -346,7 +346,7 @@ def no_compiler(*_: object, **__: object) -> Toolchain:
 
 
 def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(info, "find_toolchain", no_compiler)
+    monkeypatch.setattr(options, "find_toolchain", no_compiler)
 
     found = info.run(info.Info(corpus=corpus))
     assert (found.modules, found.described, found.functions) == (4, 0, 0)
@@ -359,7 +359,7 @@ def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: 
     ]
     assert [one.held_out for one in load_corpus(corpus).modules] == [True, True, True, False]
     with pytest.raises(ToolError, match="clang: expected one, found none"):
-        info.run(info.Info(corpus=corpus, llvm=19))
+        info.run(info.Info(corpus=corpus, compiler=CompilerOptions(llvm=19)))
 
 
 def test_training_passes_over_a_copy_under_another_name(corpus: Path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands.corpus import verify as verifying
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
@@ -78,7 +79,11 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     assert all(module.text_bytes > 0 for module in result.modules)
 
     staged = verifying.run(
-        verifying.Verify(corpus=tmp_path / "corpus", compile_commands=database, llvm=toolchain.major, workers=1)
+        verifying.Verify(
+            corpus=tmp_path / "corpus",
+            compile_commands=database,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+        )
     )
     assert staged.modules == result.modules
 

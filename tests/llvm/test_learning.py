@@ -13,6 +13,7 @@ from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
 from mlgokit.algorithms.proposals import followed
 from mlgokit.collect import open_workshop
 from mlgokit.commands import train
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -61,8 +62,7 @@ def trained(
             problem=problem,  # pyright: ignore[reportArgumentType]
             algorithm=algorithm,  # pyright: ignore[reportArgumentType]
             store=store,
-            llvm=toolchain.major,
-            workers=1,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
             learning=Learning(**given),
         )
     )

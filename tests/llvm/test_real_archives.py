@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands.corpus import import_build, record, verify
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.plugin_build import build_plugin
@@ -83,7 +84,11 @@ def test_a_cmake_project(toolchain: Toolchain, tmp_path: Path):
     )
 
     assert (result["modules"] > 25, result["failures"]) == (True, 0)
-    verified = verify.run(verify.Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
+    verified = verify.run(
+        verify.Verify(
+            corpus=folder, compile_commands=database, most=LOOKED_AT, compiler=CompilerOptions(llvm=toolchain.major)
+        )
+    )
     assert verified.verified, verified.to_json()
     some_compile_to_the_same(load_corpus(folder), toolchain, build_plugin(toolchain), tmp_path)
 
@@ -100,11 +105,15 @@ def test_a_make_project(toolchain: Toolchain, tmp_path: Path):
             output=database,
             corpus=folder,
             level="Oz",
-            llvm=toolchain.major,
+            compiler=CompilerOptions(llvm=toolchain.major),
         )
     )
 
     assert (result["modules"] > 25, result["failures"]) == (True, 0)
-    verified = verify.run(verify.Verify(corpus=folder, compile_commands=database, most=LOOKED_AT, llvm=toolchain.major))
+    verified = verify.run(
+        verify.Verify(
+            corpus=folder, compile_commands=database, most=LOOKED_AT, compiler=CompilerOptions(llvm=toolchain.major)
+        )
+    )
     assert verified.verified, verified.to_json()
     some_compile_to_the_same(load_corpus(folder), toolchain, build_plugin(toolchain), tmp_path)

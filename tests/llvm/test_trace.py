@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands import trace
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.toolchain import Toolchain
@@ -60,8 +61,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
                 problem=problem,  # pyright: ignore[reportArgumentType]
                 policy=policy,
                 tfrecord=folder / "x.tfrecord",
-                llvm=toolchain.major,
-                workers=1,
+                compiler=CompilerOptions(llvm=toolchain.major, workers=1),
             )
         )
         assert (found["modules"], found["succeeded"], found["failures"]) == (2, 1, {"failed": 1})
@@ -97,8 +97,7 @@ def test_a_trace_is_the_same_again_and_reads_the_store(toolchain: Toolchain, cor
             problem="regalloc-eviction",
             module_filter="good",
             key_filter="hot$",
-            llvm=toolchain.major,
-            workers=1,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
         )
         found = trace.run(config)
         assert (found["modules"], found["scored_keys"]) == (1, 1)

@@ -13,6 +13,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.commands import tune
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
@@ -146,7 +147,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         budget=f"{SECONDS}s",
         output=folder / "tuned.so",
         folder=folder / "tune",
-        llvm=toolchain.major,
+        compiler=CompilerOptions(llvm=toolchain.major),
     )
     tuned = tune.tune(config)
     assert tuned.tuned_bytes < tuned.plain_bytes
@@ -283,8 +284,7 @@ def test_changed_code_is_counted_and_the_next_tuning_starts_from_what_is_kept(
             budget="0s",
             output=tmp_path / "next.so",
             folder=tmp_path / "tune",
-            llvm=toolchain.major,
-            workers=1,
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
         )
     )
     assert tuned.tuned_bytes <= kept["tuned_bytes"]

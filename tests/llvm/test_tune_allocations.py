@@ -11,6 +11,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.commands import check, tune
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.tuning_allocations import tune_allocations
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import PluginUse, compile_module
@@ -120,8 +121,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         budget="2s",
         output=folder / "tuned.so",
         folder=folder / "tune",
-        llvm=toolchain.major,
-        workers=1,
+        compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
     allocated = tune_allocations(config)
     return Project(toolchain=toolchain, source=folder / "source", config=config, allocated=allocated)

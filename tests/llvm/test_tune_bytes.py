@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands import check, tune
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.objects.measure import measure_object
@@ -103,8 +104,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         allocation_share=0.8,
         output=folder / "tuned.so",
         folder=folder / "tune",
-        llvm=toolchain.major,
-        workers=1,
+        compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
     return Project(toolchain=toolchain, config=config, tuned=tune.tune(config))
 
@@ -138,7 +138,7 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
     allocated = project.tuned.allocated
     assert allocated is not None
     database = put_database(tmp_path / "elsewhere")
-    today = check.Check(plugin=project.config.output, compile_commands=database, workers=1)
+    today = check.Check(plugin=project.config.output, compile_commands=database, compiler=CompilerOptions(workers=1))
     kept = check.run(today)
     assert isinstance(kept, CheckResult)
     assert kept.allocations == kept.allocations_kept == allocated.changed

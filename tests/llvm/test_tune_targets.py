@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands import tune
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import compile_module
 from mlgokit.compiler.objects.measure import measure_object
@@ -60,8 +61,7 @@ def firmware(
         allocation_share=0.7,
         output=folder / "tuned.so",
         folder=folder / "tune",
-        llvm=toolchain.major,
-        workers=1,
+        compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
     return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.tune(config))
 

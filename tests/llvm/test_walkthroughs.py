@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands.corpus import import_build, record
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
@@ -116,7 +117,7 @@ def test_a_make_project_under_bear(toolchain: Toolchain, folder: Path, plugin: P
             output=words / "compile_commands.json",
             corpus=tmp_path / "corpus",
             level="Oz",
-            llvm=toolchain.major,
+            compiler=CompilerOptions(llvm=toolchain.major),
         )
     )
 

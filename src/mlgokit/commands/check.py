@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.compile import PluginUse
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
@@ -42,12 +42,8 @@ class Check:
     was tuned for spill cost."""
     level: Level | None = None
     """With a database: optimization level in place of the build's own; one for size unless tuned for spill cost."""
-    llvm: int | None = None
-    """LLVM major to use; the plugin's if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled; by default with the plugin's LLVM."""
 
 
 def run(config: Check, *, report: Report = say_nothing) -> CheckResult | AllocationCheckResult:
@@ -62,7 +58,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult | Allocat
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     table = read_allocations(config.plugin) if allocates_only(config.plugin) else read_table(config.plugin)
-    major = table.promise.llvm if config.llvm is None and table.promise is not None else config.llvm
+    major = table.promise.llvm if config.compiler.llvm is None and table.promise is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
@@ -72,14 +68,14 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult | Allocat
             folder=Path(scratch) / "corpus",
             level=config.level,
             llvm=toolchain.major,
-            workers=config.workers,
+            workers=config.compiler.workers,
             report=report,
         )
         twice = BuildPairConfig(
             toolchain=toolchain,
             use=PluginUse(plugin=config.plugin.resolve()),
-            workers=config.workers,
-            timeout_seconds=config.timeout_seconds,
+            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
         )
         if isinstance(table, AllocationTable):
             chosen = modules_of_project(corpus, config.project)

@@ -12,10 +12,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_tools
 from mlgokit.compiler.compile import HEURISTIC, PluginUse
-from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.evaluation.compare import Change, Evaluation, ProjectComparison, Sizes, compare_projects
@@ -51,12 +49,8 @@ class Evaluate:
     """File for the result as JSON."""
     seed: int = 1
     """Of the bootstrap intervals."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     changes: Changes = NO_CHANGES
     """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
@@ -85,16 +79,16 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         load_policy(Path(config.policy), problem=INLINE_SIZE.name)
     elif config.policy not in {HEURISTIC, ":never", ":always"}:
         raise UsageError(f"policy {config.policy}: expected a file or :default, :never, :always; correct the name")
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
-    use = PluginUse(plugin=build_plugin(toolchain), policies={INLINE_SIZE.name: config.policy})
+    toolchain, plugin = open_tools(config.compiler)
+    use = PluginUse(plugin=plugin, policies={INLINE_SIZE.name: config.policy})
     evaluation = compare_projects(
         modules,
         toolchain=toolchain,
         use=use,
-        workers=config.workers,
+        workers=config.compiler.workers,
         rng=np.random.default_rng(config.seed),
         report=report,
-        timeout_seconds=config.timeout_seconds,
+        timeout_seconds=config.compiler.deadline(),
     )
     if config.output is not None:
         atomic_write(config.output, json.dumps(evaluation.to_json(), indent=1))

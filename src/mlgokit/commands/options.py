@@ -2,14 +2,50 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 
 WORKERS = os.cpu_count() or 1
 """Compilers that run at once unless a command is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerOptions:
+    """The clang that compiles, how many of it run at once, and how long each may take."""
+
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = WORKERS
+    """Number of compilers that run at once."""
+    timeout_seconds: float | None = None
+    """Deadline of one compilation in seconds; 60 if not given, and 120 for a front end alone."""
+
+    def deadline(self, default: float = 60.0) -> float:
+        """The seconds that one compilation may take."""
+        return default if self.timeout_seconds is None else self.timeout_seconds
+
+
+Compiling = Annotated[CompilerOptions, tyro.conf.OmitArgPrefixes]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+COMPILER = CompilerOptions()
+
+
+def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
+    """The clang that is asked for, and our plugin, built for it.
+
+    Raises:
+        ToolError: there is no such clang, or it lacks what the plugin is built from.
+    """
+    toolchain = find_toolchain(options.llvm, need_plugin=True)
+    return toolchain, build_plugin(toolchain)
+
+
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 
 

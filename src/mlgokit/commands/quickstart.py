@@ -17,7 +17,7 @@ from rich.text import Text
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate import COMPARED, change_text
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -59,12 +59,10 @@ class Quickstart:
     """Names of the projects; all of the list if none is named."""
     manifest: Path | None = None
     """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
     minutes: float = 9.5
     """Training rounds begin only while this many minutes, less two and a half for the rest, are not over."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     training: EffectTraining = dataclasses.field(default_factory=EffectTraining)
     """How to train."""
 
@@ -101,7 +99,7 @@ class _Clock:
 
 def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
     """Carry every stage out; a run that was finished with the same settings is shown again."""
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     digest = _digest(config, toolchain.version_text)
     finished = _finished_run(config.folder, digest)
     if finished is None:
@@ -147,7 +145,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
     begin = time.monotonic()
     clock = _Clock()
     folder = config.folder
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
     sources, corpus_folder, store = folder / "sources", folder / "corpus", folder / "store"
     fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
@@ -160,22 +158,18 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         manifest=config.manifest,
         sources=sources,
         corpus=corpus_folder,
-        llvm=config.llvm,
-        workers=config.workers,
+        compiler=config.compiler,
     )
     clock.time("extract the corpus", lambda: extract.extract(extracting, report=report))
     corpus = load_corpus(corpus_folder)
-    tracing = trace.Trace(
-        corpus=corpus_folder, output=folder / "trace", store=store, llvm=config.llvm, workers=config.workers
-    )
+    tracing = trace.Trace(corpus=corpus_folder, output=folder / "trace", store=store, compiler=config.compiler)
     clock.time("default trace", lambda: trace.run(tracing, report=report), lambda value: int(value["modules"]))
     left = config.minutes - (time.monotonic() - begin + EVALUATION_SECONDS) / 60
     training = train.Train(
         corpus=corpus_folder,
         output=folder / "train",
         store=store,
-        llvm=config.llvm,
-        workers=config.workers,
+        compiler=config.compiler,
         effects=config.training,
         minutes=max(0.0, left),
     )
@@ -184,9 +178,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         lambda: train.run(training, report=report),
         lambda value: sum(result.compilations for result in value.rounds),
     )
-    evaluating = evaluate.Evaluate(
-        policy=str(trained.policy), corpus=corpus_folder, llvm=config.llvm, workers=config.workers
-    )
+    evaluating = evaluate.Evaluate(policy=str(trained.policy), corpus=corpus_folder, compiler=config.compiler)
     evaluation: Evaluation = clock.time(
         "evaluate", lambda: evaluate.run(evaluating, report=report), lambda value: value.compilations
     )
@@ -201,7 +193,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
                 toolchain=toolchain,
                 sources_folder=sources,
                 plugin=plugin,
-                workers=config.workers,
+                workers=config.compiler.workers,
                 report=report,
             ),
         )
@@ -220,7 +212,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",
         plugin=str(plugin),
         # The largest process of each kind; compilers run next to this one.
-        peak_bytes=1024 * (usage[0] + config.workers * usage[1]),
+        peak_bytes=1024 * (usage[0] + config.compiler.workers * usage[1]),
     )
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
-from mlgokit.commands.workplace import claim_folder, workshop_of
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
+from mlgokit.commands.workplace import claim_folder, open_workplace
 from mlgokit.compiler.compile import HEURISTIC
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
@@ -42,12 +42,8 @@ class Trace:
     """File for all observations as SequenceExamples with the reference implementation's names."""
     store: Path | None = None
     """Folder of finished compilations; <output>/store if not given."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     changes: Changes = NO_CHANGES
     """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
@@ -72,12 +68,7 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = selection.draw(corpus.modules)
-    workshop = workshop_of(
-        config.store or config.output / "store",
-        llvm=config.llvm,
-        workers=config.workers,
-        timeout_seconds=config.timeout_seconds,
-    )
+    workshop = open_workplace(config.compiler, config.store or config.output / "store")
     settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
     settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
     claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=workshop, corpus=corpus)

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from mlgokit.algorithms.config import CloningConfig
-from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
-from mlgokit.commands.workplace import claim_folder, workshop_of
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
+from mlgokit.commands.workplace import claim_folder, open_workplace
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write
@@ -40,12 +40,8 @@ class Train:
     """How to learn. Without a budget in turns or compilations, the first two have recipes of their own for inlining."""
     store: Path | None = None
     """Folder of finished compilations; <output>/store if not given."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     minutes: float = math.inf
     """No round begins after this many minutes; a run that is cut short depends on the machine's speed."""
     effects: EffectTraining = dataclasses.field(default_factory=EffectTraining)
@@ -84,12 +80,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
-    workshop = workshop_of(
-        config.store or config.output / "store",
-        llvm=config.llvm,
-        workers=config.workers,
-        timeout_seconds=config.timeout_seconds,
-    )
+    workshop = open_workplace(config.compiler, config.store or config.output / "store")
     settings: dict[str, Any] = {"algorithm": config.algorithm}
     recipe = _has_recipe(config)
     if recipe:

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.compile import NEVER
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
@@ -91,12 +91,8 @@ class Tune:
     """Who decides where the code has changed since: LLVM, or the policy that the search ended with."""
     level: Level | None = None
     """With a database: optimization level in place of the build's own; must be one for size."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
     """How the link or the command confirms what the search finds."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
@@ -158,7 +154,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
     check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
     if config.policy is not None:
         load_policy(config.policy, problem=INLINE_SIZE.name)
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     earlier = _earlier(config.start, toolchain)
     corpus = corpus_to_tune(config, toolchain, report=report)
     chosen = modules_for_size(corpus, config.project)
@@ -169,7 +165,7 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         by_name = {module.name: module for module in modules}
         modules = [by_name[name] for name in means.modules]
     claim = check_claim(config, config.folder / "search", corpus, toolchain.describe())
-    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds)
+    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.compiler.deadline())
     try:
         tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
     finally:
@@ -187,7 +183,7 @@ def corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Pat
         folder=config.folder / "corpus",
         level=config.level,
         llvm=toolchain.major,
-        workers=config.workers,
+        workers=config.compiler.workers,
         report=report,
     )
 
@@ -212,7 +208,7 @@ def _searched(
         bench=bench,
         config=dataclasses.replace(config.search, objective=objective),
         folder=config.folder / "search",
-        workers=config.workers,
+        workers=config.compiler.workers,
         report=report,
         keep=kept,
     )
@@ -224,7 +220,7 @@ def _searched(
             config.judge,
             kept,
             folder=workplace,
-            workers=config.workers,
+            workers=config.compiler.workers,
             report=report,
         )
     claim()
@@ -236,17 +232,17 @@ def _searched(
     # What a command measures may be anything, and need not become better with fewer bytes.
     share = 0.0 if config.objective == "command" else config.allocation_share
     seconds, begin = (1 - share) * whole, time.monotonic()
-    run_search(search, seconds=seconds, workers=config.workers, report=report, judge=judge)
+    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge)
     if judge is not None:
         conclude(judge, seconds=seconds)
     left = max(share * whole, whole - (time.monotonic() - begin))
     fallback = known if config.fallback == "policy" and known.exists() else None
-    with open_verifier(search, policy=fallback, workers=config.workers, report=report, judge=judge) as proving:
+    with open_verifier(search, policy=fallback, workers=config.compiler.workers, report=report, judge=judge) as proving:
         tuned = finish(proving, config.output)
         if share:
             known_before = dict[int, Overrides]() if config.start is None else allocations_inside(config.start)
-            found = open_allocation(search, tuned, start=known_before, workers=config.workers, report=report)
-            run_allocation_search(found, seconds=left, workers=config.workers, report=report)
+            found = open_allocation(search, tuned, start=known_before, workers=config.compiler.workers, report=report)
+            run_allocation_search(found, seconds=left, workers=config.compiler.workers, report=report)
             tuned = finish_bytes(proving, tuned, found)
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
@@ -274,12 +270,12 @@ def _try_whole(search: Search, config: Tune, earlier: DecisionTable | None, *, r
     # A search that was killed before its first step has not tried all of them.
     if (begun := search.folder / "begun").exists():
         return
-    try_policy(search, NEVER, workers=config.workers, report=report)
+    try_policy(search, NEVER, workers=config.compiler.workers, report=report)
     if earlier is not None:
         write_table(search.folder / "start", earlier.entries)
-        try_start(search, search.folder / "start", workers=config.workers, report=report)
+        try_start(search, search.folder / "start", workers=config.compiler.workers, report=report)
     if config.policy is not None:
-        try_policy(search, str(config.policy), workers=config.workers, report=report)
+        try_policy(search, str(config.policy), workers=config.compiler.workers, report=report)
     atomic_write(begun, "")
 
 

@@ -38,7 +38,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         raise UsageError(
             "--fallback policy: expected --policy with --objective spill-cost, as this search makes none; add it"
         )
-    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     start = _earlier(config.start, toolchain)
     corpus = corpus_to_tune(config, toolchain, report=report)
     chosen = modules_of_project(corpus, config.project)
@@ -51,7 +51,7 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         policies={} if problem is None else {problem: str(config.policy)},
         eviction=config.problem != REGALLOC_PRIORITY.name,
         priority=config.problem != REGALLOC_EVICTION.name,
-        timeout_seconds=config.timeout_seconds,
+        timeout_seconds=config.compiler.deadline(),
     )
     search = open_allocation_search(
         chosen.modules,
@@ -59,17 +59,17 @@ def tune_allocations(config: Tune, *, report: Report = say_nothing) -> Allocated
         folder=place,
         start=start,
         seed=config.search.seed,
-        workers=config.workers,
+        workers=config.compiler.workers,
         report=report,
     )
     claim()
-    run_allocation_search(search, seconds=seconds, workers=config.workers, report=report)
+    run_allocation_search(search, seconds=seconds, workers=config.compiler.workers, report=report)
     allocated = finish_allocations(
         search,
         config.output,
         policy=config.policy if config.fallback == "policy" else None,
         problem=problem or "",
-        workers=config.workers,
+        workers=config.compiler.workers,
         report=report,
     )
     allocated = dataclasses.replace(allocated, left_out=chosen.left_out)

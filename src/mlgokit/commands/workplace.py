@@ -4,18 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.collect import Workshop, open_workshop
-from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.commands.options import CompilerOptions, open_tools
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
 
 
-def workshop_of(store: Path, *, llvm: int | None, workers: int, timeout_seconds: float) -> Workshop:
+def open_workplace(options: CompilerOptions, store: Path) -> Workshop:
     """A compiler with our plugin, and the store of what it did."""
-    toolchain = find_toolchain(llvm, need_plugin=True)
-    return open_workshop(toolchain, build_plugin(toolchain), store, workers=workers, timeout_seconds=timeout_seconds)
+    toolchain, plugin = open_tools(options)
+    return open_workshop(toolchain, plugin, store, workers=options.workers, timeout_seconds=options.deadline())
 
 
 def claim_folder(

@@ -19,7 +19,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import HEURISTIC, check_room, command, first_error
 from mlgokit.compiler.toolchain import Toolchain
 
-DESCRIBE_SECONDS = 30.0
+DESCRIBE_SECONDS = 60.0
 MOST_BYTES = 256 << 20
 """Of a description; a module with so many functions is not read."""
 

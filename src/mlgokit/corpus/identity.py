@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgokit.compiler.describe import describe_module
+from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
@@ -89,6 +89,7 @@ def describe_corpus(
     toolchain: Toolchain | None,
     plugin: Path | None,
     workers: int = 1,
+    timeout_seconds: float = DESCRIBE_SECONDS,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
     """Digest every module, and describe in the compiler those of which nothing is remembered.
@@ -99,6 +100,7 @@ def describe_corpus(
         toolchain: whose clang reads them; ``None`` for digests only.
         plugin: built for that clang.
         workers: how many compilers run at a time.
+        timeout_seconds: deadline of one compiler.
         report: told after every module, once one had to be described.
 
     Raises:
@@ -109,6 +111,7 @@ def describe_corpus(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
         toolchain=toolchain,
         plugin=plugin,
+        timeout_seconds=timeout_seconds,
     )
     seen: dict[str, _Seen] = {}
     written = 0
@@ -140,6 +143,7 @@ class _Search:
     remembered: dict[str, ModuleContent]
     toolchain: Toolchain | None
     plugin: Path | None
+    timeout_seconds: float
     fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
     asked: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
@@ -162,7 +166,13 @@ def _look(search: _Search, module: Module) -> _Seen:
         content = search.remembered.get(digest)
         if content is not None or search.toolchain is None or search.plugin is None:
             return _Seen(digest=digest, content=content)
-        description = describe_module(search.toolchain, search.plugin, module.bitcode, command_line=module.command_line)
+        description = describe_module(
+            search.toolchain,
+            search.plugin,
+            module.bitcode,
+            command_line=module.command_line,
+            timeout_seconds=search.timeout_seconds,
+        )
         if description.reason:
             return _Seen(digest=digest, reason=description.reason)
         content = content_of(description, bitcode_sha256=digest)

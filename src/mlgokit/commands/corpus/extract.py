@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.corpus import info
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.info import CorpusInfo
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.progress import Report, say_nothing
+
+FRONT_END_SECONDS = ExtractionLimits().module_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,26 +28,24 @@ class Extract:
     """Where `corpus fetch` put the sources."""
     corpus: Path = Path("quickstart/corpus")
     """Where the corpus goes."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
+    compiler: Compiling = COMPILER
+    """How sources are compiled."""
 
 
 def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:
     """Make the corpus and count it."""
     extract(config, report=report)
-    counting = info.Info(corpus=config.corpus, llvm=config.llvm, workers=config.workers)
-    return info.run(counting, report=report)
+    return info.run(info.Info(corpus=config.corpus, compiler=config.compiler), report=report)
 
 
 def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
     """Make the corpus."""
     return extract_projects(
         choose_projects(config.manifest, config.projects),
-        toolchain=find_toolchain(config.llvm),
+        toolchain=find_toolchain(config.compiler.llvm),
         sources_folder=config.sources,
         corpus_folder=config.corpus,
-        workers=config.workers,
+        workers=config.compiler.workers,
+        limits=ExtractionLimits(module_seconds=config.compiler.deadline(FRONT_END_SECONDS)),
         report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
     )

@@ -7,9 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from mlgokit.commands.options import WORKERS
-from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.commands.options import COMPILER, CompilerOptions, Compiling, open_tools
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
@@ -31,16 +29,14 @@ class Info:
     """The corpus."""
     counts: bool = True
     """Look into the modules with the compiler; without, sizes and equal files only."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
+    compiler: Compiling = COMPILER
+    """How modules are read."""
 
 
 def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
     """Count the corpus."""
     corpus = load_corpus(config.corpus)
-    contents = contents_of(corpus, llvm=config.llvm, workers=config.workers, use_compiler=config.counts, report=report)
+    contents = contents_of(corpus, config.compiler, use_compiler=config.counts, report=report)
     return corpus_info(corpus, contents)
 
 
@@ -90,7 +86,7 @@ def render(info: CorpusInfo, console: Console) -> None:
 
 
 def contents_of(
-    corpus: Corpus, *, llvm: int | None, workers: int, use_compiler: bool = True, report: Report = say_nothing
+    corpus: Corpus, options: CompilerOptions, *, use_compiler: bool = True, report: Report = say_nothing
 ) -> Contents:
     """What is in the modules; only their digests if there is no compiler that a plugin can be built for.
 
@@ -100,15 +96,19 @@ def contents_of(
     toolchain, plugin = None, None
     if use_compiler:
         try:
-            toolchain = find_toolchain(llvm, need_plugin=True)
-            plugin = build_plugin(toolchain)
+            toolchain, plugin = open_tools(options)
         except ToolError:
-            if llvm is not None:
+            if options.llvm is not None:
                 raise
             # Equal files are found all the same, and the table says that nothing was counted.
-            toolchain = None
     return describe_corpus(
-        corpus.folder, corpus.modules, toolchain=toolchain, plugin=plugin, workers=workers, report=report
+        corpus.folder,
+        corpus.modules,
+        toolchain=toolchain,
+        plugin=plugin,
+        workers=options.workers,
+        timeout_seconds=options.deadline(),
+        report=report,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import tyro
 
 from mlgokit.commands.corpus import import_build
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.record import record_build
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import Level
@@ -32,10 +33,8 @@ class Record:
     """With --corpus: optimization level in place of the build's own."""
     timeout_minutes: float = 240.0
     """Deadline of the build."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once when the build is imported."""
+    compiler: Compiling = COMPILER
+    """How sources are compiled when the build is imported."""
 
 
 def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -67,7 +66,8 @@ def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
         compile_commands=database,
         corpus=config.corpus,
         level=config.level,
-        llvm=config.llvm,
-        workers=config.workers,
+        llvm=config.compiler.llvm,
+        workers=config.compiler.workers,
+        module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
     )
     return {**result, **import_build.run(imported, report=report)}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, print_leaks
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.split import ProjectSplit, SplitBy, SplitResult, split_corpus
 from mlgokit.progress import Report, say_nothing
@@ -40,10 +40,8 @@ class Split:
     """Names of projects: hold out these and no others."""
     force: bool = False
     """Replace a split that was made by name."""
-    llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
+    compiler: Compiling = COMPILER
+    """How modules are read."""
 
 
 def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
@@ -51,7 +49,7 @@ def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
     corpus = load_corpus(config.corpus)
     result, _ = split_corpus(
         corpus,
-        contents_of(corpus, llvm=config.llvm, workers=config.workers, report=report),
+        contents_of(corpus, config.compiler, report=report),
         share=config.share,
         seed=config.seed,
         by=config.by,

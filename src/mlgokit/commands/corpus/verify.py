@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from mlgokit.commands.options import NO_CHANGES, WORKERS, Changes
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
@@ -37,12 +37,8 @@ class Verify:
     """Look at so many modules, drawn from all."""
     seed: int = 1
     """Of the draw."""
-    llvm: int | None = None
-    """LLVM major to use, the build's; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Compilers that run at once."""
-    timeout_seconds: float = 60.0
-    """Deadline of one compilation."""
+    compiler: Compiling = COMPILER
+    """How modules are compiled."""
     changes: Changes = NO_CHANGES
     """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
 
@@ -60,7 +56,7 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
             f"{' and '.join(named) or 'none'}; name what the build left"
         )
     edits = config.changes.edits()
-    toolchain = find_toolchain(config.llvm)
+    toolchain = find_toolchain(config.compiler.llvm)
     corpus = load_corpus(config.corpus, edits)
     return verify_corpus(
         corpus,
@@ -68,8 +64,8 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
         toolchain=toolchain,
         rng=np.random.default_rng(config.seed),
         most=config.most,
-        workers=config.workers,
-        timeout_seconds=config.timeout_seconds,
+        workers=config.compiler.workers,
+        timeout_seconds=config.compiler.deadline(),
         report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
     )
 
@@ -86,13 +82,13 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
             project=recorded.get("project"),
             level=cast("Level", level) if level in get_args(Level) else None,
             wanted=CommandFilter(include=recorded.get("include"), exclude=recorded.get("exclude")),
-            workers=config.workers,
+            workers=config.compiler.workers,
         )
-        return compiled_in_one_go(jobs, timeout_seconds=config.timeout_seconds)
+        return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
     known = {module.project for module in corpus.modules}
     projects = [project for project in load_projects(config.manifest) if project.name in known]
     jobs = project_jobs(projects, toolchain=toolchain, sources_folder=config.sources or Path())
-    return compiled_in_one_go(jobs, timeout_seconds=config.timeout_seconds)
+    return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
 
 
 def _recorded(folder: Path) -> dict[str, str | None]:
