@@ -22,8 +22,10 @@ from tuning_tables import Finished, summarise
 
 from mlgokit.commands.chosen import modules_for_size
 from mlgokit.commands.tune import ALLOCATION_SHARE
-from mlgokit.compiler.compile import NEVER
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import NEVER
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.files import atomic_write, digest_file
@@ -31,9 +33,8 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tune.loop import POLICY_NAME
-from mlgokit.tune.project import Search, open_search, try_policy
-from mlgokit.tune.search import Bench
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
+from mlgokit.tune.spaces.inlining.space import POLICY_NAME
 
 ENOUGH = 0.98
 """A search that spent less than this share of its budget had nothing left to try."""
@@ -155,7 +156,7 @@ def _tuned(
         if left > 0:
             arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
         room = 60 * minutes - search.user_seconds if arm.allocation else 0.0
-        tuned = proved(search, folder / "tuned.so", seconds=room, workers=config.workers, report=report)
+        tuned = proved(search, folder / "tuned.so", seconds=room, report=report)
         all_seconds = sum(spent()) - begin
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
@@ -196,7 +197,7 @@ def _opened(
     *,
     policy: Path | None,
     report: Report,
-) -> Search:
+) -> InliningSearch:
     corpus = config.folder / "projects" / project.name / "corpus"
     place = folder / "search"
     claim: dict[str, Any] = {
@@ -209,21 +210,28 @@ def _opened(
     if not check_manifest(place, **claim):
         write_manifest(place, **claim)
     fresh = not (place / "curve.json").exists()
-    search = open_search(
+    compiler = ClangCompiler(
+        toolchain=toolchain,
+        plugin=build_plugin(toolchain),
+        workers=config.workers,
+        timeout_seconds=120,
+        residents=Residents(),
+        known={},
+    )
+    search = open_inlining(
         modules_for_size(corpus, None).modules,
-        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=120),
+        compiler=compiler,
         config=dataclasses.replace(arm.config, seed=config.seed),
         folder=place,
-        workers=config.workers,
         report=report,
     )
     if fresh and arm.never:
-        try_policy(search, NEVER, workers=config.workers, report=report)
+        try_policy(search, NEVER, report=report)
     if fresh and policy is not None:
-        try_policy(search, str(policy), workers=config.workers, report=report)
+        try_policy(search, str(policy), report=report)
     own = place / POLICY_NAME
     if arm.never and (start := own if own.exists() else policy):
-        search.policy = load_policy(start, problem=INLINE_SIZE.name)
+        search.space.policy = load_policy(start, problem=INLINE_SIZE.name)
     return search
 
 

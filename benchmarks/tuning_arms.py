@@ -12,25 +12,26 @@ import numpy.typing as npt
 
 from mlgokit.compiler.pool import parallel
 from mlgokit.progress import Report
-from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
-from mlgokit.tune.allocation.loop import run_allocation_search
 from mlgokit.tune.loop import run_search
-from mlgokit.tune.project import Search, SearchConfig, adopt_if_better, save, save_totals
-from mlgokit.tune.proof import open_verifier
-from mlgokit.tune.result import Tuned, finish
-from mlgokit.tune.search import ModuleState
-from mlgokit.tune.state import build_of
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.allocation.finish import finish_bytes
+from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.spaces.inlining.space import SearchConfig
+from mlgokit.tune.spaces.inlining.state import ModuleState
+from mlgokit.tune.spaces.inlining.step import compile_decided
+from mlgokit.tune.verify import Verifier
 
 LEAST_FLIPPED, MOST_FLIPPED = 0.005, 0.5
 """Between which the probability of turning a decision round is drawn, evenly on a logarithmic scale."""
-POINT_SECONDS = 10.0
 
 
 class Run(Protocol):
     """A search that goes on until its clock has advanced by ``seconds``."""
 
     def __call__(
-        self, search: Search, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = ...
+        self, search: InliningSearch, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = ...
     ) -> None:
         """Search."""
         ...
@@ -58,55 +59,48 @@ class Arm:
 
 
 def random_search(
-    search: Search, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
+    search: InliningSearch, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Turn each of the heuristic's decisions round with a drawn probability; of each module the smallest build stays.
 
     Modules take turns. The decisions of the heuristic are asked for anew in each call, at the search's expense.
     """
-    begin = clock()
-    rng = np.random.default_rng([search.config.seed, search.compilations])
+    begin, space = clock(), search.space
+    rng = np.random.default_rng([search.seed, search.compilations])
     heuristic: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]] = {}
 
-    def ask(searched: ModuleState) -> None:
-        result = search.bench.compile(searched.module)
-        build = build_of(result)
-        with search.lock:
-            search.count(result.user_seconds)
-            if build is not None and len(build.site):
-                heuristic[searched.module.name] = build.site, build.inlined
+    def ask(state: ModuleState) -> None:
+        build = compile_decided(space.compiler, state.module)
+        search.count(build.user_seconds)
+        if build.ok and len(build.decisions):
+            heuristic[state.module.name] = build.decisions.sites, build.decisions.inlined
 
-    def attempt(searched: ModuleState) -> None:
+    def attempt(state: ModuleState) -> None:
         if clock() - begin >= seconds:
             return
-        site, inlined = heuristic[searched.module.name]
-        with search.lock:
+        site, inlined = heuristic[state.module.name]
+        with space.lock:
             share = np.exp(rng.uniform(np.log(LEAST_FLIPPED), np.log(MOST_FLIPPED)))
             flipped = rng.random(len(site)) < share
             flipped[rng.integers(len(site))] = True
         decisions = dict(zip(site.tolist(), (inlined ^ flipped).tolist(), strict=True))
-        result = search.bench.compile(searched.module, decisions=decisions, names=searched.names)
-        build = build_of(result)
-        with search.lock:
-            search.count(result.user_seconds)
-            adopted = build is not None and adopt_if_better(search, searched, build)
-            if search.user_seconds - search.curve[-1].user_seconds >= POINT_SECONDS:
-                search.mark()
-                save_totals(search)
-        if adopted:
-            save(search, searched)
+        build = compile_decided(space.compiler, state.module, decisions, state.names)
+        search.count(build.user_seconds)
+        if build.ok and space.adopt_if_better(state, build):
+            space.save(state)
+        search.save()
 
     def quietly(_done: int, _total: int, _label: str) -> None:
-        change = 100 * (search.account.image / search.plain_bytes - 1)
+        change = 100 * space.standing[1]
         report(int(min(clock() - begin, seconds)), int(seconds), f"search, so far {change:+.1f} %")
 
-    modules = list(search.modules.values())
+    modules = space.units
     parallel(ask, modules, workers=workers, report=report, label="ask the heuristic")
     modules = [one for one in modules if one.module.name in heuristic]
     while modules and clock() - begin < seconds:
         parallel(attempt, modules, workers=workers, report=quietly, label="")
     search.mark()
-    save_totals(search)
+    search.save()
 
 
 ARMS = {
@@ -117,26 +111,30 @@ ARMS = {
 }
 
 
-def proved(search: Search, output: Path, *, seconds: float, workers: int, report: Report) -> Tuned:
+def proved(search: InliningSearch, output: Path, *, seconds: float, report: Report) -> Tuned:
     """Prove a search; if there are seconds, search register allocation until it has taken so many, and prove that too.
 
     Args:
         search: the search.
         output: the plugin.
         seconds: of processor time, that of earlier searches included.
-        workers: compilers that run at once.
         report: told after every compilation.
     """
-    with open_verifier(search, policy=None, workers=workers, report=report) as proving:
-        tuned = finish(proving, output)
+    space = search.space
+    modules = [one.module for one in space.units]
+    with Verifier(
+        compiler=space.compiler, modules=modules, output=output, search_folder=search.folder, report=report
+    ) as verifier:
+        tuned = finish_inlining(verifier, search)
         if seconds <= 0:
             return tuned
-        found = open_allocation(search, tuned, start={}, workers=workers, report=report)
-        run_allocation_search(
+        objective, folder = space.config.objective, search.folder
+        found = open_bytes(verifier, objective=objective, folder=folder, start={}, seed=search.seed, report=report)
+        run_search(
             found,
-            seconds=seconds - found.spent.user_seconds,
-            workers=workers,
+            seconds=seconds - found.user_seconds,
+            workers=space.compiler.workers,
             report=report,
-            clock=lambda: found.spent.user_seconds,
+            clock=lambda: found.user_seconds,
         )
-        return finish_bytes(proving, tuned, found)
+        return finish_bytes(verifier, found, tuned, space.account.module_bytes)

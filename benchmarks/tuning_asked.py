@@ -1,44 +1,71 @@
 """The builds that a search wants to know on one module, and what the search takes for them."""
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from pathlib import Path
 
 import numpy as np
 from timing import spent
 
-from mlgokit.compiler.compile import HEURISTIC, NEVER, CompileResult
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import NEVER, PLAIN, CompileRequest
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
-from mlgokit.tune.search import Bench, ModuleState, MovePriority, confirm_composed, indifferent, step
-from mlgokit.tune.state import Build, Keys, build_of, nothing_decided
+from mlgokit.tune.spaces.inlining.state import ModuleState
+from mlgokit.tune.spaces.inlining.step import (
+    MovePriority,
+    compile_decided,
+    confirm_composed,
+    indifferent,
+    request_of,
+    step,
+    table_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A build that a search wanted; ``composed`` is what it took it for without compiling it."""
 
-    policy: str = HEURISTIC
-    decisions: Mapping[int, bool] | None = None
-    names: Keys | None = None
-    composed: Build | None = None
+    request: CompileRequest
+    composed: Compilation | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Recorder:
-    """A bench that also writes down what it is asked."""
+    """A compiler that also writes down what it is asked."""
 
-    bench: Bench
+    compiler: ClangCompiler
     asked: list[Asked] = field(default_factory=list[Asked])
     compilations: int = 0
 
-    def compile(self, module: Module, **settings: Any) -> CompileResult:
-        """As the bench does."""
-        self.asked.append(Asked(**settings))
+    @property
+    def toolchain(self) -> Toolchain:
+        """The compiler's."""
+        return self.compiler.toolchain
+
+    @property
+    def plugin(self) -> Path | None:
+        """The compiler's."""
+        return self.compiler.plugin
+
+    @property
+    def workers(self) -> int:
+        """One at a time."""
+        return 1
+
+    def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
+        """As the compiler does."""
+        self.asked.append(Asked(request=request))
         self.compilations += 1
-        return self.bench.compile(module, **settings)
+        return self.compiler.compile(module, request)
+
+    def close(self) -> None:
+        """End the compilers that stay."""
+        self.compiler.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +86,33 @@ class Cost:
         return (self.children + self.python) / self.results
 
 
-def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generator) -> tuple[list[Asked], Cost]:
+def searched(
+    compiler: ClangCompiler, module: Module, *, steps: int, rng: np.random.Generator
+) -> tuple[list[Asked], Cost]:
     """The builds that a search wants in some steps on one module, each once, and what the whole search takes."""
-    recorder = Recorder(bench=bench)
-    plain = recorder.bench.compile_plain(module)
+    recorder = Recorder(compiler=compiler)
+    plain = compiler.compile(module)
     before = spent()
-    build = build_of(recorder.compile(module))
-    never = build_of(recorder.compile(module, policy=NEVER))
+    build = compile_decided(recorder, module)
+    never = compile_decided(recorder, module, policy=NEVER)
     said = 0.0
-    if plain.sizes is not None and build is not None and never is not None:
+    if plain.ok and build.ok and never.ok:
         said = build.user_seconds + never.user_seconds
-        one = ModuleState(module=module, plain=plain.sizes, build=nothing_decided(plain.sizes))
-        account = account_of([module.name], {module.name: build.sizes}, objective=Objective.LINK_AWARE)
-        weights = [account.module_bytes(module.name, found.sizes) for found in (build, never)]
-        one.build = build if weights[0] <= weights[1] else never
-        account.put(module.name, one.build.sizes)
-        recording = cast("Bench", recorder)
+        account = account_of([module.name], {module.name: build.measured}, objective=Objective.LINK_AWARE)
+        weights = [account.module_bytes(module.name, found.measured) for found in (build, never)]
+        best = build if weights[0] <= weights[1] else never
+        one = ModuleState(module=module, plain=plain.measured, build=best)
+        account.put(module.name, best.measured)
         for number in range(steps + 1):
             if number == steps:
-                done = confirm_composed(recording, one, account, lock=threading.Lock())
+                done = confirm_composed(recorder, one, account, lock=threading.Lock())
             else:
                 done = step(
-                    recording,
+                    recorder,
                     one,
                     account,
                     lock=threading.Lock(),
-                    order=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
+                    priority=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
                     rng=rng,
                 )
             said += done.user_seconds
@@ -96,21 +124,23 @@ def searched(bench: Bench, module: Module, *, steps: int, rng: np.random.Generat
             one.tried.update(done.failed)
             if done.build is not None:
                 one.build = done.build
-                account.put(module.name, done.build.sizes)
+                account.put(module.name, done.build.measured)
             one.composed, one.composed_steps = done.composed, done.composed_steps
             if done.composed is not None and done.kept:
-                decisions = done.composed.decisions
-                recorder.asked.append(Asked(decisions=decisions, names=one.names, composed=done.composed))
-    recorder.bench.rest()
+                request = request_of(table_of(done.composed.decisions.by_site, one.names))
+                recorder.asked.append(Asked(request=request, composed=done.composed))
+    recorder.close()
     wanted = len(recorder.asked)
-    cost = cost_since(before, recorder.bench, results=wanted, compilations=recorder.compilations, said=said)
+    cost = cost_since(before, compiler, results=wanted, compilations=recorder.compilations, said=said)
     return recorder.asked, cost
 
 
-def cost_since(before: tuple[float, float], bench: Bench, *, results: int, compilations: int, said: float) -> Cost:
-    """What results took since :func:`~timing.spent` gave ``before``; a bench has the known functions of one module."""
+def cost_since(
+    before: tuple[float, float], compiler: ClangCompiler, *, results: int, compilations: int, said: float
+) -> Cost:
+    """What results took since :func:`~timing.spent` gave ``before``; a compiler knows functions of one module."""
     children, python = spent()
-    known = next(iter(bench.known.values()), None) if bench.known is not None else None
+    known = next(iter(compiler.known.values()), None) if compiler.known is not None else None
     return Cost(
         results=results,
         compilations=compilations,

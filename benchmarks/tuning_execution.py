@@ -153,7 +153,7 @@ def _executed(count: _Count, name: str, build: str, tuned: Path) -> dict[str, in
     plugin = tuned.resolve()
     if build == "inlining":
         plugin, table = place.with_suffix(".so"), read_table(tuned)
-        write_table(place.with_suffix(".decisions"), table.entries, table.promise)
+        write_table(place.with_suffix(".decisions"), table.entries, table.summary)
         link_policies(count.toolchain, {"decisions": place.with_suffix(".decisions")}, plugin)
     built = build_project(
         dataclasses.replace(project, tests=project.tests[: work.steps]),

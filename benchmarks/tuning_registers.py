@@ -1,5 +1,6 @@
 """What register allocation for size saves by itself, and what spills cost then: real projects, inlining as it is."""
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +10,22 @@ import numpy as np
 from harness import Setup, check_names, run_benchmark
 from results import Cell, Result, Table, percent
 
-from mlgokit.compiler.compile import PluginUse, compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.allocation import search as rounds
-from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
-from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
-from mlgokit.tune.allocation.state import mean_ratio
-from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import open_verifier
-from mlgokit.tune.result import Tuned, finish
-from mlgokit.tune.search import Bench
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.result import Tuned, mean_ratio
+from mlgokit.tune.spaces.allocation.finish import finish_bytes
+from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.allocation.trials import SHARE_OF_FEW
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import open_inlining
+from mlgokit.tune.spaces.inlining.space import SearchConfig
+from mlgokit.tune.verify import Verifier
 
 PARTS = (0.25, 0.5, 1.0)
 """Of the time, at which the search is looked at."""
@@ -36,8 +39,8 @@ class TuningRegisters:
     """A corpus with the projects."""
     projects: tuple[str, ...] = ("lua", "re2", "zstd")
     """Which of its projects."""
-    shares: tuple[float, ...] = (rounds.SHARE_OF_FEW, 0.0, 1.0)
-    """Trials that turn few decisions round; the first is proved, the others are compared with it."""
+    shares: tuple[float, ...] = (SHARE_OF_FEW, 0.0, 1.0)
+    """Trials that flip few decisions; the first is proved, the others are compared with it."""
     seconds: float = 60.0
     """User time of the compilations of one search."""
     seed: int = 1
@@ -59,7 +62,7 @@ class Registers:
         tuned: the result.
         costs: geometric mean of what spills, reloads and copies cost by the functions' ratios, minus 1.
         spilled: by how much the sum of that changes.
-        searches: by share of trials that turn few decisions round, where the search stood at :data:`PARTS`.
+        searches: by share of trials that flip few decisions, where the search stood at :data:`PARTS`.
     """
 
     name: str
@@ -95,58 +98,53 @@ def tune_one(
 ) -> Registers:
     """Search with each share; the first result is put into a plugin, and everything compiled with it."""
     searches: dict[float, tuple[float, ...]] = {}
-    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60)
+    compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     with tempfile.TemporaryDirectory(prefix="mlgokit-registers-") as scratch:
         folder = Path(scratch)
-        search = open_search(
-            modules,
-            bench=bench,
-            config=SearchConfig(seed=config.seed),
-            folder=folder / "search",
-            workers=config.workers,
-            report=report,
-        )
-        bench.rest()
+        asked, place, output = SearchConfig(seed=config.seed), folder / "search", folder / "tuned.so"
+        search = open_inlining(modules, compiler=compiler, config=asked, folder=place, report=report)
         proved: Tuned | None = None
-        with open_verifier(search, policy=None, workers=config.workers, report=report) as proving:
-            decided = finish(proving, folder / "tuned.so")
+        with Verifier(
+            compiler=compiler, modules=modules, output=output, search_folder=place, report=report
+        ) as verifier:
+            decided = finish_inlining(verifier, search)
             for share in config.shares:
-                found = open_allocation(search, decided, start={}, workers=config.workers, report=report)
-                found.folder = folder / str(share)
-                _run(found, share, config, report)
+                found = open_bytes(
+                    verifier,
+                    objective=asked.objective,
+                    folder=folder / str(share),
+                    start={},
+                    seed=config.seed,
+                    report=report,
+                )
+                found.space.config = dataclasses.replace(found.space.config, few=share)
+                opened = found.user_seconds
+                run_search(
+                    found,
+                    seconds=config.seconds,
+                    workers=config.workers,
+                    report=report,
+                    clock=lambda found=found, opened=opened: found.user_seconds - opened,
+                )
                 reached = [
                     [one.change for one in found.curve if one.user_seconds <= part * config.seconds] for part in PARTS
                 ]
                 searches[share] = tuple(changes[-1] if changes else 0.0 for changes in reached)
                 if proved is None:
-                    proved = finish_bytes(proving, decided, found)
-                    costs = _costs(toolchain, modules, folder / "tuned.so")
+                    proved = finish_bytes(verifier, found, decided, search.space.account.module_bytes)
+                    costs = _costs(compiler, modules, output)
     if proved is None:
         raise UsageError("shares: expected at least one, found none; name one")
     before, after = (sum(column) for column in zip(*costs, strict=True))
     return Registers(name=name, tuned=proved, costs=mean_ratio(costs), spilled=after / before - 1, searches=searches)
 
 
-def _run(found: AllocationSearch, share: float, config: TuningRegisters, report: Report) -> None:
-    usual, rounds.SHARE_OF_FEW = rounds.SHARE_OF_FEW, share
-    try:
-        run_allocation_search(
-            found,
-            seconds=config.seconds,
-            workers=config.workers,
-            report=report,
-            clock=lambda: found.spent.user_seconds,
-        )
-    finally:
-        rounds.SHARE_OF_FEW = usual
-
-
-def _costs(toolchain: Toolchain, modules: Sequence[Module], plugin: Path) -> list[tuple[float, float]]:
+def _costs(compiler: ClangCompiler, modules: Sequence[Module], plugin: Path) -> list[tuple[float, float]]:
     """Scores of all functions with costs, plainly and with the plugin."""
     pairs: list[tuple[float, float]] = []
     for module in modules:
         both = [
-            compile_module(toolchain, module.command_line, module.bitcode, use=use, regalloc=True).regalloc
+            compiler.compile(module, CompileRequest(use=use, regalloc=True)).regalloc
             for use in (None, PluginUse(plugin=plugin))
         ]
         if both[0] is not None and both[1] is not None:
@@ -204,8 +202,8 @@ def summarise(found: Sequence[Registers], *, config: TuningRegisters) -> Result:
                 ),
             ),
             Table(
-                title="How many decisions are turned round",
-                columns=("project", "trials that turn few", *(f"{part * config.seconds:g} s" for part in PARTS)),
+                title="How many decisions are flipped",
+                columns=("project", "trials that flip few", *(f"{part * config.seconds:g} s" for part in PARTS)),
                 rows=tuple(
                     (one.name, f"{100 * share:g} %", *(percent(change) for change in changes))
                     for one in found

@@ -12,14 +12,14 @@ from results import Cell, Result, Table
 from timing import spent
 from tuning_asked import Asked, Cost, cost_since, searched
 
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
-from mlgokit.tune.search import Bench
-from mlgokit.tune.state import Build, build_of
 
 BAR = 1.5
 PLAIN = "plain clang"
@@ -97,11 +97,11 @@ def measure(config: TuningSpeed, setup: Setup) -> Result:
     different = compared = 0
     for index, module in enumerate(drawn):
         setup.report(index, len(drawn), module.name)
-        asked, cost = searched(_bench(config, toolchain, ARMS[-1]), module, steps=config.steps, rng=rng)
+        asked, cost = searched(_compiler(config, toolchain, ARMS[-1]), module, steps=config.steps, rng=rng)
         if len(asked) <= 2:
             continue
         of_module: dict[str, Cost] = {PLAIN: plain_cost(config, toolchain, module), SEARCH: cost}
-        accounts: dict[str, list[Build | str]] = {}
+        accounts: dict[str, list[Compilation]] = {}
         # Every other module in reverse, so that a drift favours none.
         for arm in ARMS if index % 2 == 0 else ARMS[::-1]:
             of_module[arm], accounts[arm] = repeat(config, toolchain, module, arm, asked)
@@ -114,7 +114,7 @@ def measure(config: TuningSpeed, setup: Setup) -> Result:
         composed += [
             _compared(one.composed, real)
             for one, real in zip(asked, whole, strict=True)
-            if one.composed is not None and isinstance(real, Build)
+            if one.composed is not None and real.ok
         ]
     setup.report(len(drawn), len(drawn), "done")
     if not costs:
@@ -124,43 +124,37 @@ def measure(config: TuningSpeed, setup: Setup) -> Result:
 
 def plain_cost(config: TuningSpeed, toolchain: Toolchain, module: Module) -> Cost:
     """What plain compilations of a module take."""
-    bench = _bench(config, toolchain, ARMS[0])
+    compiler = _compiler(config, toolchain, ARMS[0])
     before = spent()
-    said = sum(bench.compile_plain(module).user_seconds for _ in range(config.plain))
-    return cost_since(before, bench, results=config.plain, compilations=config.plain, said=said)
+    said = sum(compiler.compile(module).user_seconds for _ in range(config.plain))
+    return cost_since(before, compiler, results=config.plain, compilations=config.plain, said=said)
 
 
 def repeat(
     config: TuningSpeed, toolchain: Toolchain, module: Module, arm: str, asked: Sequence[Asked]
-) -> tuple[Cost, list[Build | str]]:
+) -> tuple[Cost, list[Compilation]]:
     """What it takes to compile all that a search wanted in one way, start and end of resident compilers included."""
-    bench = _bench(config, toolchain, arm)
+    compiler = _compiler(config, toolchain, arm)
     before = spent()
-    results = [bench.compile(module, decisions=one.decisions, names=one.names, policy=one.policy) for one in asked]
-    bench.rest()
+    results = [compiler.compile(module, one.request) for one in asked]
+    compiler.close()
     said = sum(result.user_seconds for result in results)
-    cost = cost_since(before, bench, results=len(asked), compilations=len(asked), said=said)
-    return cost, [build_of(result) or result.status.value for result in results]
+    cost = cost_since(before, compiler, results=len(asked), compilations=len(asked), said=said)
+    return cost, results
 
 
-def _bench(config: TuningSpeed, toolchain: Toolchain, arm: str) -> Bench:
-    plain = Bench(
-        toolchain=toolchain,
-        plugin=build_plugin(toolchain),
-        timeout_seconds=config.timeout_seconds,
-        residents=None,
-        known=None,
-    )
+def _compiler(config: TuningSpeed, toolchain: Toolchain, arm: str) -> ClangCompiler:
+    plain = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds)
     if arm in (ARMS[1], ARMS[3]):
         plain = dataclasses.replace(plain, residents=Residents())
     return dataclasses.replace(plain, known={}) if arm in ARMS[2:] else plain
 
 
-def _account(found: Build | str) -> object:
+def _account(found: Compilation) -> object:
     """All that is known of an object, whatever the order of its functions."""
-    if isinstance(found, str):
-        return found
-    sizes = found.sizes
+    if not found.ok:
+        return found.status
+    sizes = found.measured
     signatures = (*sizes.signatures, "")
     owned = [signatures[index] for index in sizes.function_signature.tolist()]
     functions = zip(
@@ -170,15 +164,15 @@ def _account(found: Build | str) -> object:
     return sizes.totals, sorted(functions), sorted(groups), sizes.rest.tolist()
 
 
-def _compared(composed: Build, real: Build) -> Composed:
+def _compared(composed: Compilation, real: Compilation) -> Composed:
     def functions(sizes: ObjectSizes, columns: int) -> dict[str, list[int]]:
         return dict(zip(sizes.function_names, sizes.function_bytes[:, :columns].tolist(), strict=True))
 
     return Composed(
-        decisions=composed.decisions == real.decisions,
-        sizes=functions(composed.sizes, 3) == functions(real.sizes, 3),
-        code=functions(composed.sizes, 2) == functions(real.sizes, 2),
-        error=composed.sizes.llvm_size_text - real.sizes.llvm_size_text,
+        decisions=composed.decisions.by_site == real.decisions.by_site,
+        sizes=functions(composed.measured, 3) == functions(real.measured, 3),
+        code=functions(composed.measured, 2) == functions(real.measured, 2),
+        error=composed.measured.llvm_size_text - real.measured.llvm_size_text,
     )
 
 

@@ -1,6 +1,5 @@
 """What tuning of register allocation saves: costs of real projects, plain and with what `mlgokit tune` found."""
 
-import dataclasses
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,15 +10,18 @@ import numpy as np
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
-from mlgokit.tune.allocation.proof import Allocated, finish_allocations
-from mlgokit.tune.allocation.search import AllocationBench, open_modules
-from mlgokit.tune.allocation.state import Reached, mean_ratio
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.result import Allocated, SpillCosts, Tuned, costs_of
+from mlgokit.tune.spaces.allocation.finish import finish_costs
+from mlgokit.tune.spaces.allocation.opening import open_allocation
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.verify import Verifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +50,17 @@ class TunedProject:
 
     Attributes:
         name: the project, and the level it is compiled at.
-        allocated: the result of the tuning.
+        tuned: the result of the tuning.
+        allocated: what register allocation gave.
+        costs: of all functions.
         spilling: functions with spills or reloads, by which most can be saved.
         change: geometric mean over those alone, as the search says.
     """
 
     name: str
+    tuned: Tuned
     allocated: Allocated
+    costs: SpillCosts
     spilling: int
     change: float
 
@@ -76,9 +82,9 @@ def measure(config: TuningSpillCost, setup: Setup) -> Result:
         setup.corpus(path, f"corpus {number}" if number > 1 else "corpus")
         for number, path in enumerate(config.corpus, start=1)
     ]
-    bench = AllocationBench(toolchain=toolchain, plugin=build_plugin(toolchain))
+    compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     tuned = [
-        tune_one(bench, name, modules, config, setup.report)
+        tune_one(compiler, name, modules, config, setup.report)
         for corpus in corpora
         for name, modules in _projects(corpus, config)
     ]
@@ -97,45 +103,55 @@ def _projects(corpus: Corpus, config: TuningSpillCost) -> list[tuple[str, list[M
 
 
 def tune_one(
-    bench: AllocationBench, name: str, modules: Sequence[Module], config: TuningSpillCost, report: Report
+    compiler: ClangCompiler, name: str, modules: Sequence[Module], config: TuningSpillCost, report: Report
 ) -> TunedProject:
     """Search until the time is spent, then compile everything with the result."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-spill-") as scratch:
         folder = Path(scratch)
-        searched, failures, _ = open_modules(
-            modules, bench=bench, folder=folder, start={}, workers=config.workers, report=report
+        search = open_allocation(
+            modules,
+            compiler=compiler,
+            config=TrialConfig(),
+            folder=folder,
+            start={},
+            seed=config.seed,
+            report=report,
         )
-        search = AllocationSearch(
-            folder=folder, bench=bench, modules=searched, failures=failures, seed=config.seed, spent=Reached()
-        )
-        run_allocation_search(
+        opened = search.user_seconds
+        run_search(
             search,
             seconds=config.seconds,
             workers=config.workers,
             report=report,
-            clock=lambda: search.spent.user_seconds,
+            clock=lambda: search.user_seconds - opened,
         )
-        allocated = finish_allocations(
-            search, folder / "tuned.so", policy=None, problem="", workers=config.workers, report=report
-        )
-    spilling = [(one.plain, one.score) for module in searched for one in module.functions if one.spills]
-    allocated = dataclasses.replace(allocated, curve=allocated.curve[-1:])
-    return TunedProject(name=name, allocated=allocated, spilling=len(spilling), change=mean_ratio(spilling))
+        output = folder / "tuned.so"
+        with Verifier(
+            compiler=compiler, modules=modules, output=output, search_folder=folder, report=report, costs=True
+        ) as verifier:
+            tuned = finish_costs(verifier, search)
+    spilling = costs_of([(one.plain, one.score) for one in search.space.functions if one.spills])
+    if tuned.allocated is None or tuned.costs is None:
+        raise AssertionError("a search for costs says what they are")
+    return TunedProject(
+        name=name, tuned=tuned, allocated=tuned.allocated, costs=tuned.costs, spilling=spilling.functions,
+        change=spilling.change,
+    )  # fmt: skip
 
 
 def summarise(tuned: Sequence[TunedProject], *, config: TuningSpillCost) -> Result:
     """The tables."""
     rows: list[tuple[Cell, ...]] = [
         (
-            one.name, len(one.allocated.modules), one.allocated.functions, one.spilling, one.allocated.changed,
-            100 * one.change, 100 * one.allocated.change, one.allocated.plain_score, one.allocated.tuned_score,
-            100 * (one.allocated.tuned_score / one.allocated.plain_score - 1),
-            one.allocated.plain_text, 100 * (one.allocated.tuned_text / one.allocated.plain_text - 1),
+            one.name, len(one.tuned.modules), one.allocated.functions, one.spilling, one.allocated.changed,
+            100 * one.change, 100 * one.costs.change, one.costs.plain, one.costs.tuned,
+            100 * (one.costs.tuned / one.costs.plain - 1),
+            one.tuned.plain_bytes, 100 * (one.tuned.tuned_bytes / one.tuned.plain_bytes - 1),
             one.allocated.user_seconds, one.allocated.compilations, one.allocated.trials,
         )
         for one in tuned
     ]  # fmt: skip
-    notes = [(one.name, module.name, module.note) for one in tuned for module in one.allocated.modules if module.note]
+    notes = [(one.name, module.name, module.note) for one in tuned for module in one.tuned.modules if module.note]
     tables = [
         Table(
             title="Costs of spills, reloads and copies",

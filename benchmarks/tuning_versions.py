@@ -13,17 +13,20 @@ from tuning_arms import proved
 
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.compiler.compile import NEVER, PluginUse
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import NEVER
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.progress import Report
+from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
-from mlgokit.tune.build_pair import BuildPairConfig
-from mlgokit.tune.check import check_decisions, try_start
+from mlgokit.tables.file import tables_inside
+from mlgokit.tune.check import check_plugin
 from mlgokit.tune.loop import run_search
-from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
-from mlgokit.tune.search import Bench
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy, try_start
+from mlgokit.tune.spaces.inlining.space import SearchConfig
 
 MANIFEST = Path(__file__).with_suffix(".toml")
 TIMEOUT_SECONDS = 120.0
@@ -107,24 +110,23 @@ def _measured(
     search = _search(config, toolchain, chosen[first], folder / first, start=None, report=report)
     _spend(search, config.seconds, config.workers, report)
     plugin = folder / "tuned.so"
-    tuned = proved(search, plugin, seconds=config.allocation_seconds, workers=config.workers, report=report)
-    decided = read_table(plugin)
-    twice = BuildPairConfig(
-        toolchain=toolchain,
-        use=PluginUse(plugin=plugin.resolve()),
-        workers=config.workers,
-        timeout_seconds=TIMEOUT_SECONDS,
-    )
-    kept = {version: check_decisions(chosen[version], twice, decided, report=report).to_json() for version in later}
+    tuned = proved(search, plugin, seconds=config.allocation_seconds, report=report)
+    decisions = read_table(plugin)
+    allocations = read_allocations(plugin) if "allocations" in tables_inside(plugin) else None
+    compiler = search.space.compiler
+    kept = {
+        version: check_plugin(chosen[version], compiler, plugin, decisions, allocations, report=report).to_json()
+        for version in later
+    }
     again: dict[str, dict[str, float]] = {}
     for arm, start in (("from nothing", None), ("from the decisions", search.folder / "decisions")):
         place = folder / f"{later[0]} {arm}"
         other = _search(config, toolchain, chosen[later[0]], place, start=start, report=report)
-        begun = other.account.image / other.plain_bytes - 1
+        begun = other.space.standing[1]
         _spend(other, config.again_seconds, config.workers, report)
         again[arm] = {
             "begun": begun,
-            "change": other.account.image / other.plain_bytes - 1,
+            "change": other.space.standing[1],
             "user_seconds": other.user_seconds,
         }
     return {
@@ -144,22 +146,28 @@ def _search(
     *,
     start: Path | None,
     report: Report,
-) -> Search:
-    search = open_search(
+) -> InliningSearch:
+    search = open_inlining(
         modules,
-        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=TIMEOUT_SECONDS),
+        compiler=ClangCompiler(
+            toolchain=toolchain,
+            plugin=build_plugin(toolchain),
+            workers=config.workers,
+            timeout_seconds=TIMEOUT_SECONDS,
+            residents=Residents(),
+            known={},
+        ),
         config=dataclasses.replace(SearchConfig(), seed=config.seed),
         folder=folder,
-        workers=config.workers,
         report=report,
     )
     if start is not None:
-        try_start(search, start, workers=config.workers, report=report)
-    try_policy(search, NEVER, workers=config.workers, report=report)
+        try_start(search, start.read_bytes(), report=report)
+    try_policy(search, NEVER, report=report)
     return search
 
 
-def _spend(search: Search, seconds: float, workers: int, report: Report) -> None:
+def _spend(search: InliningSearch, seconds: float, workers: int, report: Report) -> None:
     left = max(0.0, seconds - search.user_seconds)
     run_search(search, seconds=left, workers=workers, report=report, clock=lambda: search.user_seconds)
 

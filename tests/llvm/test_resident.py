@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
@@ -23,8 +24,8 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.tables.decisions import strong_names
-from mlgokit.tune.search import Bench, ModuleState, MovePriority, confirm_composed, indifferent, step
-from mlgokit.tune.state import Build, Keys, build_of
+from mlgokit.tune.spaces.inlining.state import Keys, ModuleState
+from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, confirm_composed, indifferent, step
 
 pytestmark = pytest.mark.llvm
 
@@ -89,13 +90,13 @@ class Subject:
     """A module, how it is compiled from the beginning each time, and decisions to compile it with."""
 
     module: Module
-    plain: Bench
-    build: Build
+    plain: ClangCompiler
+    build: Compilation
     tables: list[dict[int, bool]]
 
     @property
     def names(self) -> Keys:
-        return strong_names(self.build.sizes)
+        return strong_names(self.build.measured)
 
 
 def put_bitcode(toolchain: Toolchain, folder: Path, *options: str, text: str = SOURCE) -> Path:
@@ -130,15 +131,16 @@ def subject(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> S
         bitcode_bytes=0,
         command_line=options,
     )
-    plain = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60, residents=None, known=None)
-    build = build_of(plain.compile(module))
-    assert build is not None
+    plain = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain))
+    build = compile_decided(plain, module)
+    assert build.ok
     rng = np.random.default_rng(7)
-    sites = build.site.tolist()
-    tables = [build.decisions]
+    decisions = build.decisions.by_site
+    sites = list(decisions)
+    tables = [decisions]
     for turned in (2, 8, 24, len(sites))[: TABLES - 1]:
         chosen = [sites[place] for place in rng.choice(len(sites), min(turned, len(sites)), replace=False).tolist()]
-        tables.append(build.decisions | {site: not build.decisions[site] for site in chosen})
+        tables.append(decisions | {site: not decisions[site] for site in chosen})
     return Subject(module=module, plain=plain, build=build, tables=tables)
 
 
@@ -167,15 +169,15 @@ def account(sizes: ObjectSizes | None) -> tuple[object, ...]:
 def test_a_resident_writes_the_objects_and_logs_of_compilers_that_begin_at_the_beginning(
     subject: Subject, residents: Residents, tmp_path: Path
 ):
-    bench = dataclasses.replace(subject.plain, residents=residents)
+    compiler = dataclasses.replace(subject.plain, residents=residents)
     for number, table in enumerate(subject.tables):
         objects = tmp_path / f"{number}.a", tmp_path / f"{number}.b"
-        first = subject.plain.compile(subject.module, decisions=table, names=subject.names, keep_object=objects[0])
-        second = bench.compile(subject.module, decisions=table, names=subject.names, keep_object=objects[1])
+        first = compile_decided(subject.plain, subject.module, table, subject.names, keep_object=objects[0])
+        second = compile_decided(compiler, subject.module, table, subject.names, keep_object=objects[1])
         assert first.status is second.status is CompileStatus.OK
         assert objects[0].read_bytes() == objects[1].read_bytes()
-        logs = [result.logs["inline-size"].columns for result in (first, second)]
-        assert all((logs[0][name] == logs[1][name]).all() for name in logs[0])
+        decided = [dataclasses.asdict(result.decisions) for result in (first, second)]
+        assert all(np.array_equal(decided[0][name], decided[1][name]) for name in decided[0])
         assert second.user_seconds > 0
     assert residents.declined == {}
 
@@ -183,7 +185,7 @@ def test_a_resident_writes_the_objects_and_logs_of_compilers_that_begin_at_the_b
 @pytest.fixture(scope="module")
 def whole(subject: Subject) -> list[tuple[object, ...]]:
     """The account of the object of each table, compiled from the beginning and generated whole."""
-    results = [subject.plain.compile(subject.module, decisions=table, names=subject.names) for table in subject.tables]
+    results = [compile_decided(subject.plain, subject.module, table, subject.names) for table in subject.tables]
     return [account(result.sizes) for result in results]
 
 
@@ -192,16 +194,16 @@ def test_sizes_with_known_functions_are_those_of_the_whole_object(
     subject: Subject, whole: list[tuple[object, ...]], residents: Residents, stays: bool
 ):
     known = KnownFunctions()
-    bench = dataclasses.replace(subject.plain, residents=residents if stays else None, known={"module": known})
+    compiler = dataclasses.replace(subject.plain, residents=residents if stays else None, known={"module": known})
     generated = 0
     for number in (*range(len(subject.tables)), 2):
         generated = known.misses
-        found = bench.compile(subject.module, decisions=subject.tables[number], names=subject.names)
+        found = compile_decided(compiler, subject.module, subject.tables[number], subject.names)
         assert account(found.sizes) == whole[number]
     assert known.refused == ""
     if subject.plain.toolchain.target.startswith("x86_64"):
         # The last one had been compiled before. What refers to constants that all share, or catches types, remains.
-        assert 0 < known.misses - generated < len(subject.build.sizes.function_names) / 2
+        assert 0 < known.misses - generated < len(subject.build.measured.function_names) / 2
 
 
 # LLVM replaces the second argument of `show` by what `numbered` has returned, as long as it sees the body of that.
@@ -222,19 +224,20 @@ def test_a_caller_that_sees_what_its_callee_returns_is_generated_with_it(
     toolchain: Toolchain, subject: Subject, tmp_path: Path
 ):
     module = dataclasses.replace(subject.module, bitcode=put_bitcode(toolchain, tmp_path, text=RETURNING))
-    build = build_of(subject.plain.compile(module))
-    assert build is not None
+    build = compile_decided(subject.plain, module)
+    assert build.ok
     known = KnownFunctions()
-    bench = dataclasses.replace(subject.plain, known={"module": known})
-    assert account(bench.compile(module).sizes) == account(build.sizes)
-    for site, inlined in build.decisions.items():
-        table = build.decisions | {site: not inlined}
-        names = strong_names(build.sizes)
-        whole, found = (one.compile(module, decisions=table, names=names) for one in (subject.plain, bench))
+    compiler = dataclasses.replace(subject.plain, known={"module": known})
+    assert account(compile_decided(compiler, module).sizes) == account(build.sizes)
+    decisions = build.decisions.by_site
+    for site, inlined in decisions.items():
+        table = decisions | {site: not inlined}
+        names = strong_names(build.measured)
+        whole, found = (compile_decided(one, module, table, names) for one in (subject.plain, compiler))
         assert account(found.sizes) == account(whole.sizes) != account(build.sizes)
     assert known.hits > 0
     generated = known.misses
-    assert account(bench.compile(module).sizes) == account(build.sizes)
+    assert account(compile_decided(compiler, module).sizes) == account(build.sizes)
     assert known.misses == generated, "nothing calls `numbered` that is not known itself"
 
 
@@ -246,21 +249,21 @@ def test_modules_in_which_functions_may_depend_on_each_other_are_generated_whole
     for option in ("-g", "-fcf-protection=branch") if toolchain.target.startswith("x86_64") else ("-g",):
         bitcode = put_bitcode(toolchain, tmp_path / f"with{option}", option)
         modules.append(dataclasses.replace(subject.module, name=option, bitcode=bitcode))
-    bench = dataclasses.replace(subject.plain, known={})
+    compiler = dataclasses.replace(subject.plain, known={})
     for module in modules:
         for _ in range(2):
-            assert bench.compile(module).status is CompileStatus.OK
-    assert bench.known is not None
-    assert all(not known.codes and not known.hits for known in bench.known.values())
+            assert compile_decided(compiler, module).status is CompileStatus.OK
+    assert compiler.known is not None
+    assert all(not known.codes and not known.hits for known in compiler.known.values())
 
 
 def test_a_compilation_beyond_its_deadline_is_killed_and_the_next_one_is_not(subject: Subject, residents: Residents):
-    bench = dataclasses.replace(subject.plain, residents=residents)
-    assert bench.compile(subject.module).status is CompileStatus.OK
-    hasty = dataclasses.replace(bench, timeout_seconds=1e-3)
-    late = hasty.compile(subject.module)
+    compiler = dataclasses.replace(subject.plain, residents=residents)
+    assert compile_decided(compiler, subject.module).status is CompileStatus.OK
+    hasty = dataclasses.replace(compiler, timeout_seconds=1e-3)
+    late = compile_decided(hasty, subject.module)
     assert late.status is CompileStatus.TIMED_OUT
-    assert bench.compile(subject.module).status is CompileStatus.OK
+    assert compile_decided(compiler, subject.module).status is CompileStatus.OK
     assert residents.declined == {}
 
 
@@ -268,38 +271,38 @@ def test_a_module_that_does_not_compile_fails_as_it_does_from_the_beginning(
     subject: Subject, residents: Residents, tmp_path: Path
 ):
     (tmp_path / "bad.policy").write_bytes(b"no policy")
-    bench = dataclasses.replace(subject.plain, residents=residents)
-    found, plain = (one.compile(subject.module, policy=str(tmp_path / "bad.policy")) for one in (bench, subject.plain))
+    compiler = dataclasses.replace(subject.plain, residents=residents)
+    bad = str(tmp_path / "bad.policy")
+    found, plain = (compile_decided(one, subject.module, policy=bad) for one in (compiler, subject.plain))
     assert found.status is plain.status is CompileStatus.FAILED
     assert found.reason == plain.reason
     (sentence,) = residents.declined.values()
     assert "bad.policy" in sentence
-    assert bench.compile(subject.module).status is CompileStatus.OK
+    assert compile_decided(compiler, subject.module).status is CompileStatus.OK
     broken = dataclasses.replace(subject.module, bitcode=tmp_path / "bad.policy")
-    assert bench.compile(broken).status is CompileStatus.FAILED
+    assert compile_decided(compiler, broken).status is CompileStatus.FAILED
 
 
 def test_a_child_that_is_killed_is_compiled_again_from_the_beginning(
     subject: Subject, residents: Residents, monkeypatch: pytest.MonkeyPatch
 ):
-    bench = dataclasses.replace(subject.plain, residents=residents)
-    assert bench.compile(subject.module).status is CompileStatus.OK
+    compiler = dataclasses.replace(subject.plain, residents=residents)
+    assert compile_decided(compiler, subject.module).status is CompileStatus.OK
     (resident,) = residents._idle.values()
     resident.process.kill()
-    found = bench.compile(subject.module)
+    found = compile_decided(compiler, subject.module)
     assert found.status is CompileStatus.OK
-    assert found.sizes is not None
-    assert found.sizes.totals == subject.build.sizes.totals
+    assert found.measured.totals == subject.build.measured.totals
     assert "died" in next(iter(residents.declined.values()))
 
 
 def test_only_so_many_stay(subject: Subject):
     residents = Residents(most=1)
-    bench = dataclasses.replace(subject.plain, residents=residents)
+    compiler = dataclasses.replace(subject.plain, residents=residents)
     other = dataclasses.replace(subject.module, command_line=(*subject.module.command_line, "-fmath-errno"))
     pids: list[int] = []
     for module in (subject.module, other):
-        assert bench.compile(module).status is CompileStatus.OK
+        assert compile_decided(compiler, module).status is CompileStatus.OK
         pids += [one.process.pid for one in residents._idle.values()]
     assert len(pids) == 2
     assert not is_running(pids[0])
@@ -327,8 +330,8 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_killed_search_leaves_no_compiler_behind(subject: Subject):
-    bench = subject.plain
-    words = [str(bench.toolchain.clang), *subject.module.command_line, f"-fpass-plugin={bench.plugin}"]
+    compiler = subject.plain
+    words = [str(compiler.toolchain.clang), *subject.module.command_line, f"-fpass-plugin={compiler.plugin}"]
     words += ["-x", "ir", str(subject.module.bitcode), "-emit-obj", "-o", "-"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     argv = [sys.executable, "-c", KILLED, *words]
@@ -346,41 +349,41 @@ def test_a_killed_search_leaves_no_compiler_behind(subject: Subject):
 
 
 def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Subject, residents: Residents):
-    bench = dataclasses.replace(subject.plain, residents=residents, known={})
+    compiler = dataclasses.replace(subject.plain, residents=residents, known={})
     name = subject.module.name
-    one = ModuleState(module=subject.module, plain=subject.build.sizes, build=subject.build)
-    account = account_of([name], {name: one.build.sizes}, objective=Objective.LINK_AWARE)
+    one = ModuleState(module=subject.module, plain=subject.build.measured, build=subject.build)
+    account = account_of([name], {name: one.build.measured}, objective=Objective.LINK_AWARE)
     first, rng = account.image, np.random.default_rng(1)
-    composed: list[Build] = []
+    composed: list[Compilation] = []
     for _ in range(12):
         done = step(
-            bench,
+            compiler,
             one,
             account,
             lock=threading.Lock(),
-            order=MovePriority(rank=indifferent, noise=1.0, most=64, tries=1),
+            priority=MovePriority(rank=indifferent, noise=1.0, most=64, tries=1),
             rng=rng,
         )
         for move in done.failed:
             one.tried[move] = 1
         if done.build is not None:
             one.build = done.build
-            account.put(name, done.build.sizes)
+            account.put(name, done.build.measured)
         one.composed, one.composed_steps = done.composed, done.composed_steps
         if done.composed is not None and done.kept:
             composed.append(done.composed)
-    last = confirm_composed(bench, one, account, lock=threading.Lock())
+    last = confirm_composed(compiler, one, account, lock=threading.Lock())
     assert composed
     assert account.image < first
     alike = 0
     for found in composed:
-        real = build_of(subject.plain.compile(subject.module, decisions=found.decisions, names=subject.names))
-        assert real is not None
+        decisions = found.decisions.by_site
+        real = compile_decided(subject.plain, subject.module, decisions, subject.names)
+        assert real.ok
         # Four bytes of filling are the last function's, whichever that is.
-        off = abs(found.sizes.llvm_size_text - real.sizes.llvm_size_text)
-        alike += found.decisions == real.decisions and off <= 4
+        off = abs(found.measured.llvm_size_text - real.measured.llvm_size_text)
+        alike += decisions == real.decisions.by_site and off <= 4
     assert alike >= 0.75 * len(composed)
     best = last.build or one.build
-    whole = build_of(subject.plain.compile(subject.module, decisions=best.decisions, names=subject.names))
-    assert whole is not None
-    assert whole.sizes.totals == best.sizes.totals
+    whole = compile_decided(subject.plain, subject.module, best.decisions.by_site, subject.names)
+    assert whole.measured.totals == best.measured.totals

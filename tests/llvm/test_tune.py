@@ -15,6 +15,7 @@ from mlgokit.cli import main
 from mlgokit.commands import tune
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain
@@ -22,10 +23,11 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
 from mlgokit.progress import say_nothing
 from mlgokit.tables.decisions import read_table
-from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import open_verifier
-from mlgokit.tune.result import finish
-from mlgokit.tune.search import Bench
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import open_inlining
+from mlgokit.tune.spaces.inlining.space import SearchConfig
+from mlgokit.tune.verify import Verifier
 
 pytestmark = pytest.mark.llvm
 
@@ -149,7 +151,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         folder=folder / "tune",
         compiler=CompilerOptions(llvm=toolchain.major),
     )
-    tuned = tune.tune(config)
+    tuned = tune.run(config)
     assert tuned.tuned_bytes < tuned.plain_bytes
     assert not any(one.note for one in tuned.modules)
     return Project(folder=folder, sources=sources, config=config)
@@ -178,7 +180,7 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     folder = tmp_path / "tune"
     shutil.copytree(project.config.folder, folder)
     config = dataclasses.replace(project.config, folder=folder, output=tmp_path / "tuned.so", go_on=True, budget="0s")
-    result = tune.tune(dataclasses.replace(config, allocation_share=0.0)).to_json()
+    result = tune.run(dataclasses.replace(config, allocation_share=0.0)).to_json()
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
     entries = read_table(Path(result["table"])).entries
@@ -207,30 +209,31 @@ def test_an_object_that_is_smaller_counts_as_it_is_and_not_as_the_search_found_i
     toolchain: Toolchain, project: Project, tmp_path: Path
 ):
     shutil.copytree(project.config.folder / "search", tmp_path / "search")
-    search = open_search(
-        load_corpus(project.config.folder / "corpus").modules,
-        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60),
-        config=SearchConfig(),
-        folder=tmp_path / "search",
-        workers=1,
-        report=say_nothing,
-    )
-    search.bench.rest()
-    with open_verifier(search, policy=None, workers=1, report=say_nothing) as proving:
-        usual = finish(proving, tmp_path / "usual.so")
-        row = max(usual.modules, key=lambda one: one.plain_bytes - one.tuned_bytes)
-        assert row.tuned_bytes < row.plain_bytes
-        searched = search.modules[row.name]
-        sizes = searched.build.sizes
-        for more in (3, -1):
-            totals = dataclasses.replace(sizes.totals, text=sizes.totals.text + more)
-            searched.build = dataclasses.replace(searched.build, sizes=dataclasses.replace(sizes, totals=totals))
-            found = finish(proving, tmp_path / "found.so")
-            assert next(one for one in found.modules if one.name == row.name) == row
-            assert found.tuned_bytes == usual.tuned_bytes
-            promise = read_table(tmp_path / "found.so").promise
-            assert promise is not None
-            assert promise.tuned_bytes == found.tuned_bytes
+    modules = load_corpus(project.config.folder / "corpus").modules
+    compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain))
+    folder, output = tmp_path / "search", tmp_path / "found.so"
+    search = open_inlining(modules, compiler=compiler, config=SearchConfig(), folder=folder, report=say_nothing)
+
+    def finished() -> Tuned:
+        with Verifier(
+            compiler=compiler, modules=modules, output=output, search_folder=folder, report=say_nothing
+        ) as verifier:
+            return finish_inlining(verifier, search)
+
+    usual = finished()
+    row = max(usual.modules, key=lambda one: one.plain_bytes - one.tuned_bytes)
+    assert row.tuned_bytes < row.plain_bytes
+    state = search.space.modules[row.name]
+    sizes = state.build.measured
+    for more in (3, -1):
+        totals = dataclasses.replace(sizes.totals, text=sizes.totals.text + more)
+        state.build = dataclasses.replace(state.build, sizes=dataclasses.replace(sizes, totals=totals))
+        found = finished()
+        assert next(one for one in found.modules if one.name == row.name) == row
+        assert found.tuned_bytes == usual.tuned_bytes
+        summary = read_table(output).summary
+        assert summary is not None
+        assert summary.tuned_bytes == found.tuned_bytes
 
 
 def check_words(toolchain: Toolchain, project: Project, database: Path, *more: str) -> list[str]:
@@ -277,7 +280,7 @@ def test_changed_code_is_counted_and_the_next_tuning_starts_from_what_is_kept(
     assert len(kept["gone"]) == 2
     assert 0 < kept["kept"] < kept["asked"]
     assert kept["failures"] == {}
-    tuned = tune.tune(
+    tuned = tune.run(
         tune.Tune(
             compile_commands=database,
             start=project.config.output,
@@ -317,8 +320,8 @@ def test_code_of_other_projects_stays_as_it_is(toolchain: Toolchain, project: Pr
 def test_continuing_never_loses(project: Project):
     before = json.loads((project.config.folder / "tuned.json").read_text())
     with pytest.raises(ReuseError, match="add --continue"):
-        tune.tune(project.config)
-    after = tune.tune(dataclasses.replace(project.config, go_on=True, budget="1s"))
+        tune.run(project.config)
+    after = tune.run(dataclasses.replace(project.config, go_on=True, budget="1s"))
     assert after.tuned_bytes <= before["tuned_bytes"]
     assert after.compilations > before["compilations"]
     assert after.curve[0].user_seconds == before["curve"][0]["user_seconds"]

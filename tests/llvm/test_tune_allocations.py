@@ -12,19 +12,21 @@ import pytest
 from mlgokit.cli import main
 from mlgokit.commands import check, tune
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tuning_allocations import tune_allocations
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import PluginUse, compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
+from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import TRIAL, Outcome, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
+from mlgokit.progress import say_nothing
 from mlgokit.tables.allocations import read_allocations, write_allocations
-from mlgokit.tune.allocation.check import AllocationCheckResult
-from mlgokit.tune.allocation.proof import Allocated
-from mlgokit.tune.allocation.search import AllocationBench, open_modules
-from mlgokit.tune.allocation.state import ModuleSearch
+from mlgokit.tune.result import Allocated, SpillCosts, Tuned
+from mlgokit.tune.spaces.allocation.opening import open_allocation
+from mlgokit.tune.spaces.allocation.space import AllocationSpace
+from mlgokit.tune.spaces.allocation.state import ModuleFunctions
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
 
 pytestmark = pytest.mark.llvm
 
@@ -85,11 +87,21 @@ class Project:
     toolchain: Toolchain
     source: Path
     config: tune.Tune
-    allocated: Allocated
+    tuned: Tuned
 
     @property
     def flag(self) -> str:
-        return self.allocated.flag
+        return self.tuned.flag
+
+    @property
+    def allocated(self) -> Allocated:
+        assert self.tuned.allocated is not None
+        return self.tuned.allocated
+
+    @property
+    def costs(self) -> SpillCosts:
+        assert self.tuned.costs is not None
+        return self.tuned.costs
 
     def compile(self, source: Path, output: Path, *options: str) -> bytes:
         words = [self.toolchain.clang, LEVEL, *options, "-c", source, "-o", output]
@@ -123,22 +135,22 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         folder=folder / "tune",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
-    allocated = tune_allocations(config)
-    return Project(toolchain=toolchain, source=folder / "source", config=config, allocated=allocated)
+    return Project(toolchain=toolchain, source=folder / "source", config=config, tuned=tune.run(config))
 
 
 def test_the_build_with_the_plugin_costs_what_was_promised(project: Project, tmp_path: Path):
-    found = project.allocated
-    assert found.plain_score > found.tuned_score
+    found = project.costs
+    assert found.plain > found.tuned
     assert found.change < 0
-    assert found.trials > 8
-    assert [one.note for one in found.modules] == ["", ""]
-    work = next(one for one in found.modules if "work" in one.name)
+    assert project.allocated.trials > 8
+    assert [one.note for one in project.tuned.modules] == ["", ""]
+    work = next(one for one in project.tuned.modules if "work" in one.name)
+    assert work.costs is not None
     elsewhere = put_sources(tmp_path / "quite" / "another" / "folder") / "work.c"
     plain = project.scores(elsewhere, tmp_path)
     tuned = project.scores(elsewhere, tmp_path, project.flag)
-    assert sum(plain.values()) == pytest.approx(work.plain_score)
-    assert sum(tuned.values()) == pytest.approx(work.tuned_score)
+    assert sum(plain.values()) == pytest.approx(work.costs.plain)
+    assert sum(tuned.values()) == pytest.approx(work.costs.tuned)
     assert all(tuned.get(name, 0) <= score for name, score in plain.items())
     assert project.output(tmp_path) == project.output(tmp_path, project.flag)
 
@@ -154,8 +166,8 @@ def test_debug_information_and_the_folder_change_no_decision(project: Project, t
 
 
 def test_a_module_without_changed_functions_is_the_plain_one_byte_for_byte(project: Project, tmp_path: Path):
-    main_module = next(one for one in project.allocated.modules if "main" in one.name)
-    assert main_module.changed == 0
+    main_module = next(one for one in project.tuned.modules if "main" in one.name)
+    assert main_module.allocated == 0
     source = project.source / "main.c"
     assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
 
@@ -169,15 +181,15 @@ def test_a_changed_function_is_the_plain_one_again(project: Project, tmp_path: P
 def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    found = project.allocated
+    found, costs = project.allocated, project.costs
     today = check.Check(plugin=project.config.output, compile_commands=put_database(put_sources(tmp_path / "same")))
     kept = check.run(today)
-    assert isinstance(kept, AllocationCheckResult)
+    assert kept.costs is not None
     assert (kept.allocations_kept, kept.share, kept.tune_again) == (found.changed, 1, False)
-    assert kept.change == pytest.approx(found.tuned_score / found.plain_score - 1)
+    assert kept.change == pytest.approx(costs.tuned / costs.plain - 1)
     assert kept.change == pytest.approx(kept.promised_change)
-    assert (kept.mean_change, kept.failures) == (pytest.approx(found.change), {})
-    assert [one.allocated for one in kept.modules] == [one.changed for one in found.modules]
+    assert (kept.costs.change, kept.failures) == (pytest.approx(costs.change), {})
+    assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
     edited = put_sources(tmp_path / "edited", source=SOURCE.replace("a*17", "a*19+v"))
     changed = dataclasses.replace(today, compile_commands=put_database(edited))
     words = ["check", str(changed.plugin), "--compile-commands", str(changed.compile_commands), "--least-kept", "1"]
@@ -185,7 +197,7 @@ def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
         main(["--json", *words])
     counted = json.loads(capsys.readouterr().out)
     assert counted["allocations_kept"] == found.changed - 1
-    assert counted["tuned_score"] <= counted["plain_score"]
+    assert counted["costs"]["tuned"] <= counted["costs"]["plain"]
     assert [one["worse"] for one in counted["modules"]] == [[], []]
     with pytest.raises(SystemExit, match=r"^1$"):
         main(words)
@@ -202,17 +214,18 @@ def test_the_table_alone_does_the_same_with_the_generic_plugin(project: Project,
     corpus = load_corpus(project.config.folder / "corpus")
     module = next(one for one in corpus.modules if "work" in one.name)
     table = read_allocations(project.config.output)
-    assert table.promise is not None
-    assert table.promise.tuned_score == pytest.approx(project.allocated.tuned_score)
+    assert table.summary is not None
+    assert table.summary.tuned_score == pytest.approx(project.costs.tuned)
     write_allocations(tmp_path / "some.allocations", table.by_key)
-    use = PluginUse(plugin=plugin, allocations=tmp_path / "some.allocations")
-    found = compile_module(project.toolchain, module.command_line, module.bitcode, use=use, regalloc=True).regalloc
+    compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
+    use = PluginUse(allocations=(tmp_path / "some.allocations").read_bytes())
+    found = compiler.compile(module, CompileRequest(use=use, regalloc=True)).regalloc
     assert found is not None
-    work = next(one for one in project.allocated.modules if "work" in one.name)
-    assert found.scores.sum() == pytest.approx(work.tuned_score)
-    (tmp_path / "some.allocations").write_bytes(b"MLGORT1\n\x01\0\0\0")
-    refused = compile_module(project.toolchain, module.command_line, module.bitcode, use=use)
-    assert "some.allocations: it is cut short" in refused.reason
+    work = next(one for one in project.tuned.modules if "work" in one.name)
+    assert work.costs is not None
+    assert found.scores.sum() == pytest.approx(work.costs.tuned)
+    refused = compiler.compile(module, CompileRequest(use=PluginUse(allocations=b"MLGORT1\n\x01\0\0\0")))
+    assert "allocations: it is cut short" in refused.reason
 
 
 def test_going_on_begins_where_the_search_stopped_and_another_start_keeps_what_applies(
@@ -224,26 +237,36 @@ def test_going_on_begins_where_the_search_stopped_and_another_start_keeps_what_a
     with pytest.raises(SystemExit, match=r"^0$"):
         main([*words, "1s"])
     first = json.loads((tmp_path / "again" / "tuned.json").read_text())
-    assert first["tuned_score"] <= project.allocated.tuned_score * (1 + 1e-9)
+    assert first["allocated"]["costs"]["tuned"] <= project.costs.tuned * (1 + 1e-9)
     with pytest.raises(SystemExit, match=r"^0$"):
         main([*words, "0s", "--continue"])
     second = json.loads((tmp_path / "again" / "tuned.json").read_text())
-    assert (second["tuned_score"], second["trials"]) == (first["tuned_score"], first["trials"])
+    assert [second["allocated"][name] for name in ("costs", "trials")] == [
+        first["allocated"][name] for name in ("costs", "trials")
+    ]
 
 
-def work_of(project: Project, bench: AllocationBench, folder: Path) -> ModuleSearch:
-    corpus = load_corpus(project.config.folder / "corpus")
-    modules, failures, _ = open_modules(
-        corpus.modules, bench=bench, folder=folder, start={}, workers=1, report=lambda *_: None
+def opened(
+    project: Project, plugin: Path, folder: Path, policies: dict[str, str] | None = None
+) -> tuple[AllocationSpace, ModuleFunctions]:
+    """A space just opened, and the module with work."""
+    compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
+    search = open_allocation(
+        load_corpus(project.config.folder / "corpus").modules,
+        compiler=compiler,
+        config=TrialConfig(policies=policies or {}),
+        folder=folder,
+        start={},
+        seed=1,
+        report=say_nothing,
     )
-    assert not failures
-    return next(one for one in modules if "work" in one.module.name)
+    assert not search.space.failures
+    return search.space, next(one for one in search.space.units if "work" in one.module.name)
 
 
 def test_what_any_trial_decided_gives_the_same_costs_again(project: Project, plugin: Path, tmp_path: Path):
     rules = {"regalloc-eviction": ":first", "regalloc-priority": ":random"}
-    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin, policies=rules)
-    work = work_of(project, bench, tmp_path)
+    space, work = opened(project, plugin, tmp_path, rules)
     trials = np.zeros(8, TRIAL)
     trials["seed"] = np.arange(8)
     trials["by_rule"] = [1, 1, 1, 1, 0, 0, 0, 0]
@@ -254,34 +277,33 @@ def test_what_any_trial_decided_gives_the_same_costs_again(project: Project, plu
             Series(key=one.key, base=Overrides(), score=np.inf, trials=trials[trial : trial + 1])
             for one in work.functions
         ]
-        made += [(found.key, found.outcomes[0]) for found in bench.compile(work.module, asked)[1] if found.outcomes]
-    decided = [(key, one) for key, one in made if len(one.departures) and np.isfinite(one.score)]
+        made += [(found.key, found.outcomes[0]) for found in space.compile(work.module, asked).tried if found.outcomes]
+    decided = [(key, one) for key, one in made if len(one.overrides) and np.isfinite(one.score)]
     assert len(decided) > 4
-    assert any(len(one.departures.evictions) for _, one in decided)
-    assert any(len(one.departures.priorities) for _, one in decided)
+    assert any(len(one.overrides.evictions) for _, one in decided)
+    assert any(len(one.overrides.priorities) for _, one in decided)
     for key, one in decided:
-        again = Series(key=key, base=one.departures, score=np.inf, trials=trials[4:5])
-        (found,) = [found for found in bench.compile(work.module, [again])[1] if found.key == key]
+        again = Series(key=key, base=one.overrides, score=np.inf, trials=trials[4:5])
+        (found,) = [found for found in space.compile(work.module, [again]).tried if found.key == key]
         assert found.outcomes[0].score == one.score
-        assert found.outcomes[0].departures.evictions.tolist() == one.departures.evictions.tolist()
-        assert found.outcomes[0].departures.priorities.tolist() == one.departures.priorities.tolist()
+        assert found.outcomes[0].overrides.evictions.tolist() == one.overrides.evictions.tolist()
+        assert found.outcomes[0].overrides.priorities.tolist() == one.overrides.priorities.tolist()
 
 
 def test_a_trial_that_does_not_end_in_time_is_no_result_and_ends_nothing_else(
     project: Project, plugin: Path, tmp_path: Path
 ):
-    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin)
-    work = work_of(project, bench, tmp_path)
+    space, work = opened(project, plugin, tmp_path)
     function = work.functions[0]
     trials = np.zeros(3, TRIAL)
     trials["seed"] = [1, 2, 3]
     series = [Series(key=function.key, base=Overrides(), score=np.inf, trials=trials)]
-    result, tried = bench.compile(work.module, series, seconds=1e-6)
-    assert result.reason == ""
-    outcomes = next(one.outcomes for one in tried if one.key == function.key)
+    done = space.compile(work.module, series, seconds=1e-6)
+    assert done.reason == ""
+    outcomes = next(one.outcomes for one in done.tried if one.key == function.key)
     assert len(outcomes) == 3
-    result, tried = bench.compile(work.module, series, seconds=5)
-    outcomes = next(one.outcomes for one in tried if one.key == function.key)
+    done = space.compile(work.module, series, seconds=5)
+    outcomes = next(one.outcomes for one in done.tried if one.key == function.key)
     assert {outcome.score for outcome in outcomes} == {function.plain}
 
 
@@ -291,6 +313,6 @@ def test_what_cannot_be_tuned_is_said(project: Project, tmp_path: Path):
     database = put_database(source)
     config = dataclasses.replace(project.config, compile_commands=database, folder=tmp_path / "tune")
     with pytest.raises(CorpusError, match="at -O0 LLVM has another allocator"):
-        tune_allocations(config)
+        tune.run(config)
     with pytest.raises(UsageError, match="expected --policy with --objective spill-cost"):
-        tune_allocations(dataclasses.replace(config, fallback="policy"))
+        tune.run(dataclasses.replace(config, fallback="policy"))

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,21 +14,24 @@ import pytest
 from mlgokit.commands import check, tune
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.reuse.trials import IMAGE_BYTES, TRIAL, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
+from mlgokit.progress import say_nothing
 from mlgokit.tables.allocations import allocations_inside
-from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
-from mlgokit.tune.allocation.loop import AllocationSearch, run_allocation_search
-from mlgokit.tune.allocation.search import AllocationBench
-from mlgokit.tune.check import CheckResult
-from mlgokit.tune.project import SearchConfig, open_search
-from mlgokit.tune.proof import Verifier, open_verifier
-from mlgokit.tune.result import Tuned, finish
-from mlgokit.tune.search import Bench
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.allocation.finish import finish_bytes
+from mlgokit.tune.spaces.allocation.opening import AllocationSearch, open_bytes
+from mlgokit.tune.spaces.allocation.space import AllocationSpace
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import open_inlining
+from mlgokit.tune.spaces.inlining.space import SearchConfig
+from mlgokit.tune.verify import Verifier
 
 pytestmark = pytest.mark.llvm
 
@@ -106,7 +109,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         folder=folder / "tune",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
-    return Project(toolchain=toolchain, config=config, tuned=tune.tune(config))
+    return Project(toolchain=toolchain, config=config, tuned=tune.run(config))
 
 
 def test_the_build_is_as_small_as_promised_and_does_the_same(project: Project, tmp_path: Path):
@@ -140,49 +143,48 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
     database = put_database(tmp_path / "elsewhere")
     today = check.Check(plugin=project.config.output, compile_commands=database, compiler=CompilerOptions(workers=1))
     kept = check.run(today)
-    assert isinstance(kept, CheckResult)
     assert kept.allocations == kept.allocations_kept == allocated.changed
     assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
     assert (kept.plain_bytes, kept.tuned_bytes) == (project.tuned.plain_bytes, project.tuned.tuned_bytes)
     (database.parent / "work.c").write_text(SOURCE.replace("a*17", "a*19+v"))
     changed = check.run(today)
-    assert isinstance(changed, CheckResult)
     assert changed.allocations == kept.allocations
     assert changed.allocations_kept == kept.allocations_kept - 1
     assert not changed.larger
 
 
 def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: Path):
-    bench = AllocationBench(toolchain=project.toolchain, plugin=plugin, weights=IMAGE_BYTES)
+    compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
+    space = AllocationSpace(folder=plugin.parent, compiler=compiler, config=TrialConfig(weights=IMAGE_BYTES))
+    code = TrialConfig(weights=np.array([0.0] * 5 + [1.0, 0.0]))
+    text = AllocationSpace(folder=plugin.parent, compiler=compiler, config=code)
     trials = np.zeros(1, TRIAL)
     for module in project.modules:
-        plain = compile_module(project.toolchain, module.command_line, module.bitcode).sizes
-        assert plain is not None
+        plain = compiler.compile(module).measured
         sizes = dict(zip(plain.function_names, plain.function_text.tolist(), strict=True))
-        listed = bench.compile(module)[1]
+        listed = space.compile(module).tried
         series = [Series(key=one.key, base=Overrides(), score=np.inf, trials=trials) for one in listed]
-        text = dataclasses.replace(bench, weights=np.array([0.0] * 5 + [1.0, 0.0]))
-        found = {one.name: one.outcomes[0].score for one in text.compile(module, series, seconds=5)[1]}
+        found = {one.name: one.outcomes[0].score for one in text.compile(module, series, seconds=5).tried}
         assert found
         assert found == {name: sizes[name] for name in found}
-        whole = {one.name: one.outcomes[0].score for one in bench.compile(module, series, seconds=5)[1]}
+        whole = {one.name: one.outcomes[0].score for one in space.compile(module, series, seconds=5).tried}
         assert all(whole[name] > size for name, size in found.items())
 
 
 def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_otherwise(
     project: Project, tmp_path: Path
 ):
-    again = tune.tune(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
+    again = tune.run(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
     assert again.allocated is not None
     assert again.tuned_bytes <= project.tuned.tuned_bytes
     assert allocations_inside(tmp_path / "again.so").keys() == allocations_inside(project.config.output).keys()
     corpus = project.config.folder / "corpus"
     other = dataclasses.replace(project.config, compile_commands=None, corpus=corpus, budget="0s")
     without = dataclasses.replace(other, folder=tmp_path / "w", output=tmp_path / "w.so", allocation_share=0.0)
-    assert tune.tune(without).allocated is None
+    assert tune.run(without).allocated is None
     assert allocations_inside(tmp_path / "w.so") == {}
     started = dataclasses.replace(other, folder=tmp_path / "s", output=tmp_path / "s.so", start=project.config.output)
-    found = tune.tune(dataclasses.replace(started, budget="2s", allocation_share=0.9))
+    found = tune.run(dataclasses.replace(started, budget="2s", allocation_share=0.9))
     assert found.tuned_bytes <= project.tuned.tuned_bytes
 
 
@@ -196,7 +198,7 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
     (database.parent / "fast.c").write_text("int fast(int x) { return x + 1; }\n")
     database.write_text(json.dumps(entries))
     said: list[str] = []
-    tuned = tune.tune(
+    tuned = tune.run(
         dataclasses.replace(
             project.config, compile_commands=database, budget="0s", folder=tmp_path / "f", output=tmp_path / "t.so"
         ),
@@ -214,40 +216,43 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
 
 
 @contextmanager
-def opened(project: Project, folder: Path, plugin: Path) -> Generator[tuple[Verifier, Tuned, AllocationSearch]]:
-    search = open_search(
-        project.modules,
-        bench=Bench(toolchain=project.toolchain, plugin=plugin, timeout_seconds=60),
-        config=SearchConfig(),
-        folder=folder / "search",
-        workers=1,
-        report=quiet,
-    )
-    with open_verifier(search, policy=None, workers=1, report=quiet) as proving:
-        tuned = finish(proving, folder / "tuned.so")
-        yield proving, tuned, open_allocation(search, tuned, start={}, workers=1, report=quiet)
-    assert not proving.folder.exists()
-    search.bench.rest()
+def opened(
+    project: Project, folder: Path, plugin: Path
+) -> Generator[tuple[Tuned, AllocationSearch, Callable[[], Tuned]]]:
+    compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
+    config, place = SearchConfig(), folder / "search"
+    search = open_inlining(project.modules, compiler=compiler, config=config, folder=place, report=say_nothing)
+    output = folder / "tuned.so"
+    with Verifier(
+        compiler=compiler, modules=project.modules, output=output, search_folder=place, report=say_nothing
+    ) as verifier:
+        tuned = finish_inlining(verifier, search)
+        objective = config.objective
+        found = open_bytes(verifier, objective=objective, folder=place, start={}, seed=1, report=say_nothing)
 
+        def put_together() -> Tuned:
+            return finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
 
-def quiet(_done: int, _total: int, _label: str) -> None:
-    pass
+        yield tuned, found, put_together
+    assert not verifier.folder.exists()
 
 
 def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin: Path, tmp_path: Path):
-    with opened(project, tmp_path, plugin) as (proving, tuned, found):
-        work = next(one for one in found.modules if "work" in one.module.name)
+    with opened(project, tmp_path, plugin) as (tuned, found, put_together):
+        work = next(one for one in found.space.units if "work" in one.module.name)
         trials = np.zeros(60, TRIAL)
         trials["seed"], trials["eviction_flips"], trials["priority_flips"] = np.arange(60), 0.9, 0.9
         function = next(one for one in work.functions if one.name == "mix")
         # Each departs from the worst before it.
         series = [Series(key=function.key, base=Overrides(), score=-1.0, trials=trials)]
-        outcomes = next(one.outcomes for one in found.bench.compile(work.module, series, seconds=5)[1] if one.outcomes)
+        outcomes = next(
+            one.outcomes for one in found.space.compile(work.module, series, seconds=5).tried if one.outcomes
+        )
         worst = max((one for one in outcomes if np.isfinite(one.score)), key=lambda one: one.score)
         function.plain, function.score, function.trials = 1e6, 1.0, 1
-        function.departures = worst.departures
-        assert len(worst.departures)
-        result = finish_bytes(proving, tuned, found)
+        function.overrides = worst.overrides
+        assert len(worst.overrides)
+        result = put_together()
         assert result.allocated is not None
         assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
         assert result.tuned_bytes == tuned.tuned_bytes
@@ -255,23 +260,23 @@ def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin:
 
 
 def test_a_function_whose_code_cannot_be_seen_is_left_alone(project: Project, plugin: Path, tmp_path: Path):
-    with opened(project, tmp_path, plugin) as (proving, tuned, found):
+    with opened(project, tmp_path, plugin) as (_, found, put_together):
         # Before the first function is emitted, all are allocated.
         outlined = [
             dataclasses.replace(
                 one, module=dataclasses.replace(one.module, command_line=(*one.module.command_line, "-mllvm", OUTLINE))
             )
-            for one in found.modules
+            for one in found.space.units
         ]
-        found.modules = outlined
-        run_allocation_search(found, seconds=5, workers=1, report=quiet)
+        found.space.units = outlined
+        run_search(found, seconds=5, workers=1, report=say_nothing)
         seen = {
-            one.name: math.isfinite(one.plain) for module in found.modules for one in module.functions if one.trials
+            one.name: math.isfinite(one.plain) for module in found.space.units for one in module.functions if one.trials
         }
         # A function alone in its module is seen.
         assert seen == {"mix": False, "last": False, "main": True}
-        assert all(one.exhausted for module in found.modules for one in module.functions if one.name != "main")
-        result = finish_bytes(proving, tuned, found)
+        assert all(one.exhausted for module in found.space.units for one in module.functions if one.name != "main")
+        result = put_together()
         assert result.allocated is not None
         assert result.allocated.changed <= 1
 

@@ -14,8 +14,8 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.tune.allocation.state import load_functions
-from mlgokit.tune.state import load_effects, load_progress
+from mlgokit.tune.spaces.allocation.state import load_functions
+from mlgokit.tune.spaces.inlining.state import load_effects, load_progress
 
 pytestmark = pytest.mark.llvm
 
@@ -102,7 +102,7 @@ def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Too
         try:
             return json.loads((search / "spent.json").read_bytes())
         except OSError:
-            return {"compilations": 0, "bytes": float("inf")}
+            return {"compilations": 0, "score": float("inf")}
 
     moments: dict[str, Callable[[int], bool]] = {
         "in the front end": lambda _: (folder / "corpus").is_dir(),
@@ -117,8 +117,8 @@ def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Too
         assert not left_running(folder), moment
         now = spent()
         assert now["compilations"] >= compilations, moment
-        assert now["bytes"] <= least, moment
-        compilations, least = now["compilations"], now["bytes"]
+        assert now["score"] <= least, moment
+        compilations, least = now["compilations"], now["score"]
         for path in search.glob("modules/*.npz"):
             assert load_progress(path) is not None, moment
         kept = sum(len(part.change) for part in load_effects(search / "effects"))

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands.corpus import import_build
-from mlgokit.compiler.compile import NEVER
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import NEVER
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.progress import say_nothing
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
-from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
-from mlgokit.tune.search import Bench
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
+from mlgokit.tune.spaces.inlining.space import SearchConfig
 
 pytestmark = pytest.mark.llvm
 
@@ -32,13 +33,12 @@ static int picked(const int* v, int which) {{
 """ + "\n".join(f"int use{index}(const int* v) {{ return picked(v, {index}); }}" for index in range(CALLS))
 
 
-def opened(toolchain: Toolchain, folder: Path, restarts: int) -> Search:
-    return open_search(
+def opened(toolchain: Toolchain, folder: Path, restarts: int) -> InliningSearch:
+    return open_inlining(
         load_corpus(folder / "corpus").modules,
-        bench=Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=60),
+        compiler=ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain)),
         config=SearchConfig(restarts=restarts),
         folder=folder / "search",
-        workers=1,
         report=say_nothing,
     )
 
@@ -55,13 +55,13 @@ def test_restarts_find_what_dies_only_if_all_its_calls_are_inlined(toolchain: To
         report=say_nothing,
     )
     stuck = opened(toolchain, tmp_path, restarts=0)
-    try_policy(stuck, NEVER, workers=1, report=say_nothing)
+    try_policy(stuck, NEVER, report=say_nothing)
     run_search(stuck, seconds=200, workers=1, report=say_nothing, clock=lambda: stuck.compilations)
-    assert (stuck.ended, stuck.account.image) == (NOTHING_LEFT, stuck.plain_bytes)
+    assert (stuck.ended, stuck.space.account.image) == (NOTHING_LEFT, stuck.space.plain_bytes)
     freed = opened(toolchain, tmp_path, restarts=100)
     run_search(freed, seconds=24, workers=1, report=say_nothing, clock=lambda: freed.compilations)
-    assert freed.account.image < 0.9 * stuck.account.image
-    assert {one.build.inlined.all() for one in freed.modules.values()} == {True}
+    assert freed.space.account.image < 0.9 * stuck.space.account.image
+    assert {one.build.decisions.inlined.all() for one in freed.space.units} == {True}
     again = opened(toolchain, tmp_path, restarts=2)
     run_search(again, seconds=12, workers=1, report=say_nothing, clock=lambda: again.compilations)
-    assert again.account.image <= freed.account.image
+    assert again.space.account.image <= freed.space.account.image

@@ -10,13 +10,14 @@ import pytest
 from mlgokit.commands import tune
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.reuse.trials import TRIAL, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.tune.allocation.search import AllocationBench
 from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.allocation.space import AllocationSpace
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
 
 pytestmark = pytest.mark.llvm
 
@@ -63,7 +64,7 @@ def firmware(
         folder=folder / "tune",
         compiler=CompilerOptions(llvm=toolchain.major, workers=1),
     )
-    return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.tune(config))
+    return Firmware(toolchain=toolchain, words=words, folder=folder, tuned=tune.run(config))
 
 
 def test_the_build_is_as_small_as_promised(firmware: Firmware, tmp_path: Path):
@@ -80,14 +81,14 @@ def test_the_build_is_as_small_as_promised(firmware: Firmware, tmp_path: Path):
 def test_every_function_is_measured_alone(firmware: Firmware, plugin: Path):
     assert firmware.tuned.allocated is not None
     (module,) = load_corpus(firmware.folder / "tune" / "corpus").modules
-    plain = compile_module(firmware.toolchain, module.command_line, module.bitcode).sizes
-    assert plain is not None
-    text = np.array([0.0] * 5 + [1.0, 0.0])
-    bench = AllocationBench(toolchain=firmware.toolchain, plugin=plugin, weights=text)
-    listed = bench.compile(module)[1]
+    compiler = ClangCompiler(toolchain=firmware.toolchain, plugin=plugin)
+    plain = compiler.compile(module).measured
+    text = TrialConfig(weights=np.array([0.0] * 5 + [1.0, 0.0]))
+    space = AllocationSpace(folder=firmware.folder, compiler=compiler, config=text)
+    listed = space.compile(module).tried
     trials = np.zeros(1, TRIAL)
     asked = [Series(key=one.key, base=Overrides(), score=np.inf, trials=trials) for one in listed]
-    found = {one.name: one.outcomes[0].score for one in bench.compile(module, asked, seconds=5)[1]}
+    found = {one.name: one.outcomes[0].score for one in space.compile(module, asked, seconds=5).tried}
     sizes = dict(zip(plain.function_names, plain.function_text.tolist(), strict=True))
     assert found.keys() == sizes.keys()
     # Before branches are made as short as they can be, and before the linker's are known.

@@ -7,7 +7,7 @@ from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.errors import InputError
 from mlgokit.tables.allocations import AllocationSummary, allocation_bytes, read_allocations, write_allocations
 
-PROMISE = AllocationSummary(llvm=22, functions=3, plain_score=9.5, tuned_score=7.0)
+SUMMARY = AllocationSummary(llvm=22, functions=3, plain_score=9.5, tuned_score=7.0)
 
 
 def entries() -> dict[int, Overrides]:
@@ -16,9 +16,9 @@ def entries() -> dict[int, Overrides]:
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path):
-    write_allocations(tmp_path / "t", entries(), PROMISE)
+    write_allocations(tmp_path / "t", entries(), SUMMARY)
     found = read_allocations(tmp_path / "t")
-    assert found.promise == PROMISE
+    assert found.summary == SUMMARY
     assert list(found.by_key) == [5, 6, 2**64 - 1]
     for key, written in entries().items():
         assert found.by_key[key].evictions.tolist() == written.evictions.tolist()
@@ -26,7 +26,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path):
 
 
 def test_what_is_no_whole_table_is_refused(tmp_path: Path):
-    data = allocation_bytes(entries(), PROMISE)
+    data = allocation_bytes(entries(), SUMMARY)
     path = tmp_path / "t"
     for cut in (1, 60, len(data) - 14):
         path.write_bytes(data[:-cut])

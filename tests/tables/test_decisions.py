@@ -14,10 +14,10 @@ def entries() -> list[TableEntry]:
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path):
     path = tmp_path / "decisions"
-    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a", "b"))
-    write_table(path, entries(), promise)
+    summary = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a", "b"))
+    write_table(path, entries(), summary)
     found = read_table(path)
-    assert found.promise == promise
+    assert found.summary == summary
     for written, read in zip(entries(), found.entries, strict=True):
         assert read.names.tolist() == written.names.tolist()
         assert read.keys.tolist() == written.keys.tolist()
@@ -28,14 +28,14 @@ def test_the_bytes_are_as_documented():
     data = table_bytes(entries()[1:])
     numbers = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     assert data == b"MLGODT2\n" + bytes(numbers)
-    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a",))
+    summary = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=("a",))
     text = b'{"llvm": 22, "objective": "link-aware", "plain_bytes": 9, "tuned_bytes": 7.5, "modules": ["a"]}'
-    assert table_bytes(entries()[1:], promise) == data[:-4] + bytes([len(text), 0, 0, 0]) + text
+    assert table_bytes(entries()[1:], summary) == data[:-4] + bytes([len(text), 0, 0, 0]) + text
 
 
 def test_every_shorter_or_longer_file_is_refused(tmp_path: Path):
-    promise = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=())
-    data = table_bytes(entries(), promise)
+    summary = TuningSummary(llvm=22, objective="link-aware", plain_bytes=9, tuned_bytes=7.5, modules=())
+    data = table_bytes(entries(), summary)
     path = tmp_path / "decisions"
     for end in range(len(data)):
         path.write_bytes(data[:end])

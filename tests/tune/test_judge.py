@@ -1,148 +1,104 @@
 """The judge of a search, without a real compiler or link: an object has as text what it weighs in the link."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compile import CompileResult, CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.objects.account import account_of
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
+from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune import judge as judging, measurement
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, due, open_judge, plain_object, prove
 from mlgokit.tune.measurement import LinkedBuild, Measure, Measurement
-from mlgokit.tune.project import Search, SearchConfig
-from mlgokit.tune.search import ModuleState
-from mlgokit.tune.state import Build
+from mlgokit.tune.search import Search
+from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
+from mlgokit.tune.spaces.inlining.state import ModuleState
 
 NAMES = tuple("abcdefgh")
 PLAIN = 100
 SITES = (8, 16, 24)
 
 
-def sizes(text: int) -> ObjectSizes:
-    one, none = np.array([text], np.int64), np.zeros(1, np.int64)
-    return ObjectSizes(
-        totals=SectionTotals(text=text, rodata=0, eh_frame=0, data=0, bss=0, except_table=0),
-        function_names=("main",),
-        function_text=one,
-        function_rodata=none,
-        function_except_table=none,
-        function_eh_frame=none,
-        function_signature=none - 1,
-        signatures=(),
-        signature_rest=np.zeros((0, 3), np.int64),
-        signature_data=np.zeros(0, np.int64),
-        rest=np.zeros(3, np.int64),
-    )
-
-
-def build(text: int, inlined: tuple[bool, ...] = (False, False, False)) -> Build:
-    return Build(
-        sizes=sizes(text),
-        site=np.array(SITES, np.uint64),
-        caller=np.array([1, 2, 3]),
-        callee=np.array([4, 5, 6]),
-        inlined=np.array(inlined),
-        names=(),
-        values=np.zeros((3, 0), np.int64),
-        user_seconds=0.0,
-    )
+def build(text: int, inlined: tuple[bool, ...] = (False, False, False)) -> Compilation:
+    calls = [ToyCall(caller=f"f{site}", callee=f"g{site}", site=site) for site in SITES]
+    done = Compilation(status=CompileStatus.OK, sizes=toy_sizes({"main": text}))
+    return with_logs(done, {INLINE_SIZE.name: toy_log(calls, inlined)})
 
 
 ORIGIN = build(PLAIN + 1)
 
 
-@dataclasses.dataclass(slots=True)
-class FakeBench:
-    """``weights``: by module, what its tuned object weighs when it is linked."""
-
-    search: Any = None
-    weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    compiled: int = 0
-
-    def compile(
-        self,
-        module: Module,
-        *,
-        decisions: Mapping[int, bool] | None = None,
-        keep_object: Any = None,
-        **_: object,
-    ) -> CompileResult:
-        self.compiled += 1
-        found = ORIGIN if decisions is None else self.search.modules[module.name].build
-        if keep_object is not None:
-            keep_object.write_text(str(self.weights[module.name]))
-        return CompileResult(status=CompileStatus.OK, sizes=found.sizes)
-
-
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judge]:
-    """``opened(weights, exact=True, is_size=True)``: a judge of modules that weigh 100 bytes plainly."""
-    monkeypatch.setattr(judging, "build_of", lambda result: dataclasses.replace(ORIGIN, sizes=result.sizes))
-    monkeypatch.setattr(
-        judging, "make_ready", lambda _means, objects, _scratch: LinkedBuild(objects=dict(objects), image=Path())
-    )
+    """``opened(weights)``: a judge of modules that weigh 100 bytes plainly, and tuned as told when they are linked.
+
+    Nothing is linked, and no command is run: what is measured is the sum, with noise if a command says how much.
+    """
     noise = np.random.default_rng(3)
 
-    def fake(means: Measure, ready: LinkedBuild) -> Measurement:
-        words = [path.read_text() for path in ready.objects.values()]
+    def fake(how: Measure, linked: LinkedBuild) -> Measurement:
+        words = [path.read_text() for path in linked.objects.values()]
         if "broken" in words:
             return Measurement(value=None, reason="broken")
-        return Measurement(
-            value=sum(map(float, words)) + float(means.command[0] if means.command else 0) * noise.normal()
-        )
+        return Measurement(value=sum(map(float, words)) + float(how.command[0] if how.command else 0) * noise.normal())
 
     monkeypatch.setattr(measurement, "measure", fake)
     monkeypatch.setattr(judging, "measure", fake)
 
-    def make(weights: Mapping[str, float | str], *, command: tuple[str, ...] = ()) -> Judge:
-        bench = FakeBench(weights=weights)  # type: ignore[arg-type]
-        modules = {
-            name: ModuleState(
-                module=Module(
-                    name=name, project="p", language="c++", bitcode=Path(), command_line=("-cc1",), bitcode_bytes=1
-                ),
-                plain=sizes(PLAIN),
-                build=ORIGIN,
-            )
-            for name in NAMES
-        }
+    def make(
+        weights: Mapping[str, float | str], *, command: tuple[str, ...] = (), comes_out: Compilation | None = None
+    ) -> Judge:
+        """``comes_out``: every module by any decisions; else what the search has found for it."""
+
+        def answer(module: Module, request: CompileRequest) -> Compilation:
+            if request.keep_object is not None:
+                request.keep_object.write_text(str(weights[module.name]))
+            if request.use is None or not request.use.decisions:
+                return ORIGIN
+            return comes_out or states[module.name].build
+
+        sizes = toy_sizes({"main": PLAIN})
+        states = {name: ModuleState(module=toy_source(name), plain=sizes, build=ORIGIN) for name in NAMES}
         plain = {name: plain_object(tmp_path / "judge", index) for index, name in enumerate(NAMES)}
         for path in plain.values():
             path.write_text(str(PLAIN))
-        objects = {name: one.build.sizes for name, one in modules.items()}
-        search = Search(
+        space = InliningSpace(
             folder=tmp_path / "search",
-            bench=bench,  # type: ignore[arg-type]
+            compiler=FakeCompiler(answer=answer),
             config=SearchConfig(),
-            modules=modules,
+            modules=states,
             failures={},
-            account=account_of(NAMES, objects, objective=Objective.LINK_AWARE),
+            account=account_of(NAMES, dict.fromkeys(NAMES, ORIGIN.measured), objective=Objective.LINK_AWARE),
             plain_bytes=PLAIN * len(NAMES),
         )
-        bench.search = search
-        means = Measure(plan=None, command=command, modules=NAMES, timeout_seconds=1)
-        return open_judge(search, means, JudgeConfig(), plain, folder=tmp_path / "judge", workers=1, report=say_nothing)
+        how = Measure(plan=None, command=command, modules=NAMES, timeout_seconds=1)
+        search = Search(folder=space.folder, space=space, seed=1)
+        return open_judge(search, how, JudgeConfig(), plain, folder=tmp_path / "judge", report=say_nothing)
 
     return make
+
+
+def compilations(judge: Judge) -> int:
+    return judge.search.compilations
 
 
 def adopt(judge: Judge, **texts: int) -> None:
     """Let the search find builds of these sizes by the account."""
     for name, text in texts.items():
-        judge.search.modules[name].build = build(text, (True, True, False))
-        judge.search.account.put(name, sizes(text))
+        judge.search.space.modules[name].build = build(text, (True, True, False))
+        judge.search.space.account.put(name, toy_sizes({"main": text}))
 
 
 def total(judge: Judge, folder: Path) -> float:
-    found = prove(judge, judge.plain.objects, judge.ready.objects, folder)
+    found = prove(judge, judge.plain.objects, judge.linked.objects, folder)
     assert found.after is not None
     return found.after
 
@@ -153,9 +109,9 @@ def test_gains_that_the_link_shows_are_kept_at_one_stroke(opened: Callable[..., 
     adopt(judge, a=90, c=90)
     assert confirm(judge, seconds=100) == 0
     assert (set(judge.accepted), judge.value, total(judge, tmp_path)) == ({"a", "c"}, 780, 780)
-    assert judge.search.bench.compiled == 2  # type: ignore[attr-defined]
+    assert compilations(judge) == 2
     assert confirm(judge, seconds=100) == 0
-    assert judge.search.bench.compiled == 2  # type: ignore[attr-defined]
+    assert compilations(judge) == 2
 
 
 def test_modules_that_make_the_image_larger_are_found_and_taken_back(opened: Callable[..., Judge], tmp_path: Path):
@@ -164,10 +120,10 @@ def test_modules_that_make_the_image_larger_are_found_and_taken_back(opened: Cal
     assert confirm(judge, seconds=100) == 2
     assert set(judge.accepted) == set(NAMES) - set("cg")
     assert total(judge, tmp_path) == 6 * 90 + 2 * 100
-    back = judge.search.modules["c"]
-    assert back.build.decisions == ORIGIN.decisions
+    back = judge.search.space.modules["c"]
+    assert back.build.decisions.by_site == ORIGIN.decisions.by_site
     assert set(back.tried) == {8, 16}, "the moves that led there are not made again at once"
-    assert judge.search.account.image == 6 * 90 + 2 * (PLAIN + 1)
+    assert judge.search.space.account.image == 6 * 90 + 2 * (PLAIN + 1)
 
 
 def test_a_loss_hidden_in_a_gain_is_found(opened: Callable[..., Judge]):
@@ -219,7 +175,7 @@ def test_an_exact_command_that_sees_no_difference_adopts_nothing(opened: Callabl
     assert confirm(judge, seconds=100) == 0
     assert not judge.accepted
     conclude(judge, seconds=100)
-    assert judge.search.account.image == 100 + 7 * 100
+    assert judge.search.space.account.image == 100 + 7 * 100
 
 
 def test_without_time_gains_stay_open(opened: Callable[..., Judge]):
@@ -231,29 +187,15 @@ def test_without_time_gains_stay_open(opened: Callable[..., Judge]):
     assert judge.value <= 800
 
 
-def test_what_was_accepted_is_recalled_and_measured_again(
-    opened: Callable[..., Judge], monkeypatch: pytest.MonkeyPatch
-):
+def test_what_was_accepted_is_recalled_and_measured_again(opened: Callable[..., Judge]):
     judge = opened(dict.fromkeys(NAMES, 90))
     adopt(judge, a=90, b=90)
     confirm(judge, seconds=100)
     kept = build(90, (True, True, False))
-    monkeypatch.setattr(judging, "build_of", lambda _: kept)
-    monkeypatch.setattr(FakeBench, "compile", _always(kept, "90"))
-    again = opened({})
+    again = opened(dict.fromkeys(NAMES, 90), comes_out=kept)
     assert set(again.accepted) == {"a", "b"}
     assert again.value == 780
-    monkeypatch.setattr(FakeBench, "compile", _always(kept, "101"))
-    assert not opened({}).accepted
-
-
-def _always(found: Build, text: str) -> Callable[..., CompileResult]:
-    def compile_it(*_words: object, keep_object: Path | None = None, **_: object) -> CompileResult:
-        if keep_object is not None:
-            keep_object.write_text(text)
-        return CompileResult(status=CompileStatus.OK, sizes=found.sizes)
-
-    return compile_it
+    assert not opened(dict.fromkeys(NAMES, 101), comes_out=kept).accepted
 
 
 def test_a_plain_build_that_cannot_be_measured_is_refused_before_the_search(

@@ -1,261 +1,205 @@
-"""The search over a project with a compiler that adds up what decisions cost: what restarts find, and when it ends."""
+"""The engine over a space that knows neither inlining nor registers: numbers that get smaller when they are tried."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compile import HEURISTIC, NEVER
-from mlgokit.compiler.objects.account import account_of
-from mlgokit.compiler.objects.function_id import function_id
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.request import CompileRequest
+from mlgokit.errors import ToolError
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
-from mlgokit.tune import project as projects, restart as restarts, search as searches
+from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
+from mlgokit.tune import verify as verification
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
-from mlgokit.tune.merge import merge
-from mlgokit.tune.project import Search, SearchConfig, try_policy
-from mlgokit.tune.restart import ArmStatistics, RestartKind, choose_restart, restart
-from mlgokit.tune.search import ModuleState, MovePriority, StepResult, indifferent
-from mlgokit.tune.state import Build
-
-CALLERS = ("one", "two", "three")
-CALLS = tuple((caller, callee) for caller in range(len(CALLERS)) for callee in range(2))
-"""Each of the callers calls the same two functions."""
-Weigh = Callable[[tuple[bool, ...]], tuple[int, ...]]
-"""From all decisions, the bytes of each caller."""
+from mlgokit.tune.search import Search
+from mlgokit.tune.space import IsOver
+from mlgokit.tune.verify import VerifiedBuild, Verifier, verify
 
 
-def key_of(call: int) -> int:
-    # Small numbers would give different moves the same key.
-    return function_id(str(call)) & (2**63 - 2)
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Number:
+    module: Module
+    plain: int
+    least: int
+    now: int = 100
 
 
-def sizes(texts: tuple[int, ...]) -> ObjectSizes:
-    none = np.zeros(len(texts), np.int64)
-    return ObjectSizes(
-        totals=SectionTotals(text=sum(texts), rodata=0, eh_frame=0, data=0, bss=0, except_table=0),
-        function_names=CALLERS,
-        function_text=np.array(texts, np.int64),
-        function_rodata=none,
-        function_except_table=none,
-        function_eh_frame=none,
-        function_signature=none - 1,
-        signatures=(),
-        signature_rest=np.zeros((0, 3), np.int64),
-        signature_data=np.zeros(0, np.int64),
-        rest=np.zeros(3, np.int64),
-    )
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Halved:
+    value: int
+    user_seconds: float = 1.0
+    compilations: int = 1
+    trials: int = 3
 
 
-def build(weigh: Weigh, inlined: tuple[bool, ...]) -> Build:
-    return Build(
-        sizes=sizes(weigh(inlined)),
-        site=np.array([key_of(call) for call in range(len(CALLS))], np.uint64),
-        caller=np.array([function_id(CALLERS[caller]) for caller, _ in CALLS]),
-        callee=np.array([100 + callee for _, callee in CALLS]),
-        inlined=np.array(inlined),
-        names=(),
-        values=np.zeros((len(CALLS), 0), np.int64),
-        user_seconds=1.0,
-    )
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Numbers:
+    """A step halves how far a number is from the least that it can be; what comes of it must be settled."""
 
+    units: Sequence[Number]
+    label: str = "numbers"
+    table: str = "decisions"
+    failures: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    log: list[str] = dataclasses.field(default_factory=list[str])
+    pending: list[Number] = dataclasses.field(default_factory=list[Number])
+    objects: bool = False
 
-@dataclass(slots=True)
-class FakeBench:
-    """The heuristic inlines nothing; the rule ``never`` does what it is told here; in one module nothing matters."""
+    @property
+    def standing(self) -> tuple[float, float]:
+        now = sum(one.now for one in self.units)
+        return now, now / sum(one.plain for one in self.units) - 1
 
-    weigh: Weigh
-    never: tuple[bool, ...] = (False,) * len(CALLS)
-    stuck: str = ""
-    compiled: list[dict[int, bool]] = field(default_factory=list[dict[int, bool]])
+    @property
+    def owed(self) -> float:
+        return float(len(self.pending))
 
-    def compile(
-        self, module: Module, *, decisions: Mapping[int, bool] | None = None, policy: str = HEURISTIC, **_: object
-    ) -> Any:
-        rule = self.never if policy == NEVER else (False,) * len(CALLS)
-        known = decisions or {}
-        inlined = tuple(known.get(key_of(call), rule[call]) for call in range(len(CALLS)))
-        self.compiled.append(dict(known))
-        weigh = self.weigh if module.name != self.stuck else lambda _: (100, 100, 100)
-        return SimpleNamespace(user_seconds=1.0, build=build(weigh, inlined))
+    def begin(self, _seconds: float) -> None:
+        self.log.append("begin")
+
+    def learn(self, spent: float, _rng: np.random.Generator) -> float:
+        return 0.5 if spent == 0 else 0.0
+
+    def urgency(self, unit: Number) -> tuple[float, ...] | None:
+        return (unit.least - unit.now,) if unit.now > unit.least else None
+
+    def propose(self, unit: Number, _rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Halved]:
+        self.log.append(unit.module.name)
+        return lambda: Halved(value=unit.least + (unit.now - unit.least) // 2)
+
+    def unsettled(self) -> Sequence[tuple[Number, Callable[[], Halved]]]:
+        waiting, self.pending = self.pending, []
+        return [(one, lambda one=one: Halved(value=one.now, trials=0)) for one in waiting]
+
+    def accept(self, unit: Number, step: Halved) -> None:
+        if step.trials:
+            self.pending.append(unit)
+        unit.now = step.value
 
     def rest(self) -> None:
-        pass
+        self.log.append("rest")
+
+    def entries(self) -> Collection[str]:
+        return {one.module.name for one in self.units if one.now < one.plain}
+
+    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(sorted(map(str, kept))))
+
+    def refused(
+        self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
+    ) -> dict[str, tuple[Collection[Hashable], str]]:
+        first, second = before.sizes, after.sizes
+        grown = [name for name in first if second[name].llvm_size_text > first[name].llvm_size_text]
+        return {name: ((name,), "it grew") for name in grown if name in kept}
+
+    def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
+        return "by and large" if self.objects and after is not before else ""
 
 
-def together(inlined: tuple[bool, ...]) -> tuple[int, ...]:
-    """Either of the two calls of a function alone costs 5 bytes, both save 10."""
-    pairs = zip(inlined[::2], inlined[1::2], strict=True)
-    return tuple(100 - 10 if one and other else 100 + 5 * (one or other) for one, other in pairs)
+def numbers(folder: Path, **least: int) -> Search[Numbers]:
+    folder.mkdir(exist_ok=True)
+    units = [Number(module=toy_source(name), plain=100, least=value) for name, value in least.items()]
+    return Search(folder=folder, space=Numbers(units=units), seed=1)
 
 
-def alone(inlined: tuple[bool, ...]) -> tuple[int, ...]:
-    """The first function gets smaller by what makes the second one much larger."""
-    return 100 - 10 * sum(inlined[:2]), 100 + 50 * sum(inlined[2:4]), 100
+def go(search: Search[Numbers], seconds: float) -> None:
+    spent = search.user_seconds
+    run_search(search, seconds=seconds, workers=1, report=say_nothing, clock=lambda: search.user_seconds - spent)
+
+
+def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
+    search = numbers(tmp_path, a=99, b=92)
+    go(search, 1000)
+    assert search.space.log == ["begin", "b", "b", "b", "a", "b", "rest"]
+    assert (search.ended, search.space.standing[0]) == (NOTHING_LEFT, 99 + 92)
+    # One second for each step and for what was settled, and half a one to learn.
+    assert (search.compilations, search.trials, search.user_seconds) == (10, 15, 10.5)
+    assert search.curve[-1].score == 99 + 92
+
+
+def test_what_is_owed_is_a_part_of_the_budget(tmp_path: Path):
+    search = numbers(tmp_path, a=0)
+    go(search, 5.5)
+    assert search.ended == OVER
+    # Half a second, then steps as long as there is time to settle them.
+    assert search.user_seconds <= 6.5
+    assert not search.space.pending
+
+
+def test_a_session_goes_on_with_what_earlier_ones_spent(tmp_path: Path):
+    first = numbers(tmp_path, a=0, b=0)
+    go(first, 20)
+    second = numbers(tmp_path, a=0, b=0)
+    second.recall()
+    assert (second.compilations, second.trials) == (first.compilations, first.trials)
+    assert second.curve == first.curve
+    # Folders of earlier versions said bytes, and had no trials.
+    point = {"user_seconds": 3.0, "wall_seconds": 2.0, "compilations": 10**6, "bytes": 7.0}
+    (tmp_path / "curve.json").write_text(json.dumps([point]))
+    third = numbers(tmp_path, a=0, b=0)
+    third.recall()
+    assert (third.curve[0].score, third.compilations) == (7.0, 10**6)
+    (tmp_path / "curve.json").write_text("[{")
+    damaged = numbers(tmp_path, a=0)
+    damaged.recall()
+    assert damaged.curve == []
+    assert damaged.compilations == first.compilations
 
 
 @pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
-    """``opened(bench, names=("m",), restarts=...)``: a search, just opened."""
-    for module in (searches, projects, restarts):
-        monkeypatch.setattr(module, "build_of", lambda result: result.build)
+def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verifier]:
+    """``verifier(a=90)``: modules of 100 bytes, which have so many with the plugin if they are in its table."""
+    # There is no linker, and the plugin is its table.
+    monkeypatch.setattr(
+        verification, "link_policies", lambda _, inside, output: output.write_bytes(inside["decisions"].read_bytes())
+    )
 
-    def make(bench: FakeBench, *, names: tuple[str, ...] = ("m",), **config: Any) -> Search:
-        start = build(bench.weigh, (False,) * len(CALLS))
-        modules = [
-            Module(name=name, project="p", language="c++", bitcode=Path(), command_line=("-cc1",), bitcode_bytes=1)
-            for name in names
-        ]
-        account = account_of(names, dict.fromkeys(names, start.sizes), objective=Objective.LINK_AWARE)
-        search = Search(
-            folder=tmp_path,
-            bench=bench,  # type: ignore[arg-type]
-            config=SearchConfig(refits=(), **config),
-            modules={one.name: ModuleState(module=one, plain=start.sizes, build=start) for one in modules},
-            failures={},
-            account=account,
-            plain_bytes=account.image,
+    def make(**tuned: int) -> Verifier:
+        def answer(module: Module, request: CompileRequest) -> Compilation:
+            if request.use is None or request.use.plugin is None:
+                return Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 100}))
+            size = tuned[module.name] if module.name in json.loads(request.use.plugin.read_text()) else 100
+            if size < 0:
+                return Compilation(status=CompileStatus.FAILED, reason="why not")
+            return Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": size}))
+
+        modules = [toy_source(name) for name in tuned]
+        return Verifier(
+            compiler=FakeCompiler(answer=answer),
+            modules=modules,
+            output=tmp_path / "out.so",
+            search_folder=tmp_path,
+            report=say_nothing,
         )
-        search.mark()
-        return search
 
     return make
 
 
-def go(search: Search, seconds: float) -> None:
-    run_search(search, seconds=seconds, workers=1, report=say_nothing, clock=lambda: search.user_seconds)
+def test_entries_that_the_objects_do_not_bear_out_are_put_back(verifier: Callable[..., Verifier], tmp_path: Path):
+    one = verifier(a=90, b=110, c=95)
+    space = numbers(tmp_path, a=90, b=90, c=100).space
+    for unit in space.units:
+        unit.now = unit.least
+    done = verify(one, space, tmp_path / "decisions")
+    assert (done.kept, done.put_back, done.notes) == ({"a"}, {"b"}, {"b": "it grew"})
+    assert json.loads((tmp_path / "out.so").read_text()) == ["a"]
+    assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100, "c": 100}
 
 
-def test_what_must_be_decided_together_is_found_by_restarts_only(opened: Callable[..., Search]):
-    stuck = opened(FakeBench(weigh=together), restarts=0)
-    go(stuck, 1000)
-    assert (stuck.account.image, stuck.ended) == (300, NOTHING_LEFT)
-    freed = opened(FakeBench(weigh=together), restarts=40)
-    go(freed, 1000)
-    assert (freed.account.image, freed.ended) == (270, NOTHING_LEFT)
-    assert freed.user_seconds < 1000
+def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[..., Verifier], tmp_path: Path):
+    space = numbers(tmp_path, a=90).space
+    space.units[0].now, space.objects = 90, True
+    done = verify(verifier(a=90), space, tmp_path / "decisions")
+    assert (done.kept, done.put_back, done.objection) == (set(), {"a"}, "by and large")
 
 
-def test_a_search_that_goes_on_never_gets_larger(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=together))
-    go(search, 60)
-    least = [point.bytes for point in search.curve]
-    assert least == sorted(least, reverse=True)
-
-
-def test_a_module_that_cannot_get_smaller_takes_no_time_from_the_others(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=together, stuck="a"), names=("a", "b"), restarts=10**6)
-    go(search, 200)
-    assert search.account.image == 300 + 270
-
-
-def test_the_budget_ends_restarts_as_well(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=lambda _: (100, 100, 100)), restarts=10**6)
-    go(search, 200)
-    assert search.ended == OVER
-    # What runs when the time is over ends with the compilation in flight.
-    assert search.user_seconds < 203
-
-
-def test_restarts_in_vain_are_counted_until_there_are_enough(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=lambda inlined: (100 + sum(inlined), 100, 100)), restarts=30)
-    go(search, 10_000)
-    assert search.ended == NOTHING_LEFT
-    assert search.modules["m"].vain == 30
-    assert set(search.tallies) == set(RestartKind)
-
-
-def test_a_module_that_a_judge_refused_too_often_is_left_alone(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=together), restarts=5)
-    search.modules["m"].refused = 5
-    go(search, 1000)
-    assert (search.account.image, search.ended, search.tallies) == (300, NOTHING_LEFT, {})
-
-
-def test_a_worse_rule_gives_its_good_parts(opened: Callable[..., Search]):
-    bench = FakeBench(weigh=alone, never=(True, True, True, True, False, False))
-    search = opened(bench)
-    try_policy(search, NEVER, workers=1, report=say_nothing)
-    assert search.account.image == 280
-    assert search.modules["m"].build.inlined.tolist() == [True, True, False, False, False, False]
-    assert (len(bench.compiled), search.compilations) == (2, 2)
-
-
-def begun_anew(search: Search, kind: RestartKind, seed: int) -> StepResult:
-    return restart(
-        search.bench,
-        search.modules["m"],
-        search.account,
-        kind=kind,
-        lock=search.lock,
-        order=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
-        rng=np.random.default_rng(seed),
-        is_over=lambda: False,
-    )
-
-
-def test_single_callers_are_decided_as_in_a_build_that_is_larger_as_a_whole(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=together))
-    assert begun_anew(search, RestartKind.OTHERS, 1).compilations == 0
-    other = build(together, (True, True, True, True, True, False))
-    search.modules["m"].others = [other.site | other.inlined.astype(np.uint64)]
-    found = [
-        done.build for seed in range(8) if (done := begun_anew(search, RestartKind.OTHERS, seed)).build is not None
-    ]
-    pairs = {tuple(one.inlined.tolist()) for one in found}
-    assert pairs
-    assert pairs <= {(True, True, False, False, False, False), (False, False, True, True, False, False)}
-
-
-def test_call_sites_of_either_build_keep_their_decisions_when_merged(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=alone))
-    best, other = build(alone, (False,) * 6), build(alone, (True, False, True, False, False, False))
-    only_here, only_there = best.site.copy(), other.site.copy()
-    only_here[4], only_there[4] = 1000, 2000
-    best = dataclasses.replace(best, site=only_here)
-    other = dataclasses.replace(other, site=only_there)
-    merged = merge(best, other, search.account, "m")
-    assert (merged.differing, merged.taken, merged.is_new) == (2, 1, True)
-    assert merged.decisions == {
-        key_of(0): True,
-        **dict.fromkeys([*map(key_of, (1, 2, 3, 5)), 1000, 2000], False),
-    }
-
-
-def test_a_restart_that_compiles_nothing_new_says_so(opened: Callable[..., Search]):
-    search = opened(FakeBench(weigh=lambda _: (100, 100, 100)))
-    for kind in RestartKind:
-        done = begun_anew(search, kind, 1)
-        assert (done.build, done.kept) == (None, 0)
-        assert done.user_seconds == done.compilations
-
-
-def test_kinds_are_drawn_by_what_they_gave_and_none_is_forgotten():
-    rng = np.random.default_rng(1)
-    tallies: dict[RestartKind, ArmStatistics] = {}
-    for _ in RestartKind:
-        tallies.setdefault(choose_restart(tallies, rng), ArmStatistics()).enter(0.0, 1.0)
-    assert set(tallies) == set(RestartKind)
-    tallies[RestartKind.PAIRS].enter(100.0, 1.0)
-    drawn = [choose_restart(tallies, rng) for _ in range(300)]
-    assert set(drawn) == set(RestartKind)
-    assert drawn.count(RestartKind.PAIRS) > 150
-    for _ in range(99):
-        tallies[RestartKind.PAIRS].enter(0.0, 1.0)
-    tallies[RestartKind.CALLERS].enter(1.0, 1.0)
-    drawn = [choose_restart(tallies, rng) for _ in range(300)]
-    assert drawn.count(RestartKind.CALLERS) > 150
-
-
-def test_a_kind_that_takes_longer_is_drawn_less_often():
-    tallies = {kind: ArmStatistics() for kind in RestartKind}
-    for kind, tally in tallies.items():
-        tally.enter(0.0, 9.0 if kind is RestartKind.NEIGHBOURHOOD else 1.0)
-    drawn = [choose_restart(tallies, np.random.default_rng(seed)) for seed in range(300)]
-    assert 0 < drawn.count(RestartKind.NEIGHBOURHOOD) < 30
+def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[..., Verifier], tmp_path: Path):
+    space = numbers(tmp_path, a=90).space
+    space.units[0].now = 90
+    with pytest.raises(ToolError, match="expected clang to compile with it, found no module that does"):
+        verify(verifier(a=-1), space, tmp_path / "decisions")

@@ -22,11 +22,11 @@ from mlgokit.tune.measurement import (
 )
 
 
-def means(*words: str, timeout_seconds: float = 30) -> Measure:
+def how(*words: str, timeout_seconds: float = 30) -> Measure:
     return Measure(plan=None, command=words, modules=("a", "b"), timeout_seconds=timeout_seconds)
 
 
-def ready(name: str) -> LinkedBuild:
+def linked(name: str) -> LinkedBuild:
     return LinkedBuild(objects={"a": Path(name), "b": Path("b.o")}, image=Path())
 
 
@@ -49,7 +49,7 @@ def test_the_last_number_counts(text: str, number: float | None):
 
 def test_a_command_gets_the_objects_as_words():
     script = "import sys; print(len(sys.argv[1:]), 'of', sys.argv[1:])"
-    assert measure(means(sys.executable, "-c", script, "{objects}"), ready("x")) == Measurement(value=2)
+    assert measure(how(sys.executable, "-c", script, "{objects}"), linked("x")) == Measurement(value=2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_command_gets_the_objects_as_words():
     ],
 )
 def test_a_command_that_fails_gives_a_sentence(script: str, reason: str):
-    assert measure(means(sys.executable, "-c", script, timeout_seconds=2), ready("x")) == Measurement(
+    assert measure(how(sys.executable, "-c", script, timeout_seconds=2), linked("x")) == Measurement(
         value=None, reason=reason
     )
 
@@ -78,7 +78,7 @@ def draw(
     rng = np.random.default_rng(seed)
     asked: list[str] = []
 
-    def fake(_means: Measure, build: LinkedBuild) -> Measurement:
+    def fake(_how: Measure, build: LinkedBuild) -> Measurement:
         name = str(build.objects["a"])
         asked.append(name)
         value = 100 + noise * rng.normal() + drift * len(asked) - (effect if name == "new" else 0)
@@ -90,7 +90,7 @@ def draw(
 
 def compared(*, known: float | None = None, most: int = 10_000) -> Comparison:
     pairs = itertools.count()
-    return compare(means("x"), ready("old"), ready("new"), is_over=lambda: next(pairs) >= most, known=known)
+    return compare(how("x"), linked("old"), linked("new"), is_over=lambda: next(pairs) >= most, known=known)
 
 
 def test_a_large_effect_is_seen_at_the_first_look(monkeypatch: pytest.MonkeyPatch):

@@ -1,10 +1,12 @@
 import dataclasses
 import io
 
+import pytest
 from rich.console import Console
 
 from mlgokit.tune.check import CheckedModule, CheckResult
 from mlgokit.tune.render import print_check, verdict
+from mlgokit.tune.result import SpillCosts
 
 
 def kept(*, tuned: float = 940.0, module: float = 440.0, decisions: int = 50, allocations: int = 0) -> CheckResult:
@@ -49,3 +51,57 @@ def test_what_is_gone_larger_or_broken_is_named():
     assert "left out: a/4.o: why not\nleft out: 2 more" in text.getvalue()
     for words in ("gone: a/old.o", "larger than plain: a/one.o", "does not compile: a/bad.o", "1 tuned", "1 new"):
         assert words in text.getvalue()
+
+
+COSTLY = CheckedModule(
+    name="a/one.o",
+    allocated=2,
+    plain_bytes=500,
+    tuned_bytes=512,
+    costs=SpillCosts(functions=3, plain=60.0, tuned=54.0, change=-0.05),
+)
+FOR_COSTS = CheckResult(
+    plugin="tuned.so",
+    modules=(COSTLY,),
+    failures={"a/bad.o": "plainly: the compiler reported an error: why"},
+    allocations=4,
+    allocations_kept=3,
+    promised_change=-0.1,
+    plain_bytes=500,
+    tuned_bytes=512,
+    costs=COSTLY.costs,
+    left_out={"b.c": "why not"},
+)
+
+
+def with_costs(*, plain: float = 60.0, tuned: float = 54.0) -> CheckResult:
+    return dataclasses.replace(FOR_COSTS, costs=SpillCosts(functions=3, plain=plain, tuned=tuned, change=-0.05))
+
+
+def test_the_verdict_about_costs_says_what_is_kept_and_what_to_do():
+    assert verdict(FOR_COSTS) == (
+        "3 of 4 allocated functions (75 %) are as they were, the sum of costs changes by -10.0 %, -10.0 % when it was "
+        "tuned: tuning again can wait"
+    )
+    assert verdict(with_costs(tuned=57.0)).endswith(
+        "tuning again is worth it: `mlgokit tune --objective spill-cost --start tuned.so`"
+    )
+
+
+@pytest.mark.parametrize(("promised", "again"), [(None, False), (-0.1, False), (-0.12, False), (-0.13, True)], ids=str)
+def test_a_fifth_of_the_promise_may_be_lost(promised: float | None, again: bool):
+    assert dataclasses.replace(FOR_COSTS, promised_change=promised).tune_again is again
+
+
+def test_a_function_that_costs_more_is_named_and_reason_enough():
+    worse = dataclasses.replace(FOR_COSTS, modules=(dataclasses.replace(COSTLY, worse=("f", "g")),))
+    assert worse.tune_again
+    text = io.StringIO()
+    print_check(worse, Console(file=text, width=200))
+    for words in ("costs more than plain in a/one.o: f, g", "-10.00 %", "+12", "does not compile: a/bad.o", "b.c"):
+        assert words in text.getvalue()
+
+
+def test_without_functions_nothing_is_lost():
+    nothing = dataclasses.replace(with_costs(plain=0.0, tuned=0.0), allocations=0, allocations_kept=0)
+    assert (nothing.share, nothing.change) == (1, 0)

@@ -11,17 +11,15 @@ from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
 from mlgokit.commands.options import COMPILER, Compiling
-from mlgokit.compiler.compile import PluginUse
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import AllocationTable, allocates_only, read_allocations
+from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
-from mlgokit.tune.allocation.check import AllocationCheckResult, check_allocations
-from mlgokit.tune.allocation.render import print_allocation_check
-from mlgokit.tune.build_pair import BuildPairConfig
-from mlgokit.tune.check import CheckResult, check_decisions
+from mlgokit.tables.file import tables_inside
+from mlgokit.tune.check import CheckResult, check_plugin
 from mlgokit.tune.render import print_check
 
 
@@ -46,7 +44,7 @@ class Check:
     """How modules are compiled; by default with the plugin's LLVM."""
 
 
-def run(config: Check, *, report: Report = say_nothing) -> CheckResult | AllocationCheckResult:
+def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     """Compile today's code plainly and with the plugin, and compare: bytes, or spill cost if it was tuned for that.
 
     Raises:
@@ -57,9 +55,16 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult | Allocat
     check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
-    table = read_allocations(config.plugin) if allocates_only(config.plugin) else read_table(config.plugin)
-    major = table.promise.llvm if config.compiler.llvm is None and table.promise is not None else config.compiler.llvm
+    inside = tables_inside(config.plugin)
+    # Without decisions, the plugin was tuned for spill cost.
+    decisions = None if inside == {"allocations"} else read_table(config.plugin)
+    allocations = read_allocations(config.plugin) if "allocations" in inside else None
+    summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
+    major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
+    compiler = ClangCompiler(
+        toolchain=toolchain, workers=config.compiler.workers, timeout_seconds=config.compiler.deadline()
+    )
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         corpus = given_corpus(
@@ -71,29 +76,16 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult | Allocat
             workers=config.compiler.workers,
             report=report,
         )
-        twice = BuildPairConfig(
-            toolchain=toolchain,
-            use=PluginUse(plugin=config.plugin.resolve()),
-            workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(),
-        )
-        if isinstance(table, AllocationTable):
-            chosen = modules_of_project(corpus, config.project)
-            kept = check_allocations(chosen.modules, twice, table, report=report)
-        else:
-            chosen = modules_for_size(corpus, config.project)
-            kept = check_decisions(chosen.modules, twice, table, report=report)
-        return dataclasses.replace(kept, plugin=str(config.plugin), left_out=chosen.left_out)
+        chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
+        found = check_plugin(chosen.modules, compiler, config.plugin, decisions, allocations, report=report)
+        return dataclasses.replace(found, left_out=chosen.left_out)
 
 
-def render(result: CheckResult | AllocationCheckResult, console: Console) -> None:
+def render(result: CheckResult, console: Console) -> None:
     """Print what still applies, and whether to tune again."""
-    if isinstance(result, AllocationCheckResult):
-        print_allocation_check(result, console)
-    else:
-        print_check(result, console)
+    print_check(result, console)
 
 
-def exit_code(config: Check, result: CheckResult | AllocationCheckResult) -> int:
+def exit_code(config: Check, result: CheckResult) -> int:
     """1 if less still applies than the user asked for."""
     return MlgokitError.exit_code if result.share < config.least_kept else 0

@@ -1,4 +1,4 @@
-"""The command that tunes one project: search, proof, and one plugin to add to the build."""
+"""The command that tunes one project: search, verification, and one plugin to add to the build."""
 
 import dataclasses
 import json
@@ -13,37 +13,37 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size
+from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
 from mlgokit.commands.options import COMPILER, Compiling
-from mlgokit.compiler.compile import NEVER
+from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import NEVER
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.importers.database import Level, module_outputs
-from mlgokit.errors import ReuseError, UsageError
-from mlgokit.files import atomic_write, digest_file
-from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.corpus.importers.database import Level
+from mlgokit.errors import UsageError
+from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import allocations_inside
-from mlgokit.tables.decisions import DecisionTable, read_table, write_table
-from mlgokit.tune.allocation.bytes import finish_bytes, open_allocation
-from mlgokit.tune.allocation.loop import run_allocation_search
-from mlgokit.tune.allocation.proof import Allocated
-from mlgokit.tune.allocation.render import print_allocated
-from mlgokit.tune.check import try_start
+from mlgokit.tables.allocations import AllocationTable, allocations_inside
+from mlgokit.tables.decisions import DecisionTable, table_bytes
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
-from mlgokit.tune.linked import OUTPUT, link_words, plan_link
-from mlgokit.tune.loop import POLICY_NAME, run_search
-from mlgokit.tune.measurement import Measure, measuring_words
-from mlgokit.tune.project import Search, SearchConfig, open_search, try_policy
-from mlgokit.tune.proof import open_verifier
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.measurement import Measure
 from mlgokit.tune.render import print_tuned
-from mlgokit.tune.result import Tuned, finish
-from mlgokit.tune.search import Bench
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.allocation.finish import finish_bytes, finish_costs
+from mlgokit.tune.spaces.allocation.opening import open_allocation, open_bytes
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.inlining.finish import finish_inlining
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy, try_start
+from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
+from mlgokit.tune.verify import Verifier
 
 ALLOCATION_SHARE = 0.4
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
@@ -119,23 +119,7 @@ def seconds_of(budget: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def run(config: Tune, *, report: Report = say_nothing) -> Tuned | Allocated:
-    """Tune for bytes, or for spill cost if that is the objective."""
-    # It takes the configuration from here.
-    from mlgokit.commands.tuning_allocations import tune_allocations
-
-    return (tune_allocations if config.objective == "spill-cost" else tune)(config, report=report)
-
-
-def render(result: Tuned | Allocated, console: Console) -> None:
-    """Print what became smaller or cheaper, and what to do with the plugin."""
-    if isinstance(result, Allocated):
-        print_allocated(result, console)
-    else:
-        print_tuned(result, console)
-
-
-def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
+def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     """Tune a project, and leave the plugin, and ``tuned.json`` in the folder.
 
     Raises:
@@ -148,34 +132,170 @@ def tune(config: Tune, *, report: Report = say_nothing) -> Tuned:
         raise UsageError(
             f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
         )
-    _check_objective(config)
-    if config.objective == "spill-cost":
-        raise UsageError("tune: expected an objective in bytes, found spill-cost; call tune_allocations instead")
+    check_objective(config)
     check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
-    if config.policy is not None:
-        load_policy(config.policy, problem=INLINE_SIZE.name)
+    costs = config.objective == "spill-cost"
+    policies = policies_of(config)
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    earlier = _earlier(config.start, toolchain)
-    corpus = corpus_to_tune(config, toolchain, report=report)
-    chosen = modules_for_size(corpus, config.project)
+    earlier = earlier_table(config, toolchain)
+    corpus = _corpus_to_tune(config, toolchain, report=report)
+    chosen = (modules_of_project if costs else modules_for_size)(corpus, config.project)
     chosen.tell(report)
     modules = list(chosen.modules)
-    means = _means(config, modules, toolchain)
-    if means is not None:
+    measure = measure_of(config, modules, toolchain)
+    if measure is not None:
         by_name = {module.name: module for module in modules}
-        modules = [by_name[name] for name in means.modules]
-    claim = check_claim(config, config.folder / "search", corpus, toolchain.describe())
-    bench = Bench(toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.compiler.deadline())
+        modules = [by_name[name] for name in measure.modules]
+    session = _Session(
+        config=config,
+        compiler=ClangCompiler(
+            toolchain=toolchain,
+            plugin=build_plugin(toolchain),
+            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
+            residents=Residents(),
+            known={},
+        ),
+        modules=modules,
+        policies=policies,
+        earlier=earlier,
+        claim=check_claim(config, config.folder / "search", corpus, toolchain.describe()),
+        report=report,
+    )
     try:
-        tuned = _searched(config, bench, modules, means, earlier, claim=claim, report=report)
+        tuned = _tune_costs(session) if costs else _tune_bytes(session, measure)
     finally:
-        bench.rest()
+        session.compiler.close()
     tuned = dataclasses.replace(tuned, left_out=chosen.left_out)
     atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
     return tuned
 
 
-def corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:
+def render(result: Tuned, console: Console) -> None:
+    """Print what became smaller or cheaper, and what to do with the plugin."""
+    print_tuned(result, console)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Session:
+    """What both ways of tuning have in common.
+
+    Attributes:
+        config: the call.
+        compiler: compiles.
+        modules: what is tuned, in link order.
+        policies: to start from, by problem.
+        earlier: the table of an earlier plugin that the search starts from.
+        claim: signs the folder; called when nothing can be wrong with the call any more.
+        report: told what is done.
+    """
+
+    config: Tune
+    compiler: ClangCompiler
+    modules: Sequence[Module]
+    policies: dict[str, Path]
+    earlier: DecisionTable | AllocationTable | None
+    claim: Callable[[], None]
+    report: Report
+
+    @property
+    def folder(self) -> Path:
+        """Where the search is kept."""
+        return self.config.folder / "search"
+
+
+def _tune_costs(session: _Session) -> Tuned:
+    """Search and verify register allocations for spill cost."""
+    config, policies, report = session.config, session.policies, session.report
+    falls_back = policies if config.fallback == "policy" else {}
+    search = open_allocation(
+        session.modules,
+        compiler=session.compiler,
+        config=TrialConfig(
+            policies={problem: str(path) for problem, path in policies.items()},
+            eviction=config.problem != REGALLOC_PRIORITY.name,
+            priority=config.problem != REGALLOC_EVICTION.name,
+        ),
+        folder=session.folder,
+        start=session.earlier.by_key if isinstance(session.earlier, AllocationTable) else {},
+        list_all=bool(falls_back),
+        seed=config.search.seed,
+        report=report,
+    )
+    session.claim()
+    run_search(search, seconds=seconds_of(config.budget), workers=config.compiler.workers, report=report)
+    with Verifier(
+        compiler=session.compiler,
+        modules=[one.module for one in search.space.units],
+        output=config.output,
+        search_folder=session.folder,
+        inside=dict(falls_back),
+        report=report,
+        costs=True,
+    ) as verifier:
+        return finish_costs(verifier, search)
+
+
+def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
+    """Search and verify inlining decisions, then register allocations beside them."""
+    config, compiler, report = session.config, session.compiler, session.report
+    # The link runs in another folder.
+    workplace = config.folder.resolve() / _JUDGE
+    objects = (
+        {one.name: plain_object(workplace, index) for index, one in enumerate(session.modules)} if measure else None
+    )
+    search = open_inlining(
+        session.modules,
+        compiler=compiler,
+        config=dataclasses.replace(config.search, objective=_OBJECTIVES.get(config.objective, Objective.LINK_AWARE)),
+        folder=session.folder,
+        report=report,
+        keep=objects,
+    )
+    judge = None
+    if measure is not None and objects is not None:
+        judge = open_judge(search, measure, config.judge, objects, folder=workplace, report=report)
+    session.claim()
+    _try_whole(search, session)
+    known = search.folder / POLICY_NAME
+    if start := known if known.exists() else config.policy:
+        search.space.policy = load_policy(start, problem=INLINE_SIZE.name)
+    whole = seconds_of(config.budget)
+    # What a command measures may be anything, and need not become better with fewer bytes.
+    share = 0.0 if config.objective == "command" else config.allocation_share
+    seconds, begin = (1 - share) * whole, time.monotonic()
+    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge)
+    if judge is not None:
+        conclude(judge, seconds=seconds)
+    left = max(share * whole, whole - (time.monotonic() - begin))
+    fallback = {INLINE_SIZE.name: known} if config.fallback == "policy" and known.exists() else {}
+    with Verifier(
+        compiler=compiler,
+        modules=[one.module for one in search.space.units],
+        output=config.output,
+        search_folder=session.folder,
+        inside=fallback,
+        report=report,
+        judge=judge,
+    ) as verifier:
+        tuned = finish_inlining(verifier, search)
+        if share:
+            earlier = dict[int, Overrides]() if config.start is None else allocations_inside(config.start)
+            found = open_bytes(
+                verifier,
+                objective=search.space.config.objective,
+                folder=search.folder,
+                start=earlier,
+                seed=search.seed,
+                report=report,
+            )
+            run_search(found, seconds=left, workers=config.compiler.workers, report=report)
+            tuned = finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+    shutil.rmtree(workplace, ignore_errors=True)
+    return tuned
+
+
+def _corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:
     """The folder of the corpus, imported if a compilation database was named."""
     return given_corpus(
         compile_commands=config.compile_commands,
@@ -188,172 +308,14 @@ def corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Pat
     )
 
 
-def _searched(
-    config: Tune,
-    bench: Bench,
-    modules: list[Module],
-    means: Measure | None,
-    earlier: DecisionTable | None,
-    *,
-    claim: Callable[[], None],
-    report: Report,
-) -> Tuned:
-    """Search and prove; the folder is signed with ``claim`` when nothing can be wrong with the call any more."""
-    # The link runs in another folder.
-    workplace = config.folder.resolve() / _JUDGE
-    kept = {module.name: plain_object(workplace, index) for index, module in enumerate(modules)} if means else None
-    objective = _OBJECTIVES.get(config.objective, Objective.LINK_AWARE)
-    search = open_search(
-        modules,
-        bench=bench,
-        config=dataclasses.replace(config.search, objective=objective),
-        folder=config.folder / "search",
-        workers=config.compiler.workers,
-        report=report,
-        keep=kept,
-    )
-    judge = None
-    if means is not None and kept is not None:
-        judge = open_judge(
-            search,
-            means,
-            config.judge,
-            kept,
-            folder=workplace,
-            workers=config.compiler.workers,
-            report=report,
-        )
-    claim()
-    _try_whole(search, config, earlier, report=report)
-    known = search.folder / POLICY_NAME
-    if start := known if known.exists() else config.policy:
-        search.policy = load_policy(start, problem=INLINE_SIZE.name)
-    whole = seconds_of(config.budget)
-    # What a command measures may be anything, and need not become better with fewer bytes.
-    share = 0.0 if config.objective == "command" else config.allocation_share
-    seconds, begin = (1 - share) * whole, time.monotonic()
-    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge)
-    if judge is not None:
-        conclude(judge, seconds=seconds)
-    left = max(share * whole, whole - (time.monotonic() - begin))
-    fallback = known if config.fallback == "policy" and known.exists() else None
-    with open_verifier(search, policy=fallback, workers=config.compiler.workers, report=report, judge=judge) as proving:
-        tuned = finish(proving, config.output)
-        if share:
-            known_before = dict[int, Overrides]() if config.start is None else allocations_inside(config.start)
-            found = open_allocation(search, tuned, start=known_before, workers=config.compiler.workers, report=report)
-            run_allocation_search(found, seconds=left, workers=config.compiler.workers, report=report)
-            tuned = finish_bytes(proving, tuned, found)
-    shutil.rmtree(workplace, ignore_errors=True)
-    return tuned
-
-
-def _earlier(start: Path | None, toolchain: Toolchain) -> DecisionTable | None:
-    """The decisions of an earlier plugin.
-
-    Raises:
-        UsageError: it was tuned with another LLVM.
-    """
-    if start is None:
-        return None
-    earlier = read_table(start)
-    if earlier.promise is not None and earlier.promise.llvm != toolchain.major:
-        raise UsageError(
-            f"{start}: expected a plugin tuned with LLVM {toolchain.major}, found one for {earlier.promise.llvm}, "
-            f"whose keys are others; give --llvm {earlier.promise.llvm}, or no --start"
-        )
-    return earlier
-
-
-def _try_whole(search: Search, config: Tune, earlier: DecisionTable | None, *, report: Report) -> None:
+def _try_whole(search: InliningSearch, session: _Session) -> None:
     """Build everything by a rule, the earlier plugin and the policy, unless the search is beyond that."""
     # A search that was killed before its first step has not tried all of them.
     if (begun := search.folder / "begun").exists():
         return
-    try_policy(search, NEVER, workers=config.compiler.workers, report=report)
-    if earlier is not None:
-        write_table(search.folder / "start", earlier.entries)
-        try_start(search, search.folder / "start", workers=config.compiler.workers, report=report)
-    if config.policy is not None:
-        try_policy(search, str(config.policy), workers=config.compiler.workers, report=report)
+    try_policy(search, NEVER, report=session.report)
+    if isinstance(session.earlier, DecisionTable):
+        try_start(search, table_bytes(session.earlier.entries), report=session.report)
+    for policy in session.policies.values():
+        try_policy(search, str(policy), report=session.report)
     atomic_write(begun, "")
-
-
-def _check_objective(config: Tune) -> None:
-    """Refuse commands that the objective has no use for, and an objective without its commands.
-
-    Raises:
-        UsageError: such a call.
-    """
-    if config.problem != "both" and config.objective != "spill-cost":
-        raise UsageError(
-            f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
-            "add or leave out"
-        )
-    if config.command is not None and config.objective != "command":
-        raise UsageError(f"--command: expected --objective command with it, found {config.objective}; add or leave out")
-    if config.link_command is not None and config.objective not in {"linked", "command"}:
-        raise UsageError(
-            f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
-        )
-    if config.link_command is None and config.objective == "linked":
-        raise UsageError(
-            "--objective linked: expected --link-command with the link of the build, found none; "
-            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says"
-        )
-    if config.link_command is not None:
-        link_words(config.link_command)
-    if config.objective == "command":
-        if config.command is None:
-            raise UsageError(
-                "--objective command: expected --command with what prints a number, found none; add it, "
-                'as in --command "./measure.sh {output}"'
-            )
-        if any(OUTPUT in word for word in measuring_words(config.command)) and config.link_command is None:
-            raise UsageError(
-                f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
-            )
-
-
-def _means(config: Tune, modules: Sequence[Module], toolchain: Toolchain) -> Measure | None:
-    """What judges, if the objective is more than the account."""
-    if config.objective not in {"linked", "command"}:
-        return None
-    plan, database = None, config.compile_commands
-    if config.link_command is not None:
-        folder = config.link_folder or (Path() if database is None else database.resolve().parent)
-        plan = plan_link(
-            link_words(config.link_command),
-            folder=folder.resolve(),
-            outputs={} if database is None else module_outputs(database, level=config.level),
-            modules=[module.name for module in modules],
-            toolchain=toolchain,
-        )
-    return Measure(
-        plan=plan,
-        command=() if config.command is None else measuring_words(config.command),
-        modules=tuple(module.name for module in modules) if plan is None else plan.modules,
-        timeout_seconds=config.judge.timeout_seconds,
-        error=config.judge.error,
-    )
-
-
-def check_claim(config: Tune, place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:
-    """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
-    inputs = {"corpus": digest_file(corpus / "corpus_description.json")}
-    commands = {"link_command": config.link_command, "command": config.command}
-    settings = {"objective": config.objective, "project": config.project}
-    settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
-    settings |= {name: value for name, value in commands.items() if value is not None}
-    began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
-    if began and not config.go_on:
-        raise ReuseError(
-            f"{place}: expected a new folder, found a search of the same project; "
-            "add --continue to go on with it, or name another --folder"
-        )
-
-    def claim() -> None:
-        if not began:
-            write_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
-
-    return claim

@@ -155,7 +155,7 @@ def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_
         site=None if site is None else site.view(np.uint64),
         names=names,
         rows=rows.astype(np.int64),
-        values=np.stack(values, axis=1) if names else np.zeros((0, 0), np.int64),
+        values=np.stack(values, axis=1) if names else np.zeros((len(rows), 0), np.int64),
     )
 
 

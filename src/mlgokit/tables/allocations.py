@@ -40,15 +40,15 @@ class AllocationTable:
     """A table with all that is in its file.
 
     Attributes:
-        by_key: departures by the key of the function.
-        promise: what was found when it was made; tables that no tuning wrote have none.
+        by_key: overrides by the key of the function.
+        summary: what was found when it was made; tables that no tuning wrote have none.
     """
 
     by_key: Mapping[int, Overrides]
-    promise: AllocationSummary | None
+    summary: AllocationSummary | None
 
 
-def allocation_bytes(by_key: Mapping[int, Overrides], promise: AllocationSummary | None = None) -> bytes:
+def allocation_bytes(by_key: Mapping[int, Overrides], summary: AllocationSummary | None = None) -> bytes:
     """The file for these functions.
 
     Example:
@@ -59,16 +59,16 @@ def allocation_bytes(by_key: Mapping[int, Overrides], promise: AllocationSummary
     for key, one in sorted(by_key.items()):
         parts += [_HEAD.pack(key, len(one.evictions), len(one.priorities))]
         parts += [one.evictions.tobytes(), one.priorities.tobytes()]
-    return b"".join((*parts, end_bytes(promise)))
+    return b"".join((*parts, end_bytes(summary)))
 
 
-def write_allocations(path: Path, by_key: Mapping[int, Overrides], promise: AllocationSummary | None = None) -> None:
+def write_allocations(path: Path, by_key: Mapping[int, Overrides], summary: AllocationSummary | None = None) -> None:
     """Write an allocation table, atomically.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
-    atomic_write(path, allocation_bytes(by_key, promise))
+    atomic_write(path, allocation_bytes(by_key, summary))
 
 
 def read_allocations(path: Path) -> AllocationTable:
@@ -91,11 +91,11 @@ def read_allocations(path: Path) -> AllocationTable:
     text = text_at_end(data, at)
     if text is None:
         raise _damaged(path, len(data))
-    return AllocationTable(by_key=by_key, promise=read_summary(text, _promise, what=f"allocation table {path}"))
+    return AllocationTable(by_key=by_key, summary=read_summary(text, _summary_of, what=f"allocation table {path}"))
 
 
 def allocations_inside(plugin: Path) -> Mapping[int, Overrides]:
-    """The departures in a plugin, by the key of the function; none if it has decisions only.
+    """The overrides in a plugin, by the key of the function; none if it has decisions only.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -103,16 +103,7 @@ def allocations_inside(plugin: Path) -> Mapping[int, Overrides]:
     return read_allocations(plugin).by_key if _NAME in tables_inside(plugin) else dict[int, Overrides]()
 
 
-def allocates_only(plugin: Path) -> bool:
-    """Whether a plugin was tuned for spill cost: it has an allocation table, and no other.
-
-    Raises:
-        InputError: the file is missing.
-    """
-    return tables_inside(plugin) == {_NAME}
-
-
-def _promise(values: Any) -> AllocationSummary:
+def _summary_of(values: Any) -> AllocationSummary:
     return AllocationSummary(
         llvm=int(values["llvm"]),
         functions=int(values["functions"]),

@@ -77,11 +77,11 @@ class DecisionTable:
 
     Attributes:
         entries: one for each module.
-        promise: what was found when it was made; tables that no tuning wrote have none.
+        summary: what was found when it was made; tables that no tuning wrote have none.
     """
 
     entries: tuple[TableEntry, ...]
-    promise: TuningSummary | None
+    summary: TuningSummary | None
 
 
 def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], *, plain: bool = False) -> TableEntry:
@@ -96,7 +96,7 @@ def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], 
     return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain)
 
 
-def table_bytes(entries: Sequence[TableEntry], promise: TuningSummary | None = None) -> bytes:
+def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
     """The file for ``entries``."""
     parts = [_MAGIC, struct.pack("<I", len(entries))]
     for entry in entries:
@@ -107,7 +107,7 @@ def table_bytes(entries: Sequence[TableEntry], promise: TuningSummary | None = N
                 entry.keys.astype("<u8").tobytes(),
             )
         )
-    return b"".join((*parts, end_bytes(promise)))
+    return b"".join((*parts, end_bytes(summary)))
 
 
 def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
@@ -121,8 +121,8 @@ def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
 
 def flipped_keys(base: ModuleRun | InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
     """Keys of the sites at which ``forced``, which has all decisions of ``base``, departs from it; bit 0 as decided."""
-    turned = (forced.decisions != 0) != base.inlined
-    return (forced.sites[turned] & ~1) | (forced.decisions[turned] != 0)
+    flipped = (forced.decisions != 0) != base.inlined
+    return (forced.sites[flipped] & ~1) | (forced.decisions[flipped] != 0)
 
 
 def site_table(default: ModuleRun | Compilation, forced: ForcedDecisions) -> bytes:
@@ -132,13 +132,13 @@ def site_table(default: ModuleRun | Compilation, forced: ForcedDecisions) -> byt
     return table_bytes([entry_of(strong_names(default.sizes), forced.sites.view(np.uint64), forced.decisions != 0)])
 
 
-def write_table(path: Path, entries: Sequence[TableEntry], promise: TuningSummary | None = None) -> None:
+def write_table(path: Path, entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> None:
     """Write a decision table, atomically.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
-    atomic_write(path, table_bytes(entries, promise))
+    atomic_write(path, table_bytes(entries, summary))
 
 
 def renew_summary(path: Path, tuned_bytes: float) -> bool:
@@ -149,9 +149,9 @@ def renew_summary(path: Path, tuned_bytes: float) -> bool:
         StorageError: the disk is full or not writable.
     """
     table = read_table(path)
-    if table.promise is None or table.promise.tuned_bytes == tuned_bytes:
+    if table.summary is None or table.summary.tuned_bytes == tuned_bytes:
         return False
-    write_table(path, table.entries, dataclasses.replace(table.promise, tuned_bytes=tuned_bytes))
+    write_table(path, table.entries, dataclasses.replace(table.summary, tuned_bytes=tuned_bytes))
     return True
 
 
@@ -187,10 +187,10 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
             f"decision table {name}: expected its length after {position} bytes, found {len(data)} bytes in all; "
             "it is damaged, tune again"
         )
-    return DecisionTable(entries=tuple(entries), promise=read_summary(text, _promise, what=f"decision table {name}"))
+    return DecisionTable(entries=tuple(entries), summary=read_summary(text, _summary_of, what=f"decision table {name}"))
 
 
-def _promise(values: Any) -> TuningSummary:
+def _summary_of(values: Any) -> TuningSummary:
     return TuningSummary(
         llvm=int(values["llvm"]),
         objective=str(values["objective"]),

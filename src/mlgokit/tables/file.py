@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 TABLES = ("decisions", "allocations")
 """What a tuned plugin may have inside."""
-_Promise = TypeVar("_Promise")
+_Summary = TypeVar("_Summary")
 
 
-def end_bytes(promise: "DataclassInstance | None") -> bytes:
+def end_bytes(summary: "DataclassInstance | None") -> bytes:
     """The end of a table: the length of a text, and the text, which says what was found when the table was made."""
-    text = b"" if promise is None else json.dumps(dataclasses.asdict(promise)).encode()
+    text = b"" if summary is None else json.dumps(dataclasses.asdict(summary)).encode()
     return struct.pack("<I", len(text)) + text
 
 
@@ -30,7 +30,7 @@ def text_at_end(data: bytes, at: int) -> bytes | None:
     return None if len(data) < at + 4 or int.from_bytes(data[at : at + 4], "little") != len(text) else text
 
 
-def read_summary(text: bytes, make: Callable[[Any], _Promise], *, what: str) -> _Promise | None:
+def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> _Summary | None:
     """What the text at the end of a table says; nothing if it is empty.
 
     Args:

@@ -1,1 +1,1 @@
-"""Tuning: the smallest build of one project that a search finds, module by module, and its proof."""
+"""Tuning: the smallest build of one project that a search finds, unit by unit, and its verification."""

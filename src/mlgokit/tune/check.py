@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, compile_module
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import Compiler, PluginUse
+from mlgokit.compiler.reuse.trials import Overrides, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.allocations import allocations_inside
+from mlgokit.tables.allocations import AllocationTable
 from mlgokit.tables.decisions import DecisionTable, TableEntry, strong_names
-from mlgokit.tune.build_pair import WORTH_KEEPING, BuildPair, BuildPairConfig, compile_pairs
-from mlgokit.tune.project import Search, try_on_all
-from mlgokit.tune.search import ModuleState
+from mlgokit.tune.build_pair import BuildPair, compile_pairs
+from mlgokit.tune.result import SpillCosts, costs_of, json_of
 
 State = Literal["tuned", "left plain", "new"]
+WORTH_KEEPING = 0.8
+"""Share of the promised saving below which it is time to tune again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +34,25 @@ class CheckedModule:
 
     Attributes:
         name: the module.
-        state: whether the table has decisions for it, or left it plain, or does not know it.
+        plain_bytes: what it answers for in the project's account under the plain build; its code, where costs count.
+        tuned_bytes: the same with the plugin.
+        state: whether the decision table has decisions for it, or left it plain, or does not know it.
         asked: decisions that the compiler asked for with the plugin; 0 where the plugin stays out.
         kept: of those, the ones that the table answered.
-        allocated: functions that the plugin's other table allocates otherwise; a COMDAT function counts in each module.
-        plain_bytes: what it answers for in the project's account under the plain build.
-        tuned_bytes: the same with the plugin.
+        allocated: functions that the plugin allocates otherwise; a COMDAT function counts in each module.
+        worse: functions that cost more with the plugin than plain, where costs count.
+        costs: of its functions, where these count.
     """
 
     name: str
-    state: State
-    asked: int
-    kept: int
-    allocated: int
     plain_bytes: float
     tuned_bytes: float
+    state: State = "new"
+    asked: int = 0
+    kept: int = 0
+    allocated: int = 0
+    worse: tuple[str, ...] = ()
+    costs: SpillCosts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,65 +62,67 @@ class CheckResult:
     Attributes:
         plugin: the plugin.
         modules: those that compile both ways.
-        gone: modules of the table that today's code does not have.
+        gone: modules of the decision table that today's code does not have.
         failures: modules that the compiler does not compile, plainly or with the plugin, with the reason.
-        decisions: how many the table holds.
+        decisions: how many the decision table holds.
         asked: how many were asked for in modules that the plugin decides.
         kept: how many of those the table answered; each key answers once.
         allocations: functions that the plugin allocates otherwise than LLVM.
         allocations_kept: how many of those today's code has, as they were.
-        promised_change: of the project's account when it was tuned, such as -0.06.
-        plain_bytes: the account of today's plain build.
+        promised_change: of the project's account, or of the sum of costs, when it was tuned, such as -0.06.
+        plain_bytes: the account of today's plain build; its code, where costs count.
         tuned_bytes: the same with the plugin.
         plain_link: all plain objects linked with --gc-sections, or why that failed.
         tuned_link: the same with the plugin.
+        costs: of today's functions, a COMDAT function once, if the plugin was tuned for these.
         left_out: sources of the project that were not compiled, with the reason.
     """
 
     plugin: str
     modules: tuple[CheckedModule, ...]
-    gone: tuple[str, ...]
     failures: dict[str, str]
-    decisions: int
-    asked: int
-    kept: int
-    allocations: int
-    allocations_kept: int
     promised_change: float | None
     plain_bytes: float
     tuned_bytes: float
-    plain_link: LinkedImage | None
-    tuned_link: LinkedImage | None
+    gone: tuple[str, ...] = ()
+    decisions: int = 0
+    asked: int = 0
+    kept: int = 0
+    allocations: int = 0
+    allocations_kept: int = 0
+    plain_link: LinkedImage | None = None
+    tuned_link: LinkedImage | None = None
+    costs: SpillCosts | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
 
     @property
     def share(self) -> float:
-        """The part of the table's decisions that today's code asks for; 1 if it has none."""
-        return self.kept / self.decisions if self.decisions else 1.0
+        """The part of the decisions that still apply, or of the functions where costs count; 1 if there are none."""
+        all_of, kept = (self.decisions, self.kept) if self.costs is None else (self.allocations, self.allocations_kept)
+        return kept / all_of if all_of else 1.0
 
     @property
     def change(self) -> float:
-        """Of the project's account now, with the plugin against plain."""
-        return self.tuned_bytes / self.plain_bytes - 1 if self.plain_bytes else 0.0
+        """Of the project's account now, or of the sum of costs, with the plugin against plain."""
+        before, after = self.plain_bytes, self.tuned_bytes
+        if self.costs is not None:
+            before, after = self.costs.plain, self.costs.tuned
+        return after / before - 1 if before else 0.0
 
     @property
     def larger(self) -> tuple[str, ...]:
-        """Modules that are larger with the plugin than plain."""
-        return tuple(one.name for one in self.modules if one.tuned_bytes > one.plain_bytes)
+        """Modules that are larger with the plugin than plain, if bytes count."""
+        return tuple(one.name for one in self.modules if one.costs is None and one.tuned_bytes > one.plain_bytes)
 
     @property
     def tune_again(self) -> bool:
-        """Whether less is saved than what was promised by more than a little, or a module is larger than plain."""
+        """Whether less is saved than what was promised by more than a little, or something is worse than plain."""
         lost = self.promised_change is not None and self.change > WORTH_KEEPING * self.promised_change
-        return bool(self.larger) or lost
+        return bool(self.larger) or lost or any(one.worse for one in self.modules)
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
-        value = dataclasses.asdict(self)
-        for key in ("plain_link", "tuned_link"):
-            if value[key] is not None:
-                value[key]["status"] = value[key]["status"].value
-        return value | {
+        return json_of(self) | {
             "share": self.share,
             "change": self.change,
             "larger": list(self.larger),
@@ -123,141 +130,150 @@ class CheckResult:
         }
 
 
-def check_decisions(
-    modules: Sequence[Module], config: BuildPairConfig, decided: DecisionTable, *, report: Report
-) -> CheckResult:
-    """Compile every module plainly and with the plugin of ``config``, whose table is ``decided``, and compare.
-
-    Raises:
-        InputError: the plugin's other table is damaged.
-    """
-    plugin = config.use.plugin
-    assert plugin is not None  # noqa: S101  (of a tuning)
-    allocations = frozenset(allocations_inside(plugin))
-    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
-        config = dataclasses.replace(
-            config,
-            use=dataclasses.replace(config.use, logs=(INLINE_SIZE.name,)),
-            lists=bool(allocations),
-            objects=Path(scratch),
-        )
-        twice, failures = compile_pairs(modules, config, report=report)
-        links = _links(list(twice.values()), Path(scratch), config.toolchain)
-    both = {name: _compared(one, allocations) for name, one in twice.items()}
-    return _summary(both, failures, links, plugin=plugin, decided=decided, allocations=len(allocations))
-
-
-def try_start(search: Search, table: Path, *, workers: int, report: Report) -> None:
-    """Compile every module by what of an earlier table still applies, and adopt what is smaller."""
-
-    def compile_one(searched: ModuleState) -> CompileResult:
-        return compile_module(
-            search.bench.toolchain,
-            searched.module.command_line,
-            searched.module.bitcode,
-            use=PluginUse(
-                plugin=search.bench.plugin,
-                policies={INLINE_SIZE.name: HEURISTIC},
-                logs=(INLINE_SIZE.name,),
-                decisions=table.resolve(),
-            ),
-            timeout_seconds=search.bench.timeout_seconds,
-            thinlto_index=searched.module.thinlto_index,
-        )
-
-    try_on_all(search, compile_one, workers=workers, report=report, label="try the earlier decisions")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Both:
-    """A module compiled plainly and with the plugin.
-
-    Attributes:
-        plain: the plain object.
-        tuned: the other.
-        sites: [D] keys of the decisions that were asked for.
-        by_table: [D] whether the table answered.
-        functions: keys of the functions that the allocation table has.
-    """
-
-    plain: ObjectSizes
-    tuned: ObjectSizes
-    sites: npt.NDArray[np.uint64]
-    by_table: npt.NDArray[np.bool_]
-    functions: frozenset[int]
-
-
-def _compared(one: BuildPair, allocations: frozenset[int]) -> _Both:
-    log = one.tuned.logs.get(INLINE_SIZE.name)
-    if log is None:
-        sites, by_table = np.zeros(0, np.uint64), np.zeros(0, np.bool_)
-    else:
-        sites = log.columns["site"][:, 0].astype(np.int64).view(np.uint64)
-        by_table = log.columns["decided_by_table"][:, 0] != 0
-    plain, tuned = one.sizes
-    functions = allocations & frozenset(one.functions.values())
-    return _Both(plain=plain, tuned=tuned, sites=sites, by_table=by_table, functions=functions)
-
-
-def _summary(
-    both: Mapping[str, _Both],
-    failures: dict[str, str],
-    links: tuple[LinkedImage | None, LinkedImage | None],
-    *,
+def check_plugin(
+    modules: Sequence[Module],
+    compiler: Compiler,
     plugin: Path,
-    decided: DecisionTable,
-    allocations: int,
+    decisions: DecisionTable | None,
+    allocations: AllocationTable | None,
+    *,
+    report: Report,
 ) -> CheckResult:
-    promise = decided.promise
-    objective = Objective.LINK_AWARE if promise is None else Objective(promise.objective)
-    plain = account_of(list(both), {name: one.plain for name, one in both.items()}, objective=objective)
-    tuned = account_of(list(both), {name: one.tuned for name, one in both.items()}, objective=objective)
+    """Compile every module plainly and with the plugin, and compare: bytes; or costs, if it has no decisions.
+
+    Args:
+        modules: of today's code, in link order.
+        compiler: compiles.
+        plugin: a tuned plugin.
+        decisions: its decision table, if it has one.
+        allocations: its allocation table, if it has one; one of both there is.
+        report: told after every module.
+    """
+    use = PluginUse(
+        plugin=plugin.resolve(),
+        logs=() if decisions is None else (INLINE_SIZE.name,),
+        # Without trials, what comes of it is the list of all functions.
+        trials=None if allocations is None else TrialRequest(),
+    )
+    by_key = dict[int, Overrides]() if allocations is None else allocations.by_key
+    changed = frozenset(key for key, overrides in by_key.items() if len(overrides))
+    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        folder = Path(scratch)
+        pairs, failures = compile_pairs(modules, compiler, use, folder, costs=decisions is None, report=report)
+        if decisions is None:
+            compared = _compare_costs(pairs, changed)
+        else:
+            compared = _compare_bytes(pairs, changed, decisions)
+            compared |= _links(list(pairs.values()), folder, compiler.toolchain)
+    kept = changed & {key for one in pairs.values() for key in one.functions.values()}
+    return CheckResult(
+        plugin=str(plugin),
+        failures=failures,
+        promised_change=_promised_change(decisions, allocations),
+        allocations=len(changed),
+        allocations_kept=len(kept),
+        **compared,
+    )
+
+
+def _promised_change(decisions: DecisionTable | None, allocations: AllocationTable | None) -> float | None:
+    """What the search said of the plugin when it was tuned: of bytes, or of costs if it has no decisions."""
+    before, after = 0.0, 0.0
+    if decisions is not None and decisions.summary is not None:
+        before, after = decisions.summary.plain_bytes, decisions.summary.tuned_bytes
+    elif decisions is None and allocations is not None and allocations.summary is not None:
+        before, after = allocations.summary.plain_score, allocations.summary.tuned_score
+    return after / before - 1 if before else None
+
+
+def _compare_costs(pairs: Mapping[str, BuildPair], changed: frozenset[int]) -> dict[str, Any]:
+    """Modules and totals, by what spills, reloads and copies cost."""
+    once: dict[int | tuple[str, str], tuple[float, float]] = {}
+    rows: list[CheckedModule] = []
+    for module, one in pairs.items():
+        costs = _cost_pairs(one)
+        for name, pair in costs.items():
+            once.setdefault(one.functions.get(name, (module, name)), pair)
+        rows.append(
+            CheckedModule(
+                name=module,
+                plain_bytes=one.plain.measured.totals.text,
+                tuned_bytes=one.tuned.measured.totals.text,
+                allocated=len(changed & set(one.functions.values())),
+                worse=tuple(function for function, (before, after) in costs.items() if after > before),
+                costs=costs_of(list(costs.values())),
+            )
+        )
+    return {
+        "modules": tuple(rows),
+        "plain_bytes": sum(row.plain_bytes for row in rows),
+        "tuned_bytes": sum(row.tuned_bytes for row in rows),
+        "costs": costs_of(list(once.values())),
+    }
+
+
+def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
+    """Plain and tuned, by function; only of those with costs in either."""
+    plain, tuned = one.plain.regalloc, one.tuned.regalloc
+    if plain is None or tuned is None:
+        return {}
+    names = list(dict.fromkeys((*plain.functions, *tuned.functions)))
+    pairs = zip(plain.score_of(names).tolist(), tuned.score_of(names).tolist(), strict=True)
+    return dict(zip(names, pairs, strict=True))
+
+
+def _compare_bytes(pairs: Mapping[str, BuildPair], changed: frozenset[int], table: DecisionTable) -> dict[str, Any]:
+    """Modules and totals, by the project's account, and what of the decision table was answered."""
+    summary = table.summary
+    objective = Objective.LINK_AWARE if summary is None else Objective(summary.objective)
+    names = list(pairs)
+    plain = account_of(names, {name: one.plain.measured for name, one in pairs.items()}, objective=objective)
+    tuned = account_of(names, {name: one.tuned.measured for name, one in pairs.items()}, objective=objective)
     rows: list[CheckedModule] = []
     seen: set[int] = set()
-    for name, one in both.items():
-        index = _entry_of(one, decided.entries)
+    for name, one in pairs.items():
+        index = _entry_of(one, table.entries)
         state: State = "new"
         if index is not None:
             seen.add(index)
-            state = "left plain" if decided.entries[index].plain else "tuned"
+            state = "left plain" if table.entries[index].plain else "tuned"
         rows.append(
             CheckedModule(
                 name=name,
                 state=state,
-                asked=len(one.sites),
-                kept=int(one.by_table.sum()),
-                allocated=len(one.functions),
-                plain_bytes=tuned.module_bytes(name, one.plain),
-                tuned_bytes=tuned.module_bytes(name, one.tuned),
+                asked=len(one.tuned.decisions),
+                kept=len(_answered(one)),
+                allocated=len(changed & set(one.functions.values())),
+                plain_bytes=tuned.module_bytes(name, one.plain.measured),
+                tuned_bytes=tuned.module_bytes(name, one.tuned.measured),
             )
         )
-    names = promise.modules if promise is not None else ()
-    return CheckResult(
-        plugin=str(plugin),
-        modules=tuple(rows),
-        gone=tuple(
-            names[index] if index < len(names) else f"module {index}"
-            for index in range(len(decided.entries))
-            if index not in seen and len(decided.entries[index].names)
+    known = summary.modules if summary is not None else ()
+    return {
+        "modules": tuple(rows),
+        "gone": tuple(
+            known[index] if index < len(known) else f"module {index}"
+            for index in range(len(table.entries))
+            if index not in seen and len(table.entries[index].names)
         ),
-        failures=failures,
-        decisions=sum(len(entry.keys) for entry in decided.entries if not entry.plain),
-        asked=sum(row.asked for row in rows),
-        kept=sum(row.kept for row in rows),
-        allocations=allocations,
-        allocations_kept=len(frozenset[int]().union(*(one.functions for one in both.values()))),
-        promised_change=promise.tuned_bytes / promise.plain_bytes - 1 if promise and promise.plain_bytes else None,
-        plain_bytes=plain.image,
-        tuned_bytes=tuned.image,
-        plain_link=links[0],
-        tuned_link=links[1],
-    )
+        "decisions": sum(len(entry.keys) for entry in table.entries if not entry.plain),
+        "asked": sum(row.asked for row in rows),
+        "kept": sum(row.kept for row in rows),
+        "plain_bytes": plain.image,
+        "tuned_bytes": tuned.image,
+    }
 
 
-def _entry_of(one: _Both, entries: Sequence[TableEntry]) -> int | None:
+def _answered(one: BuildPair) -> Any:
+    """[K] keys of the call sites that the decision table answered."""
+    decisions = one.tuned.decisions
+    by_table = np.zeros(len(decisions), bool) if decisions.by_table is None else decisions.by_table
+    return decisions.sites[by_table]
+
+
+def _entry_of(one: BuildPair, entries: Sequence[TableEntry]) -> int | None:
     """The entry that a module was compiled by: the one with the keys that were answered, else with most names."""
-    answered = one.sites[one.by_table]
-    names = strong_names(one.plain)
+    answered, names = _answered(one), strong_names(one.plain.measured)
     best, score = None, (0, 0)
     for index, entry in enumerate(entries):
         shared = int(np.isin(names, entry.names).sum())
@@ -267,14 +283,13 @@ def _entry_of(one: _Both, entries: Sequence[TableEntry]) -> int | None:
     return best
 
 
-def _links(
-    both: Sequence[BuildPair], folder: Path, toolchain: Toolchain
-) -> tuple[LinkedImage | None, LinkedImage | None]:
+def _links(both: Sequence[BuildPair], folder: Path, toolchain: Toolchain) -> dict[str, LinkedImage]:
+    """Both builds linked, if there is a linker and both can be."""
     if toolchain.lld is None or not both:
-        return None, None
+        return {}
     plain, tuned = zip(*(one.objects for one in both), strict=True)
     roots = link_roots(plain)
     before = link_image(plain, folder / "plain.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
     after = link_image(tuned, folder / "tuned.image", roots=roots, lld=toolchain.lld, timeout_seconds=120)
     linked = before.status is after.status is LinkStatus.LINKED
-    return (before, after) if linked else (None, None)
+    return {"plain_link": before, "tuned_link": after} if linked else {}

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from mlgokit.compiler.compile import CompileResult
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report
-from mlgokit.tune.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, make_ready, measure
-from mlgokit.tune.project import Search, progress_path, save
-from mlgokit.tune.search import ModuleState, compiled, moves_between
-from mlgokit.tune.state import Build, Progress, build_of, load_progress, save_progress
+from mlgokit.tune.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, link_build, measure
+from mlgokit.tune.search import Search, progress_path
+from mlgokit.tune.space import JudgedSpace, Unit
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
 
@@ -49,7 +49,7 @@ class _Change:
     """
 
     name: str
-    build: Build | None
+    build: Compilation | None
     path: Path
     expected: float
 
@@ -61,67 +61,72 @@ class Judge:
     Attributes:
         search: what is judged.
         folder: where objects and images are while the search lasts.
-        means: how.
+        measure: how.
         config: settings.
-        workers: compilers that run at once.
         report: told what is done.
         plain: all modules plainly.
-        ready: all modules as accepted.
+        linked: all modules as accepted.
         accepted: by module; those that are not here stay plain.
-        value: the number of ``ready``, if measures are exact.
+        value: the number of ``linked``, if measures are exact.
         plain_value: the number of the plain build before the search.
         next_due: when gains are to be confirmed, in seconds of the search; 0 before the first time.
-        kept: modules confirmed so far, counted each time.
-        back: modules taken back.
+        confirmed: modules confirmed so far, counted each time.
+        taken_back: modules taken back.
     """
 
-    search: Search
+    search: Search[Any]
     folder: Path
-    means: Measure
+    measure: Measure
     config: JudgeConfig
-    workers: int
     report: Report
     plain: LinkedBuild
-    ready: LinkedBuild
+    linked: LinkedBuild
     plain_value: float
     value: float | None
-    accepted: dict[str, Build] = field(default_factory=dict[str, Build])
+    accepted: dict[str, Compilation] = field(default_factory=dict[str, Compilation])
     next_due: float = 0.0
-    kept: int = 0
-    back: int = 0
+    confirmed: int = 0
+    taken_back: int = 0
     _links: int = 0
-    _objects: dict[str, tuple[Build, Path]] = field(default_factory=dict[str, tuple[Build, Path]])
+    _objects: dict[str, tuple[Compilation, Path]] = field(default_factory=dict[str, tuple[Compilation, Path]])
+
+    @property
+    def space(self) -> JudgedSpace:
+        """What is searched."""
+        return self.search.space
+
+    @property
+    def workers(self) -> int:
+        """Compilers that run at once."""
+        return self.space.compiler.workers
 
     def scratch(self) -> Path:
         """An empty folder for a link."""
         self._links += 1
         return self.folder / _LINKS / str(self._links)
 
-    def compile(self, one: ModuleState, decisions: Mapping[int, bool]) -> tuple[Build, Path] | None:
-        """A module by these decisions, and its object; ``None`` if it does not compile."""
-        folder = self.folder / _OBJECTS / str(list(self.search.modules).index(one.module.name))
+    def new_object(self, unit: Unit) -> Path:
+        """A file for an object of a module; the accepted one may be beside it."""
+        folder = self.folder / _OBJECTS / str([one.module.name for one in self.space.units].index(unit.module.name))
         folder.mkdir(parents=True, exist_ok=True)
-        # The accepted object may be there.
-        path = folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
-        result = self.search.bench.compile(one.module, decisions=decisions, names=one.names, keep_object=path)
-        _count(self.search, result)
-        build = build_of(result)
-        return None if build is None else (build, path)
+        return folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
 
-    def object_of(self, one: ModuleState, build: Build) -> Path | None:
+    def object_of(self, unit: Unit, build: Compilation) -> Path | None:
         """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
-        known = self._objects.get(one.module.name)
+        known = self._objects.get(unit.module.name)
         if known is not None and known[0] is build:
             return known[1]
-        found = self.compile(one, build.decisions)
-        if found is None or found[0].sizes.totals != build.sizes.totals:
+        path = self.new_object(unit)
+        found = self.space.compile_again(unit, build, path)
+        self.search.count(found.user_seconds)
+        if not found.ok or found.measured.totals != build.measured.totals:
             return None
-        self._objects[one.module.name] = (build, found[1])
-        return found[1]
+        self._objects[unit.module.name] = (build, path)
+        return path
 
     def tidy(self) -> None:
         """Delete objects and images that nothing needs any more."""
-        used = set(self.ready.objects.values()) | {path for _, path in self._objects.values()}
+        used = set(self.linked.objects.values()) | {path for _, path in self._objects.values()}
         for path in (self.folder / _OBJECTS).glob("*/*.o"):
             if path not in used:
                 path.unlink()
@@ -135,24 +140,22 @@ def plain_object(folder: Path, index: int) -> Path:
 
 
 def open_judge(
-    search: Search,
-    means: Measure,
+    search: Search[Any],
+    measured_by: Measure,
     config: JudgeConfig,
     plain: Mapping[str, Path],
     *,
     folder: Path,
-    workers: int,
     report: Report,
 ) -> Judge:
     """Measure the plain build, and what an earlier session accepted.
 
     Args:
         search: just opened.
-        means: how builds are measured.
+        measured_by: how builds are measured.
         config: settings.
         plain: by module, its plain object.
         folder: for objects and images; what another session left there is deleted.
-        workers: compilers that run at once.
         report: told what is done.
 
     Raises:
@@ -162,10 +165,11 @@ def open_judge(
     for name in (_OBJECTS, _LINKS):
         shutil.rmtree(folder / name, ignore_errors=True)
     report(0, CHECKS, "measure the plain build")
-    before = make_ready(means, {name: plain[name] for name in search.modules}, folder / _LINKS / _PLAIN)
+    names = [unit.module.name for unit in search.space.units]
+    before = link_build(measured_by, {name: plain[name] for name in names}, folder / _LINKS / _PLAIN)
     values: list[float] = []
-    for index in range(1 if means.is_size else CHECKS):
-        found = measure(means, before)
+    for index in range(1 if measured_by.is_size else CHECKS):
+        found = measure(measured_by, before)
         if found.value is None:
             raise UsageError(
                 f"tune: expected the plain build to be measured, found: {found.reason}; "
@@ -176,12 +180,11 @@ def open_judge(
     judge = Judge(
         search=search,
         folder=folder,
-        means=means,
+        measure=measured_by,
         config=config,
-        workers=workers,
         report=report,
         plain=before,
-        ready=before,
+        linked=before,
         plain_value=sum(values) / len(values),
         value=values[0] if len(set(values)) == 1 else None,
     )
@@ -220,7 +223,7 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
     by_name = {change.name: change for change in changes}
     for name in refused:
         _take_back(judge, by_name[name])
-    judge.back += len(refused)
+    judge.taken_back += len(refused)
     judge.tidy()
     cost = time.monotonic() - begin
     judge.next_due += max(judge.config.share * seconds, 3 * cost)
@@ -230,12 +233,7 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
 def conclude(judge: Judge, *, seconds: float) -> None:
     """Confirm for the last time, and put the search where the judge is; what is on disk stays, to go on with."""
     confirm(judge, seconds=seconds, is_last=True)
-    for name, one in judge.search.modules.items():
-        if name in judge.accepted:
-            one.build = judge.accepted[name]
-            judge.search.account.put(name, one.build.sizes)
-        else:
-            judge.search.account.put(name, one.plain)
+    judge.space.conclude(judge.accepted)
 
 
 def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], scratch: Path) -> Comparison:
@@ -244,33 +242,33 @@ def prove(judge: Judge, before: Mapping[str, Path], after: Mapping[str, Path], s
     Raises:
         ToolError: a command cannot be started.
     """
-    first = make_ready(judge.means, before, scratch / "first")
-    second = make_ready(judge.means, after, scratch / "second")
-    known = measure(judge.means, first).value if judge.means.is_size else None
-    return compare(judge.means, first, second, is_over=lambda: False, known=known)
+    first = link_build(judge.measure, before, scratch / "first")
+    second = link_build(judge.measure, after, scratch / "second")
+    known = measure(judge.measure, first).value if judge.measure.is_size else None
+    return compare(judge.measure, first, second, is_over=lambda: False, known=known)
 
 
 def _changes(judge: Judge) -> list[_Change]:
     """The modules that are not as they were accepted, in link order."""
-    account = judge.search.account
+    space = judge.space
 
-    def change_of(one: ModuleState) -> _Change | None:
-        name, build = one.module.name, one.build
-        accepted = judge.accepted.get(name)
-        plain_bytes, bytes_now = account.module_bytes(name, one.plain), account.module_bytes(name, build.sizes)
-        then = plain_bytes if accepted is None else account.module_bytes(name, accepted.sizes)
-        if not len(build.site) or bytes_now >= plain_bytes:
+    def change_of(unit: Any) -> _Change | None:
+        name = unit.module.name
+        accepted, build = judge.accepted.get(name), space.best(unit)
+        gain = space.saved(unit, build) - space.saved(unit, accepted)
+        if build is None:
             if accepted is None:
                 return None
-            return _Change(name=name, build=None, path=judge.plain.objects[name], expected=then - plain_bytes)
-        if accepted is not None and accepted.decisions == build.decisions:
+            return _Change(name=name, build=None, path=judge.plain.objects[name], expected=gain)
+        if accepted is not None and space.is_same(accepted, build):
             return None
-        path = judge.object_of(one, build)
-        return None if path is None else _Change(name=name, build=build, path=path, expected=then - bytes_now)
+        path = judge.object_of(unit, build)
+        return None if path is None else _Change(name=name, build=build, path=path, expected=gain)
 
-    modules = [judge.search.modules[name] for name in judge.means.modules if name in judge.search.modules]
+    by_name = {unit.module.name: unit for unit in space.units}
+    units = [by_name[name] for name in judge.measure.modules if name in by_name]
     label = "compile what changed, to be measured"
-    found = parallel(change_of, modules, workers=judge.workers, report=judge.report, label=label)
+    found = parallel(change_of, units, workers=judge.workers, report=judge.report, label=label)
     return [change for change in found if change is not None]
 
 
@@ -281,15 +279,15 @@ def _settle(
     if not group:
         return set()
     judge.report(0, len(group), "measure what changed")
-    ready = _with(judge, group)
+    linked = _with(judge, group)
     is_cut = (lambda: False) if is_whole else is_over
-    found = compare(judge.means, judge.ready, ready, is_over=is_cut, known=judge.value)
-    fits = found.is_no_worse if judge.means.is_size else found.is_better
+    found = compare(judge.measure, judge.linked, linked, is_over=is_cut, known=judge.value)
+    fits = found.is_no_worse if judge.measure.is_size else found.is_better
     as_expected = -found.high >= judge.config.kept * sum(change.expected for change in group)
-    if fits and (len(group) == 1 or not judge.means.is_size or as_expected or is_over()):
-        _accept(judge, group, ready, found)
+    if fits and (len(group) == 1 or not judge.measure.is_size or as_expected or is_over()):
+        _accept(judge, group, linked, found)
         return set()
-    _drop(ready)
+    _drop(linked)
     is_worse = bool(found.reason) or found.low > 0
     if len(group) == 1:
         return {group[0].name} if is_worse else set()
@@ -307,14 +305,14 @@ def _settle(
 
 def _with(judge: Judge, group: Sequence[_Change]) -> LinkedBuild:
     changed = {change.name: change.path for change in group}
-    return make_ready(judge.means, {**judge.ready.objects, **changed}, judge.scratch())
+    return link_build(judge.measure, {**judge.linked.objects, **changed}, judge.scratch())
 
 
-def _accept(judge: Judge, group: Sequence[_Change], ready: LinkedBuild, found: Comparison) -> None:
-    if judge.ready is not judge.plain:
-        _drop(judge.ready)
-    judge.ready = ready
-    judge.kept += len(group)
+def _accept(judge: Judge, group: Sequence[_Change], linked: LinkedBuild, found: Comparison) -> None:
+    if judge.linked is not judge.plain:
+        _drop(judge.linked)
+    judge.linked = linked
+    judge.confirmed += len(group)
     if judge.value is not None:
         judge.value = found.after
     for change in group:
@@ -324,65 +322,50 @@ def _accept(judge: Judge, group: Sequence[_Change], ready: LinkedBuild, found: C
             path.unlink(missing_ok=True)
         else:
             judge.accepted[change.name] = change.build
-            save_progress(path, Progress(decisions=change.build.decisions, tried={}))
+            judge.space.save_build(change.build, path)
 
 
 def _take_back(judge: Judge, change: _Change) -> None:
-    """Let the search go on from what was accepted, and not make the same moves again at once."""
-    search, one = judge.search, judge.search.modules[change.name]
-    target = judge.accepted.get(change.name)
-    if target is None:
-        result = search.bench.compile(one.module)
-        _count(search, result)
-        target = build_of(result)
-    if target is None or change.build is None:
-        return
-    one.build, one.composed, one.exhausted = target, None, False
-    one.refused += 1
-    search.account.put(change.name, target.sizes)
-    base, _ = compiled(target, search.account, change.name)
-    for move in moves_between(base, target.site, change.build.decisions):
-        one.tried[move] = search.config.tries
-    save(search, one)
+    """Let the search go on from what was accepted."""
+    if change.build is not None:
+        unit = next(one for one in judge.space.units if one.module.name == change.name)
+        seconds = judge.space.take_back(unit, judge.accepted.get(change.name), change.build)
+        judge.search.count(seconds, compilations=int(seconds > 0))
 
 
 def _recall(judge: Judge) -> None:
     """What an earlier session accepted, if it still comes out and is no larger than the plain build."""
 
-    def recall(one: ModuleState) -> _Change | None:
-        name = one.module.name
-        progress = load_progress(_accepted_path(judge, name))
-        found = None if progress is None else judge.compile(one, progress.decisions)
-        return None if found is None else _Change(name=name, build=found[0], path=found[1], expected=0.0)
+    def recall(unit: Any) -> _Change | None:
+        path, name = judge.new_object(unit), unit.module.name
+        build = judge.space.load_build(unit, _accepted_path(judge, name), path)
+        if build is None:
+            return None
+        judge.search.count(build.user_seconds)
+        return _Change(name=name, build=build, path=path, expected=0.0) if build.ok else None
 
-    modules = list(judge.search.modules.values())
     label = "compile what was accepted"
-    recalled = parallel(recall, modules, workers=judge.workers, report=judge.report, label=label)
+    recalled = parallel(recall, judge.space.units, workers=judge.workers, report=judge.report, label=label)
     group = [change for change in recalled if change is not None]
     if not group:
         return
-    ready = _with(judge, group)
+    linked = _with(judge, group)
     known = judge.value
     if known is None:
         # A noisy measure has judged this before, and will again.
         found = Comparison()
     else:
-        found = compare(judge.means, judge.plain, ready, is_over=lambda: False, known=known)
+        found = compare(judge.measure, judge.plain, linked, is_over=lambda: False, known=known)
     if found.is_no_worse:
-        _accept(judge, group, ready, found)
+        _accept(judge, group, linked, found)
     else:
-        _drop(ready)
+        _drop(linked)
 
 
 def _accepted_path(judge: Judge, name: str) -> Path:
     return progress_path(judge.search.folder / _ACCEPTED, name)
 
 
-def _drop(ready: LinkedBuild) -> None:
-    if ready.image.name:
-        shutil.rmtree(ready.image.parent, ignore_errors=True)
-
-
-def _count(search: Search, result: CompileResult) -> None:
-    with search.lock:
-        search.count(result.user_seconds)
+def _drop(linked: LinkedBuild) -> None:
+    if linked.image.name:
+        shutil.rmtree(linked.image.parent, ignore_errors=True)

@@ -128,54 +128,54 @@ def number_in(text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-def make_ready(means: Measure, objects: Mapping[str, Path], scratch: Path) -> LinkedBuild:
+def link_build(how: Measure, objects: Mapping[str, Path], scratch: Path) -> LinkedBuild:
     """Link a build, if it is to be linked.
 
     Raises:
         ToolError: the link command cannot be started.
     """
-    if means.plan is None:
+    if how.plan is None:
         return LinkedBuild(objects=objects, image=Path())
-    linked = link(means.plan, objects, scratch, timeout_seconds=means.timeout_seconds)
+    linked = link(how.plan, objects, scratch, timeout_seconds=how.timeout_seconds)
     return LinkedBuild(objects=objects, image=linked.image, reason=linked.reason)
 
 
-def measure(means: Measure, ready: LinkedBuild) -> Measurement:
+def measure(how: Measure, linked: LinkedBuild) -> Measurement:
     """The number of a build.
 
     Raises:
         ToolError: the command cannot be started.
     """
-    if ready.reason:
-        return Measurement(value=None, reason=ready.reason)
-    if means.is_size:
+    if linked.reason:
+        return Measurement(value=None, reason=linked.reason)
+    if how.is_size:
         try:
-            return Measurement(value=float(section_totals(read_elf(ready.image)).llvm_size_text))
+            return Measurement(value=float(section_totals(read_elf(linked.image)).llvm_size_text))
         except InputError as error:
             return Measurement(value=None, reason=str(error))
     words: list[str] = []
-    for word in means.command:
+    for word in how.command:
         if word == OBJECTS:
-            words += [str(ready.objects[name]) for name in means.modules if name in ready.objects]
+            words += [str(linked.objects[name]) for name in how.modules if name in linked.objects]
         else:
-            words.append(word.replace(OUTPUT, str(ready.image)))
-    done = process.run(words, timeout_seconds=means.timeout_seconds)
+            words.append(word.replace(OUTPUT, str(linked.image)))
+    done = process.run(words, timeout_seconds=how.timeout_seconds)
     if done.timed_out or done.returncode != 0:
-        how = f"did not end within {means.timeout_seconds:.0f} s"
+        ending = f"did not end within {how.timeout_seconds:.0f} s"
         if not done.timed_out:
-            how = f"ended with {done.returncode}: {first_error(done.stderr)}"
-        return Measurement(value=None, reason=f"the command {how}")
+            ending = f"ended with {done.returncode}: {first_error(done.stderr)}"
+        return Measurement(value=None, reason=f"the command {ending}")
     value = number_in(done.stdout.decode("utf-8", "replace"))
     return Measurement(value=value, reason="the command printed no number" if value is None else "")
 
 
 def compare(
-    means: Measure, before: LinkedBuild, after: LinkedBuild, *, is_over: Callable[[], bool], known: float | None = None
+    how: Measure, before: LinkedBuild, after: LinkedBuild, *, is_over: Callable[[], bool], known: float | None = None
 ) -> Comparison:
     """Measure two builds against each other.
 
     Args:
-        means: how.
+        how: by a link, a command or both.
         before: the first.
         after: the second.
         is_over: asked between pairs whether there is no time for another.
@@ -185,7 +185,7 @@ def compare(
         ToolError: the command cannot be started.
     """
     if known is not None:
-        found = measure(means, after)
+        found = measure(how, after)
         if found.value is None:
             return Comparison(before=known, reason=found.reason)
         change = found.value - known
@@ -195,13 +195,13 @@ def compare(
     while True:
         pair = len(values[0])
         for side in (0, 1) if pair % 2 == 0 else (1, 0):
-            found = measure(means, (before, after)[side])
+            found = measure(how, (before, after)[side])
             if found.value is None:
                 return Comparison(pairs=pair, reason=found.reason)
             values[side].append(found.value)
         if (pairs := pair + 1) in LOOKS:
             differences = [second - first for first, second in zip(*values, strict=True)]
-            low, high = mean_interval(differences, level=1 - means.error / len(LOOKS))
+            low, high = mean_interval(differences, level=1 - how.error / len(LOOKS))
             if high < 0 or low > 0 or low == high or pairs == LOOKS[-1]:
                 break
         if is_over():

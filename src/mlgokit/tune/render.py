@@ -1,39 +1,68 @@
 """The results of tunings and checks for a terminal."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.text import Text
 
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
-from mlgokit.tune.result import Tuned
+from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedModule
 
 MOST_ROWS = 25
+_BY_COSTS = "Modules, by what spills, reloads and copies cost"
 
 
 def print_tuned(tuned: Tuned, out: Console) -> None:
     """Print the modules that changed most, the totals, and what to do with the plugin."""
-    table = plain_table(
-        "Modules, by bytes saved", [*words("module"), *numbers("plain", "tuned", "change", "decisions", "allocated")]
-    )
-    changed = sorted((one for one in tuned.modules if not one.plain), key=lambda one: one.tuned_bytes - one.plain_bytes)
-    for one in changed[:MOST_ROWS]:
-        change = one.tuned_bytes - one.plain_bytes
-        sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}")
-        table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.allocated))
-    out.print(table)
-    plain = sum(one.plain for one in tuned.modules)
-    hidden = len(changed) - min(len(changed), MOST_ROWS)
+    changed = [one for one in tuned.modules if not one.plain]
+    changed.sort(key=lambda one: one.tuned_bytes - one.plain_bytes if one.costs is None else one.costs.change)
+    _print_modules(changed, tuned.costs, out)
+    plain, hidden = len(tuned.modules) - len(changed), len(changed) - min(len(changed), MOST_ROWS)
     say(
         out,
-        f"{len(tuned.modules)} modules: {len(changed)} smaller{f' ({hidden} not shown)' if hidden else ''}, "
+        f"{len(tuned.modules)} modules: {len(changed)} {'smaller' if tuned.costs is None else 'better'}"
+        f"{f' ({hidden} not shown)' if hidden else ''}, "
         f"{plain} left as they are, byte for byte; {len(tuned.failures)} do not compile",
     )
     for one in tuned.modules:
         if one.note:
-            say(out, f"left as it is: {one.name}: {one.note}")
-    say_reasons(out, "does not compile", tuned.failures)
-    say_reasons(out, "left out, and as LLVM has it", tuned.left_out)
+            say(out, f"{'left as it is: ' if one.costs is None else ''}{one.name}: {one.note}")
+    _say_left_out(tuned.failures, tuned.left_out, "left out, and as LLVM has it", out)
+    trials = ""
+    if tuned.allocated is not None and tuned.costs is not None:
+        _say_costs(tuned, tuned.allocated, tuned.costs, out)
+        trials = f" with {tuned.allocated.trials:,} trials"
+    else:
+        _say_bytes(tuned, out)
+    say(
+        out,
+        f"{tuned.compilations:,} compilations{trials}, {tuned.user_seconds / 60:.1f} minutes of processor time"
+        f"{f'; {tuned.ended}' if tuned.ended else ''}",
+    )
+    say(out, f"add to the build: {tuned.flag}")
+
+
+def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Console) -> None:
+    titles = ("plain", "tuned", "change", "decisions", "allocated")
+    if costs is not None:
+        titles = ("changed", "plain", "tuned", "sum", "mean", "text")
+    table = plain_table(
+        "Modules, by bytes saved" if costs is None else _BY_COSTS, [*words("module"), *numbers(*titles)]
+    )
+    for one in changed[:MOST_ROWS]:
+        change = f"{one.tuned_bytes - one.plain_bytes:+,.0f}"
+        if one.costs is None:
+            sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", change)
+            table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.allocated))
+        else:
+            cells = (*_cost_cells(one.costs), f"{100 * one.costs.change:+.1f} %", change)
+            table.add_row(Text(one.name), f"{one.allocated} of {one.costs.functions}", *cells)
+    out.print(table)
+
+
+def _say_bytes(tuned: Tuned, out: Console) -> None:
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
     if (allocated := tuned.allocated) is not None:
         say(
@@ -52,19 +81,42 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         )
         say(out, f"by the objective: {judged.before:,.12g} -> {judged.after:,.12g}{change}{spread}")
         say(out, f"found by the search, but not by the objective, and taken back: {tuned.taken_back}")
+
+
+def _say_costs(tuned: Tuned, allocated: Allocated, costs: SpillCosts, out: Console) -> None:
     say(
         out,
-        f"{tuned.compilations:,} compilations, {tuned.user_seconds / 60:.1f} minutes of processor time"
-        f"{f'; {tuned.ended}' if tuned.ended else ''}",
+        f"{allocated.functions:,} functions with costs, {allocated.changed:,} allocated otherwise, "
+        "none costs more than before",
     )
-    say(out, f"add to the build: {tuned.flag}")
+    say(
+        out,
+        f"geometric mean of their costs: {100 * costs.change:+.2f} %; sum, each relative to its entry: "
+        f"{costs.plain:,.1f} -> {costs.tuned:,.1f} ({_percent(costs.plain, costs.tuned)})",
+    )
+    say(out, f"code, which is not the objective: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
 
 
-def print_check(kept: CheckResult, out: Console) -> None:
-    """Print the modules of today's code, largest first among those that the plugin changes, and what to do."""
+def print_check(found: CheckResult, out: Console) -> None:
+    """Print the modules of today's code that the plugin changes, those that gain most first, and what to do."""
+    (_print_checked_bytes if found.costs is None else _print_checked_costs)(found, out)
+    _say_left_out(found.failures, found.left_out, "left out", out)
+    for one in found.modules:
+        if one.worse:
+            say(out, f"costs more than plain in {one.name}: {', '.join(one.worse)}")
+    if found.costs is not None:
+        say(out, f"geometric mean of the functions' costs: {100 * found.costs.change:+.2f} %")
+    else:
+        say(out, f"objects, each COMDAT once: {_change(found.plain_bytes, found.tuned_bytes)}")
+    if found.plain_link is not None and found.tuned_link is not None:
+        say(out, f"linked, unused sections dropped: {_change(found.plain_link.image, found.tuned_link.image)}")
+    say(out, verdict(found))
+
+
+def _print_checked_bytes(found: CheckResult, out: Console) -> None:
     titles = numbers("asked", "kept", "allocated", "plain", "tuned", "change")
     table = plain_table("Modules", [*words("module", "in the plugin"), *titles])
-    order = sorted(kept.modules, key=lambda one: (one.plain_bytes - one.tuned_bytes, one.name))
+    order = sorted(found.modules, key=lambda one: (one.plain_bytes - one.tuned_bytes, one.name))
     decided = [one for one in order if one.state != "left plain" or one.asked]
     for one in decided[:MOST_ROWS]:
         change = one.tuned_bytes - one.plain_bytes
@@ -73,44 +125,70 @@ def print_check(kept: CheckResult, out: Console) -> None:
             f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", f"{change:+,.0f}" + (" larger" if change > 0 else ""),
         )  # fmt: skip
     out.print(table)
-    states = [one.state for one in kept.modules]
+    states = [one.state for one in found.modules]
     hidden = len(decided) - min(len(decided), MOST_ROWS)
     say(
         out,
         f"{len(states)} modules: {states.count('tuned')} tuned, {states.count('left plain')} left plain, "
-        f"{states.count('new')} new{f' ({hidden} not shown)' if hidden else ''}; {len(kept.gone)} of the plugin's are "
-        f"gone; {len(kept.failures)} do not compile",
+        f"{states.count('new')} new{f' ({hidden} not shown)' if hidden else ''}; {len(found.gone)} of the plugin's are "
+        f"gone; {len(found.failures)} do not compile",
     )
-    for title, names in (("gone", kept.gone), ("larger than plain", kept.larger)):
+    for title, names in (("gone", found.gone), ("larger than plain", found.larger)):
         if names:
             say(out, f"{title}: {', '.join(names)}")
-    say_reasons(out, "does not compile", kept.failures)
-    say_reasons(out, "left out", kept.left_out)
-    say(out, f"objects, each COMDAT once: {_change(kept.plain_bytes, kept.tuned_bytes)}")
-    if kept.plain_link is not None and kept.tuned_link is not None:
-        say(out, f"linked, unused sections dropped: {_change(kept.plain_link.image, kept.tuned_link.image)}")
-    say(out, verdict(kept))
 
 
-def verdict(kept: CheckResult) -> str:
+def _print_checked_costs(found: CheckResult, out: Console) -> None:
+    table = plain_table(_BY_COSTS, [*words("module"), *numbers("allocated", "plain", "tuned", "sum", "text")])
+    changed = [(costs, one) for one in found.modules if (costs := one.costs) and (one.allocated or _differs(costs))]
+    changed.sort(key=lambda pair: (pair[0].tuned - pair[0].plain, pair[1].name))
+    for costs, one in changed[:MOST_ROWS]:
+        change = f"{one.tuned_bytes - one.plain_bytes:+,.0f}"
+        table.add_row(Text(one.name), str(one.allocated), *_cost_cells(costs), change)
+    out.print(table)
+    hidden = len(changed) - min(len(changed), MOST_ROWS)
+    say(
+        out,
+        f"{len(found.modules)} modules: {len(changed)} allocated otherwise"
+        f"{f' ({hidden} not shown)' if hidden else ''}; {len(found.failures)} do not compile",
+    )
+
+
+def verdict(found: CheckResult) -> str:
     """One sentence: what is kept, and whether tuning again is worth it."""
-    promised = "" if kept.promised_change is None else f", {100 * kept.promised_change:+.1f} % when it was tuned"
-    start = f"mlgokit tune --start {kept.plugin}"
-    if kept.larger:
-        grew, them = ("1 module", "it") if len(kept.larger) == 1 else (f"{len(kept.larger)} modules", "them")
+    promised = "" if found.promised_change is None else f", {100 * found.promised_change:+.1f} % when it was tuned"
+    start = f"mlgokit tune {'' if found.costs is None else '--objective spill-cost '}--start {found.plugin}"
+    if found.larger:
+        grew, them = ("1 module", "it") if len(found.larger) == 1 else (f"{len(found.larger)} modules", "them")
         advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
-    elif kept.tune_again:
+    elif found.tune_again:
         advice = f"tuning again is worth it: `{start}`"
     else:
         advice = "tuning again can wait"
-    allocations = (
-        f" and {kept.allocations_kept:,} of {kept.allocations:,} allocated functions" if kept.allocations else ""
-    )
-    return (
-        f"{kept.kept:,} of {kept.decisions:,} decisions ({100 * kept.share:.0f} %){allocations} still apply, "
-        f"the build changes by {100 * kept.change:+.1f} %{promised}: {advice}"
-    )
+    allocations = f"{found.allocations_kept:,} of {found.allocations:,} allocated functions"
+    share, change = f"{100 * found.share:.0f} %", f"changes by {100 * found.change:+.1f} %{promised}"
+    if found.costs is not None:
+        return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
+    also = f" and {allocations}" if found.allocations else ""
+    return f"{found.kept:,} of {found.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
+
+
+def _say_left_out(failures: Mapping[str, str], left_out: Mapping[str, str], title: str, out: Console) -> None:
+    say_reasons(out, "does not compile", failures)
+    say_reasons(out, title, left_out)
+
+
+def _differs(costs: SpillCosts) -> bool:
+    return costs.tuned != costs.plain
+
+
+def _cost_cells(costs: SpillCosts) -> tuple[str, str, str]:
+    return f"{costs.plain:,.1f}", f"{costs.tuned:,.1f}", _percent(costs.plain, costs.tuned)
 
 
 def _change(before: float, after: float) -> str:
-    return f"{before:,.0f} -> {after:,.0f} bytes ({100 * (after / before - 1):+.2f} %)"
+    return f"{before:,.0f} -> {after:,.0f} bytes ({_percent(before, after)})"
+
+
+def _percent(before: float, after: float) -> str:
+    return f"{100 * (after / before - 1):+.2f} %" if before else "+0.00 %"

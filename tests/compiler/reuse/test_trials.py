@@ -38,9 +38,9 @@ def test_results_are_read_in_their_order(tmp_path: Path):
     assert (first.key, first.name, second.name, second.outcomes) == (77, "f", "g", ())
     done, failed = first.outcomes
     assert done.score == 10.0
-    assert (done.seconds, done.evictions, done.priorities, len(done.departures)) == (0.5, 5, 7, 2)
-    assert done.departures.priorities.tolist() == [(3, 1, 9)]
-    assert (failed.score, len(failed.departures)) == (np.inf, 0)
+    assert (done.seconds, done.evictions, done.priorities, len(done.overrides)) == (0.5, 5, 7, 2)
+    assert done.overrides.priorities.tolist() == [(3, 1, 9)]
+    assert (failed.score, len(failed.overrides)) == (np.inf, 0)
 
 
 def test_bytes_count_code_and_unwind_tables_and_costs_only_decide_between_equals(tmp_path: Path):

@@ -93,7 +93,7 @@ def write_decisions(path: str, log_path: str) -> None:
 
 
 def last_overrides(one: Tried) -> Overrides:
-    return one.outcomes[-1].departures if one.outcomes else Overrides()
+    return one.outcomes[-1].overrides if one.outcomes else Overrides()
 
 
 def write_trials(
@@ -117,7 +117,7 @@ def print_tried(path: str, weights: str = "spill") -> None:
         say(f"{one.name} key={one.key:016x}")
         for trial in one.outcomes:
             questions = f"evictions={trial.evictions} priorities={trial.priorities}"
-            say(f"  score={trial.score:.7g} cost={trial.cost:.7g} {questions} overrides={len(trial.departures)}")
+            say(f"  score={trial.score:.7g} cost={trial.cost:.7g} {questions} overrides={len(trial.overrides)}")
 
 
 def print_remarks(path: str) -> None:

@@ -74,7 +74,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """Trials of one function. Each departs from the best before it: the lowest score, then the fewest departures.
+    """Trials of one function. Each departs from the best before it: the lowest score, then the fewest overrides.
 
     Attributes:
         key: of the function, as the plugin tells it.
@@ -101,14 +101,14 @@ class Outcome:
         cost: the part of LLVM's costs in it.
         evictions: questions about evictions; those that the plugin never sees are not counted.
         priorities: questions about priorities.
-        departures: all decisions that were not LLVM's; the same again give the same score.
+        overrides: all decisions that were not LLVM's; the same again give the same score.
     """
 
     seconds: float
     score: float
     evictions: int
     priorities: int
-    departures: Overrides
+    overrides: Overrides
     cost: float = 0.0
 
 
@@ -207,14 +207,14 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
 
 def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outcome:
     if not answer:
-        return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, departures=Overrides())
+        return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, overrides=Overrides())
     head = _MEASURES_BYTES + 16
     if len(answer) < head:
         _fail(path, f"what a trial measured, found {len(answer)} bytes")
     measured = np.frombuffer(answer, "<f8", len(MEASURES))
     evictions, priorities, *counts = struct.unpack_from("<IIII", answer, _MEASURES_BYTES)
     if len(answer) != head + OVERRIDE.itemsize * sum(counts) or not np.all(np.isfinite(measured)):
-        _fail(path, f"a trial with {sum(counts)} departures and finite numbers, found {len(answer)} bytes")
+        _fail(path, f"a trial with {sum(counts)} overrides and finite numbers, found {len(answer)} bytes")
     records = np.frombuffer(answer, OVERRIDE, sum(counts), head)
     return Outcome(
         seconds=seconds,
@@ -222,7 +222,7 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
         cost=float(measured[: len(COSTS)] @ weights[: len(COSTS)]),
         evictions=evictions,
         priorities=priorities,
-        departures=Overrides(evictions=records[: counts[0]], priorities=records[counts[0] :]),
+        overrides=Overrides(evictions=records[: counts[0]], priorities=records[counts[0] :]),
     )
 
 

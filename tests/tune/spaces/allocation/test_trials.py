@@ -7,56 +7,34 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, OVERRIDE, Outcome, Overrides
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
-from mlgokit.tune.allocation.search import (
-    MOST_TRIALS,
-    AllocationBench,
-    plan_round,
-    take,
-)
-from mlgokit.tune.allocation.state import (
-    FunctionSearch,
-    ModuleSearch,
-    load_functions,
-    load_reached,
-    save_functions,
-)
+from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, load_functions, save_functions
+from mlgokit.tune.spaces.allocation.trials import MOST_TRIALS, TrialConfig, plan_round, take
 
 SOME = np.array([(1, 0, 4), (2, 3, 0), (7, 0, 1)], OVERRIDE)
 
 
-def function(key: int = 1, *, spills: bool = True) -> FunctionSearch:
-    return FunctionSearch(key=key, name=f"f{key}", plain=100.0, score=100.0, spills=spills)
+def function(key: int = 1, *, spills: bool = True) -> FunctionState:
+    return FunctionState(key=key, name=f"f{key}", plain=100.0, score=100.0, spills=spills)
 
 
-def outcome(score: float, departures: int = 1) -> Outcome:
-    made = Overrides(evictions=SOME[:departures])
-    return Outcome(seconds=0.02, score=score, evictions=40, priorities=90, departures=made)
+def outcome(score: float, overrides: int = 1) -> Outcome:
+    made = Overrides(evictions=SOME[:overrides])
+    return Outcome(seconds=0.02, score=score, evictions=40, priorities=90, overrides=made)
 
 
-def module(*functions: FunctionSearch, seconds: float = 9.0) -> ModuleSearch:
-    return ModuleSearch(module=cast("Module", None), keys={}, functions=list(functions), compile_seconds=seconds)
+def module(*functions: FunctionState, seconds: float = 9.0) -> ModuleFunctions:
+    return ModuleFunctions(module=cast("Module", None), keys={}, functions=list(functions), compile_seconds=seconds)
 
 
-def bench(*, eviction: bool = True, priority: bool = True, policies: dict[str, str] | None = None) -> AllocationBench:
-    return AllocationBench(
-        toolchain=cast("Toolchain", None),
-        plugin=Path("p"),
-        eviction=eviction,
-        priority=priority,
-        policies=policies or {},
-    )
-
-
-def test_the_best_outcome_is_kept_and_of_equal_ones_that_with_fewer_departures():
+def test_the_best_outcome_is_kept_and_of_equal_ones_that_with_fewer_overrides():
     one = function()
     assert take(one, [outcome(math.inf), outcome(120.0), outcome(50.0, 3), outcome(60.0)]) == pytest.approx(
         math.log(100.01 / 50.01)
     )
     assert (one.score, one.trials, one.gained, one.evictions, one.priorities) == (50.0, 4, 3, 40, 90)
     assert take(one, [outcome(50.0, 2), outcome(50.0, 3)]) == 0
-    assert (len(one.departures), one.gained, one.trials) == (2, 3, 6)
+    assert (len(one.overrides), one.gained, one.trials) == (2, 3, 6)
 
 
 def test_a_function_without_gains_is_left_alone_the_later_the_more_questions_it_has():
@@ -74,21 +52,21 @@ def test_a_function_without_gains_is_left_alone_the_later_the_more_questions_it_
 
 
 def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
-    one = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    one = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert not one.exhausted
     assert take(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], in_bytes=True) == 10.0
     assert (one.plain, one.score, one.trials) == (80.0, 70.0, 3)
     assert take(one, [outcome(75.0)], in_bytes=True) == 0.0
-    other = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert take(other, [outcome(math.inf, 0), outcome(60.0)], in_bytes=True) == 0.0
     assert other.exhausted
-    assert bench().in_bytes is False
+    assert TrialConfig().in_bytes is False
     for weights in (CODE_BYTES, IMAGE_BYTES):
-        assert dataclasses.replace(bench(), weights=weights).in_bytes
+        assert TrialConfig(weights=weights).in_bytes
 
 
 def test_bytes_are_not_bought_with_spills_in_deep_loops():
-    one = FunctionSearch(key=1, name="f", plain=math.inf, score=math.inf)
+    one = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     deep = dataclasses.replace(outcome(60.0), cost=1e-9 * 200_000)
     near = dataclasses.replace(outcome(90.0), cost=1e-9 * 1500)
     plain = dataclasses.replace(outcome(100.0, 0), cost=1e-9 * 500)
@@ -98,8 +76,8 @@ def test_bytes_are_not_bought_with_spills_in_deep_loops():
 
 
 def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first():
-    in_bytes = dataclasses.replace(bench(), weights=IMAGE_BYTES)
-    functions = [FunctionSearch(key=key, name="f", plain=math.inf, score=math.inf) for key in (1, 2, 3)]
+    in_bytes = TrialConfig(weights=IMAGE_BYTES)
+    functions = [FunctionState(key=key, name="f", plain=math.inf, score=math.inf) for key in (1, 2, 3)]
     both = module(*functions, seconds=1.0)
     rng = np.random.default_rng(1)
     assert [series.key for series in plan_round(in_bytes, both, rng)] == [1, 2, 3]
@@ -116,7 +94,7 @@ def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first(
 
 def test_a_function_that_asks_nothing_is_left_alone():
     one = function()
-    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, departures=Overrides())])
+    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())])
     assert one.exhausted
 
 
@@ -124,9 +102,9 @@ def test_functions_with_spills_come_first():
     first, second, third = function(1), function(2, spills=False), function(3)
     both = module(first, second, third)
     rng = np.random.default_rng(1)
-    assert [series.key for series in plan_round(bench(), both, rng)] == [1, 3]
+    assert [series.key for series in plan_round(TrialConfig(), both, rng)] == [1, 3]
     first.trials = third.trials = 5000
-    assert [series.key for series in plan_round(bench(), both, rng)] == [2]
+    assert [series.key for series in plan_round(TrialConfig(), both, rng)] == [2]
     assert module(second).rate == 0
     assert both.rate == math.inf
 
@@ -134,14 +112,14 @@ def test_functions_with_spills_come_first():
 def test_the_first_round_counts_questions_and_tries_the_earlier_plugin_and_the_policy():
     one = function()
     one.start = Overrides(evictions=SOME)
-    start, first = plan_round(bench(policies={"regalloc-eviction": "p"}), module(one), np.random.default_rng(1))
+    start, first = plan_round(TrialConfig(policies={"regalloc-eviction": "p"}), module(one), np.random.default_rng(1))
     assert (len(start.trials), start.score, len(start.base)) == (1, math.inf, 3)
     assert first.trials["by_rule"].tolist() == [0, 1] * 4
     assert first.trials["eviction_flips"][0] == pytest.approx(0, abs=1e-9)
     assert first.trials["eviction_flips"][0] > 0
     assert first.trials["eviction_flips"][1] == 0
     take(one, [outcome(90.0)] * 8)
-    (later,) = plan_round(bench(), module(one), np.random.default_rng(1))
+    (later,) = plan_round(TrialConfig(), module(one), np.random.default_rng(1))
     assert (len(later.trials), later.score, len(later.base)) == (24, 90.0, 1)
     assert not later.trials["by_rule"].any()
 
@@ -150,34 +128,33 @@ def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
     one = function()
     take(one, [outcome(90.0)] * 8)
     rng = np.random.default_rng(1)
-    (series,) = plan_round(bench(priority=False), module(one), rng)
+    (series,) = plan_round(TrialConfig(priority=False), module(one), rng)
     assert not series.trials["priority_flips"].any()
     assert series.trials["eviction_flips"].all()
-    (series,) = plan_round(bench(eviction=False), module(one), rng)
+    (series,) = plan_round(TrialConfig(eviction=False), module(one), rng)
     assert not series.trials["eviction_flips"].any()
     one.seconds = 1.0
-    (series,) = plan_round(bench(), module(one), rng)
+    (series,) = plan_round(TrialConfig(), module(one), rng)
     assert len(series.trials) == 9
     one.seconds, one.trials, one.gained = 0.001, 900, 900
-    (series,) = plan_round(bench(), module(one), rng)
+    (series,) = plan_round(TrialConfig(), module(one), rng)
     assert len(series.trials) == MOST_TRIALS
     one.seconds = 1.0
-    (series,) = plan_round(bench(), module(one, seconds=0.1), rng)
+    (series,) = plan_round(TrialConfig(), module(one, seconds=0.1), rng)
     assert len(series.trials) == 2
 
 
 def test_what_is_known_survives_and_damage_is_as_nothing(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
     take(first, [outcome(50.0, 3)])
-    second.departures = Overrides(evictions=SOME[:1], priorities=SOME[1:])
+    second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
     save_functions(tmp_path / "m", [first, second])
     found = load_functions(tmp_path / "m")
     assert (found[1].score, found[1].plain, found[1].trials, found[1].gained) == (50.0, 100.0, 1, 1)
-    assert found[1].departures.evictions.tolist() == SOME.tolist()
-    assert found[2**64 - 1].departures.evictions.tolist() == SOME[:1].tolist()
-    assert found[2**64 - 1].departures.priorities.tolist() == SOME[1:].tolist()
+    assert found[1].overrides.evictions.tolist() == SOME.tolist()
+    assert found[2**64 - 1].overrides.evictions.tolist() == SOME[:1].tolist()
+    assert found[2**64 - 1].overrides.priorities.tolist() == SOME[1:].tolist()
     (tmp_path / "m").write_bytes((tmp_path / "m").read_bytes()[:-30])
     assert load_functions(tmp_path / "m") == {}
     save_functions(tmp_path / "m", [])
     assert load_functions(tmp_path / "m") == {}
-    assert load_reached(tmp_path / "nowhere").trials == 0

@@ -5,50 +5,58 @@ explored build where these components reach it, and as in the base where the oth
 that misses; the search compiles what it keeps.
 """
 
-import functools
+import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.algorithms.credit import function_ids
+from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
-from mlgokit.tune.state import Build, Ints
+
+Ints = npt.NDArray[np.int64]
 
 _FUNCTION_COLUMNS = ("function_text", "function_rodata", "function_except_table", "function_eh_frame")
 
 
-@functools.lru_cache(maxsize=4096)
-def ids_of(names: tuple[str, ...]) -> Ints:
-    """[F] the numbers under which the plugin logs functions."""
-    return np.array([function_id(name) for name in names], np.int64)
-
-
-def compose(base: Build, explored: Build, as_before: Ints) -> Build:
+def compose(base: Compilation, explored: Compilation, as_before: Ints) -> Compilation:
     """The build whose functions are those of the explored one, but for some that are as in the base.
 
     A decision is taken from where its caller is. Bytes that no function owns and no group of one are those of the base.
 
     Args:
         base: of the module, with decisions.
-        explored: the same with some of them turned round.
+        explored: the same with some of them flipped.
         as_before: ids of the functions that are as in the base.
     """
-    old, new = np.isin(base.caller, as_before), ~np.isin(explored.caller, as_before)
-    return Build(
-        sizes=_sizes(base.sizes, explored.sizes, as_before),
-        site=np.concatenate([base.site[old], explored.site[new]]),
-        caller=np.concatenate([base.caller[old], explored.caller[new]]),
-        callee=np.concatenate([base.callee[old], explored.callee[new]]),
-        inlined=np.concatenate([base.inlined[old], explored.inlined[new]]),
-        names=base.names,
-        values=np.concatenate([base.values[old], explored.values[new]]),
-        user_seconds=explored.user_seconds,
+    first, second = base.decisions, explored.decisions
+    old, new = np.isin(first.caller, as_before), ~np.isin(second.caller, as_before)
+    places = np.flatnonzero(old), np.flatnonzero(new)
+    values = np.concatenate([first.values_at(places[0]), second.values_at(places[1])])
+
+    def both(column: str) -> Any:
+        return np.concatenate([getattr(first, column)[old], getattr(second, column)[new]])
+
+    return dataclasses.replace(
+        explored,
+        sizes=_sizes(base.measured, explored.measured, as_before),
+        decisions=InlineDecisions(
+            caller=both("caller"),
+            callee=both("callee"),
+            inlined=both("inlined"),
+            flipped=both("flipped"),
+            site=both("sites"),
+            names=first.names,
+            rows=np.arange(len(values)),
+            values=values,
+        ),
     )
 
 
 def _sizes(base: ObjectSizes, explored: ObjectSizes, as_before: Ints) -> ObjectSizes:
-    old = np.isin(ids_of(base.function_names), as_before)
-    new = ~np.isin(ids_of(explored.function_names), as_before)
+    old = np.isin(function_ids(base.function_names), as_before)
+    new = ~np.isin(function_ids(explored.function_names), as_before)
     functions = {
         name: np.concatenate([getattr(base, name)[old], getattr(explored, name)[new]]) for name in _FUNCTION_COLUMNS
     }

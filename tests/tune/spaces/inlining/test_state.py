@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.tune.state import Progress, append_effects, load_effects, load_progress, save_progress
+from mlgokit.tune.spaces.inlining.state import Progress, append_effects, load_effects, load_progress, save_progress
 
 
 def effects() -> MeasuredEffects:

@@ -1,9 +1,8 @@
 """Restarts: what is tried with a module when no single move makes it smaller any more."""
 
 import dataclasses
-import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,29 +10,22 @@ import numpy as np
 from mlgokit.algorithms.credit import ScoredBuild
 from mlgokit.algorithms.moves import chains, drawn_halves, like_decisions, neighbourhood, related_pairs, towards
 from mlgokit.algorithms.search import LARGEST_MOVE
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
-from mlgokit.tune.merge import merge
-from mlgokit.tune.search import Bench, ModuleState, MovePriority, Propose, StepResult, compiled, indifferent, step
-from mlgokit.tune.state import Build, build_of
+from mlgokit.compiler.request import Compiler
+from mlgokit.tune.space import IsOver
+from mlgokit.tune.spaces.inlining.merge import merge
+from mlgokit.tune.spaces.inlining.state import ModuleState, RestartKind, StepResult
+from mlgokit.tune.spaces.inlining.step import MovePriority, Propose, compile_decided, indifferent, scored, step
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
 """Parts of a module's decisions between which the size of a neighbourhood is drawn."""
 _LOCAL_STEPS = 3
 """Steps of local search from a neighbourhood that was decided anew."""
 _MEMORY = 0.9
-"""What is left of a tally when one more restart is entered."""
+"""What is left of the statistics of a kind when one more restart is entered."""
 _OPTIMISM = 0.1
 """No kind is drawn as if it gave less than this share of the best one's bytes per second."""
-
-
-class RestartKind(enum.Enum):
-    """How a restart departs from the best build."""
-
-    PAIRS = "two groups of like decisions, about callees of one caller"
-    CALLERS = "all like decisions in one caller, or a drawn half of all"
-    CALLEES = "like decisions about a callee: very many, a drawn half, or with some of those inside it"
-    OTHERS = "all calls in one caller, or of one callee, as in a whole build by another rule"
-    NEIGHBOURHOOD = "all decisions of a neighbourhood in the call graph anew, then local search, then the best of both"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,71 +59,73 @@ class ArmStatistics:
         self.restarts = _MEMORY * self.restarts + 1
 
 
-def choose_restart(tallies: dict[RestartKind, ArmStatistics], rng: np.random.Generator) -> RestartKind:
+def choose_restart(arms: Mapping[RestartKind, ArmStatistics], rng: np.random.Generator) -> RestartKind:
     """Draw a kind, so that each gets time in proportion to the bytes per second that it gave.
 
     Those that were not tried yet come first.
     """
     kinds = list(RestartKind)
-    if fresh := [kind for kind in kinds if kind not in tallies]:
+    if fresh := [kind for kind in kinds if kind not in arms]:
         return fresh[int(rng.integers(len(fresh)))]
-    rates = np.array([tallies[kind].rate for kind in kinds])
+    rates = np.array([arms[kind].rate for kind in kinds])
     shares = np.maximum(rates, _OPTIMISM * rates.max()) if rates.max() > 0 else np.ones(len(kinds))
-    weights = shares / [max(tallies[kind].mean_seconds, 1e-3) for kind in kinds]
+    weights = shares / [max(arms[kind].mean_seconds, 1e-3) for kind in kinds]
     return kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
 
 
 def restart(
-    bench: Bench,
-    searched: ModuleState,
+    compiler: Compiler,
+    state: ModuleState,
     account: ProjectAccount,
     *,
     kind: RestartKind,
     lock: threading.Lock,
-    order: MovePriority,
+    priority: MovePriority,
     rng: np.random.Generator,
-    is_over: Callable[[], bool],
+    is_over: IsOver,
 ) -> StepResult:
     """Depart from a module's best build, and bring back what is smaller.
 
     Args:
-        bench: how to compile.
-        searched: the module; not changed here.
+        compiler: compiles.
+        state: the module; not changed here.
         account: the project's, read under ``lock``.
         kind: how to depart.
         lock: of the account.
-        order: what local search tries first; restarts by moves of their own take all of it but the ranks.
+        priority: what local search tries first; restarts by moves of their own take all of it but the ranks.
         rng: of all that is drawn.
         is_over: says when to give up.
     """
     if kind is RestartKind.NEIGHBOURHOOD:
-        return _decide_anew(bench, searched, account, lock=lock, order=order, rng=rng, is_over=is_over)
-    same = ModuleState(module=searched.module, plain=searched.plain, build=searched.build, tried=searched.drawn)
-    return step(
-        bench,
+        done = _decide_anew(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
+        return dataclasses.replace(done, kind=kind)
+    same = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
+    done = step(
+        compiler,
         same,
         account,
         lock=lock,
         # Moves are drawn already.
-        order=dataclasses.replace(order, rank=indifferent),
+        priority=dataclasses.replace(priority, rank=indifferent),
         rng=rng,
-        propose=_proposal(kind, searched, rng),
+        propose=_proposal(kind, state, rng),
     )
+    return dataclasses.replace(done, kind=kind)
 
 
-def _proposal(kind: RestartKind, searched: ModuleState, rng: np.random.Generator) -> Propose:
+def _proposal(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -> Propose:
     """The moves of a kind that a single step makes."""
 
     def propose(base: ScoredBuild) -> list[tuple[int, ...]]:
         if kind is RestartKind.PAIRS:
             return related_pairs(base, rng)
         if kind is RestartKind.OTHERS:
-            if not searched.others:
+            if not state.others:
                 return []
-            other = searched.others[int(rng.integers(len(searched.others)))]
-            best, decision = searched.build, np.uint64(1)
-            known = np.isin(best.site | decision, other | decision)
-            wanted = np.where(known, np.isin(best.site | decision, other), best.inlined)
+            other = state.others[int(rng.integers(len(state.others)))]
+            best, decision = state.build.decisions, np.uint64(1)
+            known = np.isin(best.sites | decision, other | decision)
+            wanted = np.where(known, np.isin(best.sites | decision, other), best.inlined)
             return towards(base, wanted, by_caller=rng.random() < 0.5)
         if kind is RestartKind.CALLERS:
             alike = [group for group in like_decisions(base, by_caller=True) if len(group) > 1]
@@ -144,47 +138,45 @@ def _proposal(kind: RestartKind, searched: ModuleState, rng: np.random.Generator
 
 
 def _decide_anew(
-    bench: Bench,
-    searched: ModuleState,
+    compiler: Compiler,
+    state: ModuleState,
     account: ProjectAccount,
     *,
     lock: threading.Lock,
-    order: MovePriority,
+    priority: MovePriority,
     rng: np.random.Generator,
-    is_over: Callable[[], bool],
+    is_over: IsOver,
 ) -> StepResult:
     """Decide a neighbourhood anew, search locally from there, and take what is smaller than in the best build."""
-    build, name = searched.build, searched.module.name
+    build, name = state.build, state.module.name
     with lock:
-        base, _ = compiled(build, account, name)
-    size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.site)))
-    start = _departed(build, neighbourhood(base, size, rng), order, rng)
-    result = bench.compile(searched.module, decisions=start, names=searched.names)
-    compilations, seconds = 1, result.user_seconds
-    found = build_of(result)
-    if found is None or not len(found.site):
+        base, _ = scored(build, account, name)
+    size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.decisions)))
+    start = _overridden(build, neighbourhood(base, size, rng), priority, rng)
+    found = compile_decided(compiler, state.module, start, state.names)
+    compilations, seconds = 1, found.user_seconds
+    if not found.ok or not len(found.decisions):
         return StepResult(compilations=compilations, user_seconds=seconds)
-    elsewhere = ModuleState(module=searched.module, plain=searched.plain, build=found)
+    elsewhere = ModuleState(module=state.module, plain=state.plain, build=found)
     for _ in range(_LOCAL_STEPS):
         if is_over():
             break
-        done = step(bench, elsewhere, account, lock=lock, order=order, rng=rng)
+        done = step(compiler, elsewhere, account, lock=lock, priority=priority, rng=rng)
         if not done.compilations:
             break
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
         elsewhere.tried.update(done.failed)
         elsewhere.build = done.build or elsewhere.build
         elsewhere.composed, elsewhere.composed_steps = done.composed, done.composed_steps
-    found: Build | None = elsewhere.build
+    found = elsewhere.build
     with lock:
         merged = merge(build, elsewhere.composed or elsewhere.build, account, name)
     if merged.taken and (merged.is_new or elsewhere.composed is not None) and not is_over():
-        result = bench.compile(searched.module, decisions=merged.decisions, names=searched.names)
-        compilations, seconds = compilations + 1, seconds + result.user_seconds
-        found = build_of(result)
+        found = compile_decided(compiler, state.module, merged.decisions, state.names)
+        compilations, seconds = compilations + 1, seconds + found.user_seconds
     with lock:
-        before = account.module_bytes(name, build.sizes)
-        saved = 0.0 if found is None else before - account.module_bytes(name, found.sizes)
+        before = account.module_bytes(name, build.measured)
+        saved = before - account.module_bytes(name, found.measured) if found.ok else 0.0
     return StepResult(
         build=found if saved > 0 else None,
         compilations=compilations,
@@ -195,21 +187,21 @@ def _decide_anew(
     )
 
 
-def _departed(
-    build: Build, positions: tuple[int, ...], order: MovePriority, rng: np.random.Generator
+def _overridden(
+    build: Compilation, positions: tuple[int, ...], priority: MovePriority, rng: np.random.Generator
 ) -> dict[int, bool]:
     """The decisions of a build, those at ``positions`` by a drawn rule.
 
     Rules are: at random, never, always, as LLVM decides there, and as a policy prefers that is not sure of itself.
     """
     places = list(positions)
-    decisions, keys = build.decisions, build.site[places].tolist()
+    decisions, keys = build.decisions.by_site, build.decisions.sites[places].tolist()
     noise = rng.gumbel(size=len(places)) - rng.gumbel(size=len(places))
     rules = (
         rng.random(len(places)) < 0.5,
         np.zeros(len(places), bool),
         np.ones(len(places), bool),
-        build.inlined[places] ^ (order.rank(build)[places] + order.noise * noise > 0),
+        build.decisions.inlined[places] ^ (priority.rank(build)[places] + priority.noise * noise > 0),
     )
     rule = int(rng.integers(len(rules) + 1))
     if rule == len(rules):

@@ -1,7 +1,9 @@
-"""What is known about a module while it is tuned, and its file."""
+"""What is known about a module while its inlining decisions are searched, and what of it is kept on disk."""
 
+import enum
 import io
 import zipfile
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,81 +12,100 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.collect import NOT_FEATURES
-from mlgokit.compiler.compile import CompileResult
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.files import atomic_write, writing
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.module import Module
+from mlgokit.tables.decisions import strong_names
 
-Ints = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
+
+
+class RestartKind(enum.Enum):
+    """How a restart departs from the best build."""
+
+    PAIRS = "two groups of like decisions, about callees of one caller"
+    CALLERS = "all like decisions in one caller, or a drawn half of all"
+    CALLEES = "like decisions about a callee: very many, a drawn half, or with some of those inside it"
+    OTHERS = "all calls in one caller, or of one callee, as in a whole build by another rule"
+    NEIGHBOURHOOD = "all decisions of a neighbourhood in the call graph anew, then local search, then the best of both"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ModuleState:
+    """A module in the search.
+
+    Attributes:
+        module: what is compiled.
+        plain: its object without the plugin.
+        build: the best build under the plugin that was compiled.
+        names: ids by which the plugin finds the module's decisions.
+        composed: what the search goes on from, if it has not been compiled yet.
+        composed_steps: how many steps with gains made it.
+        tried: how often a move was made in vain.
+        rate: bytes saved per second of processor time lately; infinite before the first step.
+        exhausted: every decision was tried since the last gain.
+        others: of whole builds by other rules the keys of call sites, bit 0 being the decision; not kept on disk.
+        idle_seconds: processor time since the last gain.
+        drawn: how often a move of a restart was made in vain; not kept on disk.
+        pass_from: the build with which the present pass over all moves began; ``None`` before the first.
+        passes: how many passes were worth another one.
+        vain: restarts in vain since the last gain.
+        refused: how often a judge took back what was found.
+    """
+
+    module: Module
+    plain: ObjectSizes
+    build: Compilation
+    names: Keys = field(init=False)
+    composed: Compilation | None = None
+    composed_steps: int = 0
+    tried: Counter[int] = field(default_factory=Counter[int])
+    rate: float = float("inf")
+    exhausted: bool = False
+    others: list[Keys] = field(default_factory=list[Keys])
+    idle_seconds: float = 0.0
+    drawn: Counter[int] = field(default_factory=Counter[int])
+    pass_from: Compilation | None = None
+    passes: int = 0
+    vain: int = 0
+    refused: int = 0
+
+    def __post_init__(self) -> None:
+        self.names = strong_names(self.plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Build:
-    """One compilation of a module under the plugin; T decisions, F features.
+class StepResult:
+    """What one step did.
 
     Attributes:
-        sizes: of the object.
-        site: [T] keys of the call sites, in the order of the decisions.
-        caller: [T] ids of the functions with the call sites.
-        callee: [T] ids of the functions called.
-        inlined: [T] decisions.
-        names: the features.
-        values: [T, F].
-        user_seconds: what it took.
+        build: a better build that was compiled, or ``None``.
+        composed: what to go on from in place of ``build``, if that was not compiled; ``None`` for the best build.
+        composed_steps: how many steps with gains made it.
+        failed: keys of the moves that were made in vain.
+        compilations: how many were made.
+        user_seconds: their processor time.
+        flips: flipped decisions; 0 if the step confirmed a composed build.
+        kept: of those, the ones that made their component smaller.
+        saved: bytes that these save.
+        effects: what the flips taught.
+        kind: of restart, if it was one.
+        trials: none; each variant is a compilation here.
     """
 
-    sizes: ObjectSizes
-    site: Keys
-    caller: Ints
-    callee: Ints
-    inlined: npt.NDArray[np.bool_]
-    names: tuple[str, ...]
-    values: Ints
-    user_seconds: float
-
-    @property
-    def decisions(self) -> dict[int, bool]:
-        """The decision by the key of its call site."""
-        return dict(zip(self.site.tolist(), self.inlined.tolist(), strict=True))
-
-
-def build_of(result: CompileResult) -> Build | None:
-    """What tuning needs of a compilation; nothing if it failed."""
-    if result.sizes is None or result.reason:
-        return None
-    columns: dict[str, Any] = dict(result.logs[INLINE_SIZE.name].columns) if INLINE_SIZE.name in result.logs else {}
-
-    def column(name: str) -> Any:
-        return np.ascontiguousarray(columns[name][:, 0]) if columns else np.zeros(0, np.int64)
-
-    names = tuple(name for name in columns if name not in NOT_FEATURES)
-    return Build(
-        sizes=result.sizes,
-        site=column("site").astype(np.int64).view(np.uint64),
-        caller=column("caller_id"),
-        callee=column("callee_id"),
-        inlined=column("inlining_decision") != 0,
-        names=names,
-        values=np.stack([columns[name][:, 0] for name in names], axis=1) if names else np.zeros((0, 0), np.int64),
-        user_seconds=result.user_seconds,
-    )
-
-
-def nothing_decided(sizes: ObjectSizes) -> Build:
-    """A build that cannot be searched."""
-    return Build(
-        sizes=sizes,
-        site=np.zeros(0, np.uint64),
-        caller=np.zeros(0, np.int64),
-        callee=np.zeros(0, np.int64),
-        inlined=np.zeros(0, bool),
-        names=(),
-        values=np.zeros((0, 0), np.int64),
-        user_seconds=0.0,
-    )
+    build: Compilation | None = None
+    composed: Compilation | None = None
+    composed_steps: int = 0
+    failed: frozenset[int] = frozenset()
+    compilations: int = 0
+    user_seconds: float = 0.0
+    flips: int = 0
+    kept: int = 0
+    saved: float = 0.0
+    effects: MeasuredEffects | None = None
+    kind: RestartKind | None = None
+    trials: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

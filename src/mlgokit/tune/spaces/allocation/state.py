@@ -1,7 +1,6 @@
-"""Functions and modules in a search over register allocations, and what is kept of them on disk."""
+"""Functions and modules in a search over register allocations, and what of them is kept on disk."""
 
 import io
-import json
 import math
 import zipfile
 from collections.abc import Sequence
@@ -10,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.regalloc_cost import OFFSET
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
-from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 
@@ -22,7 +19,7 @@ _MOST_PATIENCE = 1500
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class FunctionSearch:
+class FunctionState:
     """A function in the search.
 
     Attributes:
@@ -32,7 +29,7 @@ class FunctionSearch:
         score: the best one.
         cost: the part of LLVM's costs in the plain score where bytes are wanted; infinite before that is measured.
         spills: whether it has costs beside copies, of which most cannot be saved.
-        departures: the decisions that gave it.
+        overrides: the decisions otherwise than LLVM's that gave it.
         start: decisions of an earlier plugin, to be tried first.
         evictions: questions about evictions, once they were counted.
         priorities: questions about priorities.
@@ -47,7 +44,7 @@ class FunctionSearch:
     plain: float
     score: float
     spills: bool = True
-    departures: Overrides = field(default_factory=Overrides)
+    overrides: Overrides = field(default_factory=Overrides)
     start: Overrides | None = None
     evictions: int = 0
     priorities: int = 0
@@ -66,10 +63,19 @@ class FunctionSearch:
         patience = _PATIENCE + _PATIENCE_PER_QUESTION * questions
         return self.score <= 0 or self.trials - self.gained >= min(patience, _MOST_PATIENCE)
 
+    def recall(self, kept: "FunctionState | None") -> None:
+        """Take up what an earlier session found, unless it was no better."""
+        if kept is None or kept.score > self.score:
+            return
+        self.plain, self.cost = min(self.plain, kept.plain), kept.cost
+        self.score, self.overrides = kept.score, kept.overrides
+        self.trials, self.gained, self.seconds = kept.trials, kept.gained, kept.seconds
+        self.evictions, self.priorities = kept.evictions, kept.priorities
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class ModuleSearch:
-    """A module in the search.
+class ModuleFunctions:
+    """A module in the search, with its functions.
 
     Attributes:
         module: what is compiled.
@@ -82,7 +88,7 @@ class ModuleSearch:
 
     module: Module
     keys: dict[str, int]
-    functions: list[FunctionSearch]
+    functions: list[FunctionState]
     compile_seconds: float
     rate: float = math.inf
     failures: int = 0
@@ -97,51 +103,17 @@ class ModuleSearch:
         return self.failures >= 2 or all(one.exhausted for one in self.functions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """The search at one moment.
-
-    Attributes:
-        wall_seconds: elapsed time.
-        user_seconds: processor time of all compilations, trials included.
-        compilations: how many there were.
-        trials: likewise.
-        score: the sum of the best scores.
-        change: geometric mean of best by plain score over functions with costs, minus 1; of bytes, that of their sums.
-    """
-
-    wall_seconds: float = 0.0
-    user_seconds: float = 0.0
-    compilations: int = 0
-    trials: int = 0
-    score: float = 0.0
-    change: float = 0.0
-
-
-def mean_ratio(scores: Sequence[tuple[float, float]]) -> float:
-    """Geometric mean of after by before, each with the offset of relative changes, minus 1.
-
-    Example:
-        >>> round(mean_ratio([(100.0, 50.0), (100.0, 100.0)]), 3)
-        -0.293
-    """
-    if not scores:
-        return 0.0
-    before, after = (np.array(scores) + OFFSET).T
-    return geometric_mean_change(before, after)
-
-
-def save_functions(path: Path, functions: Sequence[FunctionSearch]) -> None:
+def save_functions(path: Path, functions: Sequence[FunctionState]) -> None:
     """Keep what is known of a module's functions.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     numbers = [
-        (one.evictions, one.priorities, one.trials, one.gained, len(one.departures.evictions), len(one.departures))
+        (one.evictions, one.priorities, one.trials, one.gained, len(one.overrides.evictions), len(one.overrides))
         for one in functions
     ]
-    records = [part for one in functions for part in (one.departures.evictions, one.departures.priorities)]
+    records = [part for one in functions for part in (one.overrides.evictions, one.overrides.priorities)]
     file = io.BytesIO()
     np.savez_compressed(
         file,
@@ -153,21 +125,21 @@ def save_functions(path: Path, functions: Sequence[FunctionSearch]) -> None:
     atomic_write(path, file.getvalue())
 
 
-def load_functions(path: Path) -> dict[int, FunctionSearch]:
+def load_functions(path: Path) -> dict[int, FunctionState]:
     """What is known of a module's functions, by key; nothing if there is none or its file is damaged."""
-    found: dict[int, FunctionSearch] = {}
+    found: dict[int, FunctionState] = {}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             records = stored["records"].view(OVERRIDE)
             rows = zip(stored["key"].tolist(), stored["score"].tolist(), stored["numbers"].tolist(), strict=True)
             for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
                 mine, records = records[:both], records[both:]
-                found[key] = FunctionSearch(
+                found[key] = FunctionState(
                     key=key,
                     name="",
                     plain=plain,
                     score=score,
-                    departures=Overrides(evictions=mine[:first], priorities=mine[first:]),
+                    overrides=Overrides(evictions=mine[:first], priorities=mine[first:]),
                     evictions=evictions,
                     priorities=priorities,
                     trials=trials,
@@ -178,11 +150,3 @@ def load_functions(path: Path) -> dict[int, FunctionSearch]:
     except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return {}
     return found
-
-
-def load_reached(path: Path) -> Reached:
-    """Where an earlier search stood."""
-    try:
-        return Reached(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return Reached()

@@ -1,1 +1,0 @@
-"""Tuning of register allocation: what evictions and priorities of each function are worth, and their proof."""

@@ -1,0 +1,1 @@
+"""Register allocation: evictions and priorities of each function, tried in copies of the compiler."""

@@ -1,0 +1,148 @@
+"""The end of a search over register allocations: the plugin verified, and what that says."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.tables.decisions import renew_summary
+from mlgokit.tune.result import Allocated, Tuned, TunedModule, costs_of
+from mlgokit.tune.spaces.allocation.compare import scores_of
+from mlgokit.tune.spaces.allocation.opening import AllocationSearch
+from mlgokit.tune.spaces.allocation.state import ModuleFunctions
+from mlgokit.tune.verify import Verified, Verifier, verify
+
+
+def finish_bytes(
+    verifier: Verifier, search: AllocationSearch, tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
+) -> Tuned:
+    """Put the allocations into the plugin of ``tuned`` as well, and compile everything with it once more.
+
+    A function that is then larger than by the decisions alone is put back, and all functions of a module that is; so
+    the result is no larger than ``tuned`` in any module.
+
+    Args:
+        verifier: what has verified ``tuned``.
+        search: for allocations.
+        tuned: the result without allocations.
+        bytes_of: what a module answers for in the project's account with an object of these sizes.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked.
+    """
+    space, plain = search.space, verifier.plain
+    done = verify(verifier, space, search.folder / space.table)
+    after, sizes, whole = done.after, done.after.sizes, done.after.total_bytes(space.objective)
+    if done.kept and renew_summary(Path(tuned.table), whole):
+        verifier.link_plugin()
+    allocated = {unit.module.name: _changed(unit, done) for unit in space.units}
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            tuned_bytes=bytes_of(row.name, sizes[row.name]),
+            plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
+            allocated=allocated.get(row.name, 0),
+        )
+        if row.name in sizes
+        else row
+        for row in tuned.modules
+    )
+    return dataclasses.replace(
+        tuned,
+        tuned_bytes=whole,
+        tuned_link=after.link,
+        judged=after.judged,
+        modules=rows,
+        user_seconds=tuned.user_seconds + search.user_seconds,
+        compilations=tuned.compilations + search.compilations,
+        allocated=Allocated(
+            functions=sum(bool(one.trials) for one in space.functions),
+            changed=len(done.kept),
+            before_bytes=tuned.tuned_bytes,
+            after_bytes=whole,
+            put_back=len(done.put_back),
+            user_seconds=search.user_seconds,
+            compilations=search.compilations,
+            trials=search.trials,
+        ),
+    )
+
+
+def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
+    """Write the plugin and compile everything with it and without, where only costs count.
+
+    A function that then costs more than in the plain build is put back, and all functions of a module that does not
+    compile with it.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked, or nothing compiles with it.
+    """
+    space = search.space
+    done = verify(verifier, space, search.folder / space.table)
+    rows = tuple(_row(unit, done) for unit in space.units)
+    pairs = [pair for unit in space.units for pair in _cost_pairs(unit.module.name, done)]
+    before, after = (sum(column) for column in zip(*((one.plain_bytes, one.tuned_bytes) for one in rows), strict=True))
+    return Tuned(
+        plugin=str(verifier.output),
+        table=str(done.table),
+        flag=f"-fpass-plugin={verifier.output.resolve()}",
+        plain_bytes=before,
+        tuned_bytes=after,
+        plain_link=None,
+        tuned_link=None,
+        judged=None,
+        taken_back=0,
+        ended=search.ended,
+        modules=rows,
+        failures=dict(space.failures),
+        curve=tuple(search.curve),
+        user_seconds=search.user_seconds,
+        compilations=search.compilations,
+        allocated=Allocated(
+            functions=len(pairs),
+            changed=sum(one.allocated for one in rows),
+            before_bytes=before,
+            after_bytes=after,
+            put_back=len(done.put_back),
+            user_seconds=search.user_seconds,
+            compilations=search.compilations,
+            trials=search.trials,
+            costs=costs_of(pairs),
+        ),
+    )
+
+
+def _changed(unit: ModuleFunctions, done: Verified) -> int:
+    """Functions of a module that the table has."""
+    return sum(key in done.kept for key in unit.keys.values())
+
+
+def _cost_pairs(name: str, done: Verified) -> list[tuple[float, float]]:
+    """Costs of a module's functions, plain and tuned; only of those with costs in the plain build."""
+    after = scores_of(done.after.compilations[name])
+    return [(score, after.get(function, 0.0)) for function, score in scores_of(done.before.compilations[name]).items()]
+
+
+def _row(unit: ModuleFunctions, done: Verified) -> TunedModule:
+    name, changed = unit.module.name, _changed(unit, done)
+    first, second = (build.objects[name] for build in (done.before, done.after))
+    note = done.notes.get(name, "")
+    if not changed and second.exists() and first.read_bytes() != second.read_bytes():
+        note = note or "its object is not the plain one"
+    return TunedModule(
+        name=name,
+        plain_bytes=_text(done.before.compilations[name]),
+        tuned_bytes=_text(done.after.compilations[name]),
+        plain=not changed,
+        allocated=changed,
+        note=note,
+        costs=costs_of(_cost_pairs(name, done)),
+    )
+
+
+def _text(found: Compilation) -> int:
+    """Bytes of code."""
+    return 0 if found.sizes is None else found.sizes.totals.text

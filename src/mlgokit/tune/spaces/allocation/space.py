@@ -1,0 +1,197 @@
+"""Register allocation as a space: functions of modules, scored by what spills cost, or by bytes after inlining."""
+
+import functools
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.tables.allocations import AllocationSummary, write_allocations
+from mlgokit.tune.result import mean_ratio
+from mlgokit.tune.search import progress_path
+from mlgokit.tune.space import IsOver
+from mlgokit.tune.spaces.allocation.compare import dearer_functions, larger_functions, objection_in_bytes
+from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, save_functions
+from mlgokit.tune.spaces.allocation.trials import LEAST_TRIAL_SECONDS, ROUND_SECONDS, TrialConfig, plan_round, take
+from mlgokit.tune.verify import VerifiedBuild
+
+_LEAST = 0.5
+"""Bytes: costs decide among allocations of one size, and have no part in this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Round:
+    """Trials of the functions of one module, in one compilation.
+
+    Attributes:
+        tried: their outcomes.
+        user_seconds: processor time of the compilation and the trials.
+        compilations: how many there were.
+    """
+
+    tried: Sequence[Tried]
+    user_seconds: float
+    compilations: int = 1
+
+    @property
+    def trials(self) -> int:
+        """How often a function was allocated."""
+        return sum(len(one.outcomes) for one in self.tried)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class AllocationSpace:
+    """The evictions and priorities of one project.
+
+    Attributes:
+        folder: where progress is kept.
+        compiler: compiles.
+        config: what is tried.
+        decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
+        units: modules that compile, with their functions.
+        failures: those that do not, with the reason.
+        list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
+        objective: which bytes count, if it is bytes.
+    """
+
+    folder: Path
+    compiler: Compiler
+    config: TrialConfig
+    decisions: bytes = b""
+    units: list[ModuleFunctions] = field(default_factory=list[ModuleFunctions])
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+    list_all: bool = False
+    objective: Objective = Objective.LINK_AWARE
+    table: str = "allocations"
+    owed: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """What progress is called."""
+        return "registers" if self.config.in_bytes else "search"
+
+    @property
+    def functions(self) -> list[FunctionState]:
+        """Those of all modules; one that several have counts once."""
+        return [one for unit in self.units for one in unit.functions]
+
+    @property
+    def standing(self) -> tuple[float, float]:
+        """The sum of the best scores; and the geometric mean of their changes, or in bytes the change of the sum."""
+        scores = [(one.plain, min(one.plain, one.score)) for one in self.functions if math.isfinite(one.plain)]
+        before, after = (sum(column) for column in zip(*scores, strict=True)) if scores else (0.0, 0.0)
+        if self.config.in_bytes:
+            return after, after / before - 1 if before else 0.0
+        return after, mean_ratio(scores)
+
+    def compile(
+        self, module: Module, series: Sequence[Series] = (), *, seconds: float = 1.0, costs: bool = False
+    ) -> Compilation:
+        """Compile a module as LLVM would, and make the trials of its functions, each within ``seconds``."""
+        inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
+        trials = TrialRequest(
+            series=tuple(series), seconds=seconds, weights=self.config.weights, penalty=self.config.penalty
+        )
+        use = PluginUse(policies={**self.config.policies, **inlining}, decisions=self.decisions, trials=trials)
+        extra = 10 * ROUND_SECONDS + 0.1 * sum(len(one.trials) for one in series)
+        return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
+
+    def begin(self, _seconds: float) -> None:
+        """Nothing is to be prepared."""
+
+    def learn(self, _spent: float, _rng: np.random.Generator) -> float:
+        """Nothing is learned."""
+        return 0.0
+
+    def urgency(self, unit: ModuleFunctions) -> tuple[float, ...] | None:
+        """Modules that gained most per second lately come first."""
+        return None if unit.exhausted else (-unit.rate,)
+
+    def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
+        """Try something with each function of a module."""
+        return functools.partial(self._try_functions, unit, rng.spawn(1)[0])
+
+    def _try_functions(self, unit: ModuleFunctions, rng: np.random.Generator) -> Round:
+        asked = plan_round(self.config, unit, rng)
+        by_key = {function.key: function for function in unit.functions}
+        longest = max((by_key[series.key].seconds for series in asked), default=0.0)
+        done = self.compile(unit.module, asked, seconds=LEAST_TRIAL_SECONDS + 20 * longest)
+        tried = [found for found in done.tried if done.ok and found.outcomes and found.key in by_key]
+        return Round(tried=tried, user_seconds=done.user_seconds)
+
+    def unsettled(self) -> Sequence[tuple[ModuleFunctions, Callable[[], Round]]]:
+        """Nothing: every outcome was measured."""
+        return ()
+
+    def accept(self, unit: ModuleFunctions, step: Round) -> None:
+        """Keep the best outcome of each function."""
+        by_key = {function.key: function for function in unit.functions}
+        unit.failures = 0 if step.tried else unit.failures + 1
+        gain = sum(take(by_key[one.key], one.outcomes, in_bytes=self.config.in_bytes) for one in step.tried)
+        rate = gain / max(step.user_seconds, 1e-3)
+        unit.rate = rate if unit.rate == math.inf else 0.5 * unit.rate + 0.5 * rate
+        save_functions(progress_path(self.folder, unit.module.name), unit.functions)
+
+    def rest(self) -> None:
+        """End the compilers that stay."""
+        self.compiler.close()
+
+    def chosen(self) -> dict[int, Overrides]:
+        """By key, the functions that are better otherwise than LLVM allocates them."""
+        least = _LEAST if self.config.in_bytes else 0.0
+        better = {one.key: one.overrides for one in self.functions if one.score < one.plain - least and one.overrides}
+        if not self.config.in_bytes:
+            return better
+        # What an earlier plugin does, and there was no time to try, is for the verification to judge.
+        return better | {one.key: one.start for one in self.functions if one.start and not one.trials}
+
+    def entries(self) -> Collection[int]:
+        """Keys of the functions that are better otherwise than LLVM allocates them."""
+        return self.chosen().keys()
+
+    def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
+        """Write the overrides of these functions."""
+        every = {key: Overrides() for unit in self.units for key in unit.keys.values()} if self.list_all else {}
+        chosen = {key: overrides for key, overrides in self.chosen().items() if key in kept}
+        measured = [one for one in self.functions if math.isfinite(one.plain)]
+        summary = AllocationSummary(
+            llvm=self.compiler.toolchain.major,
+            functions=len(measured),
+            plain_score=sum(one.plain for one in measured),
+            tuned_score=sum(one.score if one.key in kept else one.plain for one in measured),
+        )
+        write_allocations(path, every | chosen, summary)
+
+    def refused(
+        self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
+    ) -> dict[str, tuple[Collection[Hashable], str]]:
+        """Functions that are not better, and all of a module that is not."""
+        text_only = self.objective is Objective.LINK_AWARE_TEXT
+        found: dict[str, tuple[Collection[Hashable], str]] = {}
+        for unit in self.units:
+            name, mine = unit.module.name, {key for key in unit.keys.values() if key in kept}
+            first, second = before.compilations[name], after.compilations[name]
+            if not first.ok:
+                continue
+            if not second.ok:
+                found[name] = mine, f"it does not compile with the result: {second.reason}"
+            elif mine and self.config.in_bytes:
+                found[name] = (
+                    larger_functions(unit.keys, mine, first.measured, second.measured, text_only=text_only),
+                    "",
+                )
+            elif mine:
+                found[name] = dearer_functions(unit.keys, mine, first, second)
+        return {name: refusal for name, refusal in found.items() if refusal[0]}
+
+    def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
+        """In bytes the link, the account and the user's own measure say of the whole; costs are the functions' own."""
+        return objection_in_bytes(before, after, self.objective) if self.config.in_bytes else ""

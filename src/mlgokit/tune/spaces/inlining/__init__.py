@@ -1,0 +1,1 @@
+"""Inlining decisions: many independent flips in one compilation, kept by component."""

@@ -1,0 +1,152 @@
+"""The beginning of a search over inlining decisions: every module compiled, and whole builds by other rules tried."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import Compiler, CompileRequest
+from mlgokit.errors import CorpusError
+from mlgokit.module import Module
+from mlgokit.progress import Report
+from mlgokit.tables.decisions import entry_of
+from mlgokit.tune.search import Search, progress_path
+from mlgokit.tune.spaces.inlining.merge import merge
+from mlgokit.tune.spaces.inlining.space import EFFECTS_NAME, InliningSpace, SearchConfig
+from mlgokit.tune.spaces.inlining.state import ModuleState, load_effects, load_progress
+from mlgokit.tune.spaces.inlining.step import compile_decided, request_of
+
+InliningSearch = Search[InliningSpace]
+
+
+def open_inlining(
+    modules: Sequence[Module],
+    *,
+    compiler: Compiler,
+    config: SearchConfig,
+    folder: Path,
+    report: Report,
+    keep: Mapping[str, Path] | None = None,
+) -> InliningSearch:
+    """Compile every module plainly and as far as an earlier search came.
+
+    Args:
+        modules: in link order.
+        compiler: compiles.
+        config: settings.
+        folder: where progress is kept.
+        report: told after every module.
+        keep: by module, where its plain object is to be left.
+
+    Raises:
+        CorpusError: no module compiles.
+    """
+    failures: dict[str, str] = {}
+    composed: dict[str, Compilation] = {}
+    spent = [0.0]
+
+    def begin(module: Module) -> ModuleState | None:
+        plain = compiler.compile(module, CompileRequest(keep_object=None if keep is None else keep[module.name]))
+        if not plain.ok:
+            failures[module.name] = f"{plain.status.value}: {plain.reason}"
+            return None
+        progress = load_progress(progress_path(folder, module.name))
+        known = None if progress is None else progress.decisions
+        # Without decisions a module cannot be searched.
+        undecided = Compilation(status=CompileStatus.OK, sizes=plain.sizes)
+        state = ModuleState(module=module, plain=plain.measured, build=undecided)
+        build = compile_decided(compiler, module, known, state.names)
+        if build.ok:
+            state.build = build
+        if progress is not None:
+            state.tried = Counter(progress.tried)
+        spent[0] += plain.user_seconds + build.user_seconds
+        if progress is not None and progress.composed:
+            # A kill came before this was compiled.
+            promised = compile_decided(compiler, module, progress.composed, state.names)
+            spent[0] += promised.user_seconds
+            if promised.ok:
+                composed[module.name] = promised
+        return state
+
+    found = parallel(begin, modules, workers=compiler.workers, report=report, label="compile every module plainly")
+    ready = {state.module.name: state for state in found if state is not None}
+    if not ready:
+        first = next(iter(failures.items()), ("", "no module"))
+        raise CorpusError(
+            f"tune: expected at least one module that compiles, found none ({first[0]}: {first[1]}); "
+            "run `mlgokit corpus info` on the corpus"
+        )
+    order = list(ready)
+    plain = account_of(order, {name: one.plain for name, one in ready.items()}, objective=config.objective)
+    account = account_of(
+        order,
+        {name: one.build.measured for name, one in ready.items()},
+        objective=config.objective,
+        existence=config.existence,
+    )
+    space = InliningSpace(
+        folder=folder,
+        compiler=compiler,
+        config=config,
+        modules=ready,
+        failures=failures,
+        account=account,
+        plain_bytes=plain.image,
+        effects=load_effects(folder / EFFECTS_NAME),
+    )
+    for name, real in composed.items():
+        space.adopt_if_better(ready[name], real)
+    search = Search(folder=folder, space=space, seed=config.seed)
+    search.count(spent[0], compilations=2 * len(ready) + len(composed))
+    search.recall()
+    search.mark()
+    return search
+
+
+def try_policy(search: InliningSearch, policy: str, *, report: Report) -> None:
+    """Compile every module under a policy or rule, and adopt what is smaller."""
+
+    def compile_one(state: ModuleState) -> Compilation:
+        return compile_decided(search.space.compiler, state.module, policy=policy)
+
+    try_on_all(search, compile_one, report=report, label=f"try {policy}")
+
+
+def try_start(search: InliningSearch, table: bytes, *, report: Report) -> None:
+    """Compile every module by what of an earlier decision table still applies, and adopt what is smaller."""
+
+    def compile_one(state: ModuleState) -> Compilation:
+        return search.space.compiler.compile(state.module, request_of(table))
+
+    try_on_all(search, compile_one, report=report, label="try the earlier decisions")
+
+
+def try_on_all(
+    search: InliningSearch, compile_one: Callable[[ModuleState], Compilation], *, report: Report, label: str
+) -> None:
+    """Compile every module in some way, and adopt what is smaller and has decisions to search from.
+
+    Where only parts of a module are smaller, these are compiled together with the best parts of what was known.
+    """
+    space = search.space
+
+    def attempt(state: ModuleState) -> None:
+        build = compile_one(state)
+        search.count(build.user_seconds)
+        if build.ok and len(build.decisions):
+            with space.lock:
+                merged = merge(state.build, build, space.account, state.module.name)
+            state.others.append(entry_of((), build.decisions.sites, build.decisions.inlined).keys)
+            space.adopt_if_better(state, build)
+            if merged.is_new:
+                both = compile_decided(space.compiler, state.module, merged.decisions, state.names)
+                search.count(both.user_seconds)
+                if both.ok and len(both.decisions):
+                    space.adopt_if_better(state, both)
+        space.save(state)
+
+    parallel(attempt, space.units, workers=space.compiler.workers, report=report, label=label)
+    search.mark()

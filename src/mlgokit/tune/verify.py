@@ -1,0 +1,219 @@
+"""Verification: everything of a project compiled with the artifact, and what does not pay there put back."""
+
+import shutil
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, project_image_estimate
+from mlgokit.compiler.plugin_build import link_policies
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import Compiler, CompileRequest, PluginUse
+from mlgokit.errors import ToolError
+from mlgokit.module import Module
+from mlgokit.progress import Report
+from mlgokit.tables.file import TABLES
+from mlgokit.tune.judge import Judge, prove
+from mlgokit.tune.measurement import Comparison
+from mlgokit.tune.space import Space
+
+PLAIN = "plain"
+"""The build without a plugin; others have the name of the table that was verified with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerifiedBuild:
+    """All modules compiled with one artifact.
+
+    Attributes:
+        compilations: by module.
+        objects: by module.
+        link: of the objects of all that compiles, with --gc-sections; ``None`` without a linker, or if not wanted.
+        judged: the plain build and this one by the user's own link or command, if that is the objective.
+    """
+
+    compilations: Mapping[str, Compilation]
+    objects: Mapping[str, Path]
+    link: LinkedImage | None = None
+    judged: Comparison | None = None
+
+    @property
+    def sizes(self) -> dict[str, ObjectSizes]:
+        """Those of the modules that compile."""
+        return {name: one.measured for name, one in self.compilations.items() if one.ok}
+
+    def total_bytes(self, objective: Objective) -> float:
+        """The project's account: every COMDAT signature once."""
+        return project_image_estimate(self.sizes.values(), objective=objective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verified:
+    """What a verification left of a table.
+
+    Attributes:
+        table: the file.
+        kept: entries that stay.
+        put_back: those that do not.
+        notes: by module, why entries of it were put back, or what else is wrong.
+        objection: why the whole was put back; empty if it was not.
+        before: everything compiled without the table.
+        after: the same with what stays of it.
+    """
+
+    table: Path
+    kept: frozenset[Hashable]
+    put_back: frozenset[Hashable]
+    notes: Mapping[str, str]
+    objection: str
+    before: VerifiedBuild
+    after: VerifiedBuild
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Verifier:
+    """How tables are verified, one on top of the other, and what was compiled for it so far.
+
+    As a context manager it deletes its folder at the end.
+
+    Attributes:
+        compiler: compiles.
+        modules: what the project consists of, in link order.
+        output: the plugin.
+        search_folder: that of the search.
+        inside: what the plugin holds so far, by kind: policies and tables.
+        report: told after every module.
+        judge: who says of the whole; the account and a link without one.
+        costs: whether builds are compared by the costs of register allocation; then nothing is linked.
+        builds: all modules, by the last table that they were compiled with; :data:`PLAIN` with none.
+    """
+
+    compiler: Compiler
+    modules: Sequence[Module]
+    output: Path
+    search_folder: Path
+    inside: dict[str, Path] = field(default_factory=dict[str, Path])
+    report: Report
+    judge: Judge | None = None
+    costs: bool = False
+    builds: dict[str, VerifiedBuild] = field(default_factory=dict[str, VerifiedBuild])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where objects and images are."""
+        return self.search_folder.resolve() / "proof"
+
+    @property
+    def plain(self) -> VerifiedBuild:
+        """Everything without the plugin, compiled once."""
+        if PLAIN not in self.builds:
+            self.builds[PLAIN] = self.measure(PLAIN, self.compile_all(PLAIN, None), changed=False)
+        return self.builds[PLAIN]
+
+    def link_plugin(self) -> None:
+        """Make the plugin with all that is inside.
+
+        Raises:
+            ToolError: it cannot be linked.
+        """
+        link_policies(self.compiler.toolchain, self.inside, self.output)
+
+    def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
+        """Compile every module whole with a plugin, or plainly; objects are kept under the name."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        paths = {module.name: folder / f"{index}.o" for index, module in enumerate(self.modules)}
+        use = None if plugin is None else PluginUse(plugin=plugin.resolve())
+
+        def compile_one(module: Module) -> Compilation:
+            path = paths[module.name]
+            return self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
+
+        label = "compile everything plainly" if plugin is None else "compile everything with the result"
+        results = parallel(compile_one, self.modules, workers=self.compiler.workers, report=self.report, label=label)
+        return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
+
+    def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:
+        """Link the objects, and ask the judge about the whole; that is known if nothing ``changed`` against plain."""
+        lld = None if self.costs else self.compiler.toolchain.lld
+        first = build if name == PLAIN else self.plain
+        link = None
+        if lld is not None:
+            roots = link_roots(first.objects[module] for module in first.sizes)
+            objects = [build.objects[module] for module in build.sizes]
+            link = link_image(objects, self.folder / f"{name}.image", roots=roots, lld=lld, timeout_seconds=120)
+        judged = None
+        if self.judge is not None:
+            value = self.judge.plain_value
+            judged = Comparison(before=value, after=value)
+            if changed:
+                plain, tuned = ({module: one.objects[module] for module in one.sizes} for one in (first, build))
+                judged = prove(self.judge, plain, tuned, self.folder)
+        return replace(build, link=link, judged=judged)
+
+
+def verify(verifier: Verifier, space: Space[Any, Any], table: Path) -> Verified:
+    """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
+
+    Entries that the objects do not bear out are put back, and all of them if the whole is no better. A plugin has one
+    table at least; another one in which nothing is left is left out.
+
+    Args:
+        verifier: what was verified before, and what is compiled with the table, are there.
+        space: whose table it is; says what is to be put back.
+        table: where it is written.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked, or nothing compiles with it.
+    """
+    below = [kind for kind in verifier.inside if kind in TABLES]
+    before = verifier.builds[below[-1]] if below else verifier.plain
+    wanted = kept = frozenset(space.entries())
+    notes: dict[str, str] = {}
+    objection = ""
+    own = {space.table: table}
+    verifier.inside = verifier.inside | own if below else own | verifier.inside
+    while kept or not below:
+        space.write_table(table, kept)
+        verifier.link_plugin()
+        after = verifier.compile_all(space.table, verifier.output)
+        if not after.sizes:
+            raise ToolError(
+                f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile with it, found no module "
+                "that does; try `mlgokit doctor`"
+            )
+        refused = space.refused(before, after, kept)
+        notes |= {name: reason for name, (_, reason) in refused.items() if reason}
+        wrong = kept & {entry for entries, _ in refused.values() for entry in entries}
+        if not wrong:
+            after = verifier.measure(space.table, after, changed=bool(kept))
+            why = space.objection(before, after)
+            if not why or not kept:
+                break
+            objection, wrong = why, kept
+        kept -= wrong
+    else:
+        after = before
+        del verifier.inside[space.table]
+        verifier.link_plugin()
+    verifier.builds[space.table] = after
+    return Verified(
+        table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after
+    )
+
+
+def grew(before: LinkedImage | None, after: LinkedImage | None) -> bool:
+    """Whether both could be linked, and the second is larger."""
+    linked = before is not None and after is not None and before.status is after.status is LinkStatus.LINKED
+    return linked and after.image > before.image  # pyright: ignore[reportOptionalMemberAccess]
