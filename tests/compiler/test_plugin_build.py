@@ -272,3 +272,21 @@ def test_plugins_are_kept_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, c
         monkeypatch.setenv("XDG_CACHE_HOME", cache)
 
     assert default_build_folder() == Path(folder) / "mlgokit" / "plugins"
+
+
+def test_two_installations_of_one_version_have_plugins_of_their_own(place: Place, tmp_path: Path):
+    folders = {place.build().parent}
+    folders.add(place.build(version_text="clang version 19.1.7 (another)").parent)
+    folders.add(place.build(include_dir=tmp_path / "other").parent)
+    configuration = tmp_path / "include" / "llvm" / "Config" / "llvm-config.h"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("#define LLVM_ENABLE_ABI_BREAKING_CHECKS 1\n")
+    folders.add(place.build().parent)
+    libraries = tmp_path / "lib"
+    libraries.mkdir()
+    (libraries / "libLLVM.so.19.1").write_bytes(b"1")
+    folders.add(place.build(library_dir=libraries).parent)
+    (libraries / "libLLVM.so.19.1").write_bytes(b"22")
+    folders.add(place.build(library_dir=libraries).parent)
+    assert len(folders) == 6
+    assert place.build(library_dir=libraries).parent in folders

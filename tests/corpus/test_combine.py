@@ -113,3 +113,25 @@ def test_a_root_without_corpora(tmp_path: Path):
     (tmp_path / "x").mkdir()
     with pytest.raises(CorpusError, match=r"expected folders with corpus_description.json, found none; give"):
         combine_corpora(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["bc", "cmd"])
+def test_links_do_not_bring_in_what_is_elsewhere(tmp_path: Path, suffix: str):
+    parts = tmp_path / "parts"
+    part(parts / "one", "a.o", project="q")
+    part(parts / "one", "lib/b.o", project="q")
+    part(parts / "two", "c.o", project="q")
+    describe(parts / "one", has_thinlto=False, modules=["a.o", "lib/b.o"])
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (parts / "one" / f"a.o.{suffix}").unlink()
+    (parts / "one" / f"a.o.{suffix}").symlink_to(secret)
+    (parts / "one" / "lib").rename(tmp_path / "lib")
+    (parts / "one" / "lib").symlink_to(tmp_path / "lib")
+    combine_corpora(parts, corpus_folder=tmp_path / "joined")
+    found = {failure.name: failure.reason for failure in load_corpus(tmp_path / "joined").failures}
+    assert "found a link; copy what it leads to" in found["one/a.o"]
+    assert "found a link; copy what it leads to" in found["one/lib/b.o"]
+    assert [module.name for module in load_corpus(tmp_path / "joined").modules] == ["two/c.o"]
+    files = [path for path in (tmp_path / "joined").rglob("*") if path.is_file()]
+    assert not any(b"secret" in path.read_bytes() for path in files)

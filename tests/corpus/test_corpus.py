@@ -290,3 +290,26 @@ def test_an_override_of_a_driver_is_translated(tmp_path: Path):
         *("-ffunction-sections", "-fdata-sections", "-faddrsig"),
         *("-mllvm", "-instcombine-lower-dbg-declare=0", "-mllvm", "-import-instr-limit=30"),
     )
+
+
+def test_a_description_is_a_file_of_the_corpus(tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    add(corpus, "a.o")
+    describe(corpus, "a.o").joinpath(DESCRIPTION_NAME).rename(tmp_path / "elsewhere")
+    (corpus / DESCRIPTION_NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CorpusError, match=r"expected a file of the corpus's own, found a link to .*elsewhere; copy it"):
+        load_corpus(corpus)
+    (corpus / DESCRIPTION_NAME).unlink()
+    os.mkfifo(corpus / DESCRIPTION_NAME)
+    with pytest.raises(CorpusError, match=r"expected a file, found: expected a file, found a folder or a device"):
+        load_corpus(corpus)
+
+
+def test_a_description_has_a_largest_size(tmp_path: Path):
+    add(tmp_path, "a.o")
+    with (describe(tmp_path, "a.o") / DESCRIPTION_NAME).open("ab") as file:
+        file.truncate((1 << 27) + 1)
+    with pytest.raises(
+        CorpusError, match=r"expected a regular file of at most 134217728 bytes, found one of 134217729"
+    ):
+        load_corpus(tmp_path)

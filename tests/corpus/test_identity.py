@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,38 @@ def test_each_bitcode_is_described_once_and_failures_are_told(tmp_path: Path, mo
         ]
     assert found.digests["p/a"] == hashlib.sha256(b"1").hexdigest()
     assert told == []
+
+
+def test_what_is_remembered_is_never_read_or_written_through_a_link(tmp_path: Path):
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    corpus.mkdir()
+    append_contents(tmp_path, [content("1", "19:x")])
+    (tmp_path / CONTENTS_NAME).rename(outside)
+    before = outside.read_bytes()
+    path = corpus / CONTENTS_NAME
+    for make in (path.symlink_to, path.hardlink_to):
+        make(outside)
+        assert read_contents(corpus) == {}
+        append_contents(corpus, [content("2", "19:y")])
+        assert outside.read_bytes() == before
+        assert set(read_contents(corpus)) == {"2"}
+        append_contents(corpus, [content("3", "19:z")])
+        assert set(read_contents(corpus)) == {"2", "3"}
+        path.unlink()
+
+
+def test_what_is_remembered_is_no_pipe_and_no_device(tmp_path: Path):
+    path = tmp_path / CONTENTS_NAME
+    os.mkfifo(path)
+    assert read_contents(tmp_path) == {}
+    append_contents(tmp_path, [content("1", "19:x")])
+    assert set(read_contents(tmp_path)) == {"1"}
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert read_contents(tmp_path) == {}
+
+
+def test_a_line_without_an_end_is_passed_over(tmp_path: Path):
+    (tmp_path / CONTENTS_NAME).write_text("0" * (3 << 20))
+    append_contents(tmp_path, [content("1", "19:x")])
+    assert set(read_contents(tmp_path)) == {"1"}

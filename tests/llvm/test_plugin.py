@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import os
 import re
@@ -368,6 +369,19 @@ def not_a_policy(bench: Bench, _heuristic: Log) -> str:
     return str(bench.folder / "source.cpp")
 
 
+def nesting_header(bench: Bench, _heuristic: Log) -> str:
+    header = b"[" * 400_000 + b"]" * 400_000
+    (bench.folder / "deep.policy").write_bytes(len(header).to_bytes(8, "little") + header)
+    return str(bench.folder / "deep.policy")
+
+
+def nesting_description(bench: Bench, _heuristic: Log) -> str:
+    deep = "[" * 400_000 + "]" * 400_000
+    header = json.dumps({"__metadata__": {"mlgokit.policy": deep}}).encode()
+    (bench.folder / "deep.policy").write_bytes(len(header).to_bytes(8, "little") + header)
+    return str(bench.folder / "deep.policy")
+
+
 def nowhere(_bench: Bench, _heuristic: Log) -> str:
     return "/nowhere/at.all"
 
@@ -379,6 +393,8 @@ def nowhere(_bench: Bench, _heuristic: Log) -> str:
         (another_problem, "expected the problem inline-size, found 'regalloc-eviction'"),
         (cut_short, "do not fit its shape or the file"),
         (not_a_policy, "it is cut short or not a policy"),
+        (nesting_header, "the safetensors header is JSON of more than 16 levels"),
+        (nesting_description, "its description is JSON of more than 16 levels"),
         (nowhere, "expected a readable file, found: No such file or directory"),
     ],
 )

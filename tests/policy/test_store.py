@@ -148,3 +148,34 @@ def test_boundaries_ascend(tmp_path: Path) -> None:
     save_policy(replace(policy, normaliser=Quantile(boundaries=np.array([[1, 2], [2, 1]], np.float32))), path)
     with pytest.raises(PolicyError, match="expected ascending rows"):
         load_policy(path)
+
+
+@pytest.mark.parametrize("where", ["header", "description"])
+def test_json_that_nests_is_refused_before_it_is_read(tmp_path: Path, where: str):
+    deep = "[" * 400_000 + "]" * 400_000
+    header = deep if where == "header" else json.dumps({"__metadata__": {"mlgokit.policy": deep}})
+    path = tmp_path / "p.policy"
+    path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    with pytest.raises(PolicyError, match=r"found something else \(JSON of more than 16 levels\)"):
+        load_policy(path)
+
+
+def test_brackets_in_names_do_not_nest(tmp_path: Path):
+    policy = make_policy(features=('[[[[[[[[[[[[[[[[[[[["[[', "b"))
+    save_policy(policy, tmp_path / "p.policy")
+    assert load_policy(tmp_path / "p.policy").features == policy.features
+
+
+@pytest.mark.parametrize("key", ["members", "layers", "clip"])
+def test_a_number_beyond_all_bounds_is_named(tmp_path: Path, key: str):
+    path = tmp_path / "p.policy"
+    save_policy(make_policy(), path)
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    description = json.loads(header["__metadata__"]["mlgokit.policy"]) | {key: 1e999}
+    header["__metadata__"]["mlgokit.policy"] = json.dumps(description).replace("Infinity", "1e999")
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    with pytest.raises(PolicyError, match="its tensors do not fit its description"):
+        load_policy(path)

@@ -110,7 +110,8 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             f"install them: apt-get install llvm-{toolchain.major}-dev"
         )
     sources = _sources()
-    digest = hashlib.sha256(repr((sorted(sources.items()), toolchain.version, _OPTIONS, _LINK)).encode()).hexdigest()
+    key = (sorted(sources.items()), _installation(toolchain), _OPTIONS, _LINK)
+    digest = hashlib.sha256(repr(key).encode()).hexdigest()
     folder = cache_folder / f"llvm-{toolchain.major}-{digest[:16]}"
     if (folder / "mlgokit.so").is_file():
         return folder
@@ -120,6 +121,21 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
         if not (folder / "mlgokit.so").is_file():
             _build_into(folder, toolchain, sources)
     return folder
+
+
+def _installation(toolchain: Toolchain) -> tuple[object, ...]:
+    """What two installations of one version may differ in: where they are, how LLVM was configured, the library."""
+    include = toolchain.include_dir or Path()
+    try:
+        configured = (include / "llvm" / "Config" / "llvm-config.h").read_bytes()
+    except OSError:
+        configured = b""
+    libraries: list[tuple[str, int, int]] = []
+    for path in sorted((toolchain.library_dir or include).glob("libLLVM*.so*")):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            libraries.append((str(path), status.st_size, status.st_mtime_ns))
+    return toolchain.version, toolchain.version_text, str(toolchain.clang), str(include), configured, libraries
 
 
 @contextlib.contextmanager

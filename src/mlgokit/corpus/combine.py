@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.corpus.corpus import FACTS, FAILURE, ModuleFailure, check_fields, read_description
-from mlgokit.corpus.files import placing
+from mlgokit.corpus.files import check_plain_file, placing
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
 
 _REMEDY = f"delete {SIDECAR_NAME} to combine without it"
-_SUFFIXES = (".bc", ".cmd", ".thinlto.bc")
+_WHAT = {".bc": "bitcode", ".cmd": "a command line", ".thinlto.bc": "a ThinLTO index"}
 
 
 def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Imported:
@@ -67,6 +67,7 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
     for name in dict.fromkeys(names):
         check_name(name, part)
         joined = f"{part.name}/{name}"
+        check_name(joined, part.parent)
         try:
             if move:
                 _link(part, writer.folder / part.name, name)
@@ -85,12 +86,12 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
 def _link(part: Path, folder: Path, name: str) -> None:
     """Give a module's files a second name in the joined corpus, or copy them to another disk."""
     with placing(name, folder):
-        for suffix in _SUFFIXES:
+        for suffix, what in _WHAT.items():
             source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"
-            if not source.is_file():
-                if suffix == ".bc":
-                    raise InputError(f"expected bitcode in {source.name}, found no file")
+            if not source.is_symlink() and not source.exists() and suffix != ".bc":
                 continue
+            if (reason := check_plain_file(source, what, folder=part)) is not None:
+                raise InputError(reason)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
             try:

@@ -1,6 +1,10 @@
 """What is inside a module, and a file beside the corpus that remembers it by the digest of the bitcode."""
 
+import contextlib
 import json
+import os
+import stat
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,6 +15,9 @@ from mlgokit.files import writing
 
 CONTENTS_NAME = "corpus_contents.jsonl"
 CONTENTS_VERSION = 1
+LONGEST_LINE = 1 << 20
+MOST_BYTES = 1 << 30
+"""Limits of what is read of it; the file may be a stranger's."""
 
 TRIVIAL_INSTRUCTIONS = 32
 """Before any pass, where ``return a + b;`` has seven; a module or function with fewer says nothing about its origin."""
@@ -90,15 +97,30 @@ def read_contents(folder: Path, *, major: int | None = None) -> dict[str, Module
         major: only what this LLVM major found; identities of different majors cannot be compared.
     """
     contents: dict[str, ModuleContent] = {}
-    try:
-        with (folder / CONTENTS_NAME).open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                content = _parse(line)
-                if content is not None and (major is None or content.identity.startswith(f"{major}:")):
-                    contents[content.bitcode_sha256] = content
-    except FileNotFoundError:
-        pass
+    descriptor = _opened(folder / CONTENTS_NAME, os.O_RDONLY)
+    if descriptor is None:
+        return contents
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+        left = MOST_BYTES
+        while left > 0 and (line := file.readline(LONGEST_LINE)):
+            left -= len(line)
+            content = _parse(line)
+            if content is not None and (major is None or content.identity.startswith(f"{major}:")):
+                contents[content.bitcode_sha256] = content
     return contents
+
+
+def _opened(path: Path, flags: int) -> int | None:
+    """The file, if it is one of its own: no link, which might lead out of the corpus, no pipe and no device."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
@@ -109,9 +131,23 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
     """
     lines = [json.dumps({"format_version": CONTENTS_VERSION, **asdict(content)}) for content in contents]
     path = folder / CONTENTS_NAME
-    with writing(path), path.open("a", encoding="utf-8") as file:
-        # A kill may have left half a line; an empty one does no harm.
-        file.write("\n" + "\n".join(lines) + "\n")
+    # A line of its own, though another run died in the middle of its last one.
+    text = "\n" + "\n".join(lines) + "\n"
+    with writing(path):
+        descriptor = _opened(path, os.O_WRONLY | os.O_APPEND)
+        if descriptor is not None:
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(text)
+            return
+        # Whatever stands there is put aside by a new file; where a link leads to is not touched.
+        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with fresh.open("x", encoding="utf-8") as file:
+                file.write(text)
+            fresh.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
 
 
 def _parse(line: str) -> ModuleContent | None:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.corpus.files import opened, read_bytes
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -32,13 +33,13 @@ from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_lin
 from mlgokit.corpus.options.override import from_driver
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_file
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 
-MOST_MODULES = 4_000_000
+MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
-MOST_JSON_BYTES = 1 << 30
+MOST_JSON_BYTES = 1 << 27
 """Limits of what is read from a corpus that may be a stranger's."""
 
 FACTS: dict[str, tuple[type, ...]] = {
@@ -300,12 +301,17 @@ def check_fields(
 
 def _read_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
-        if path.exists() and (not path.is_file() or path.stat().st_size > MOST_JSON_BYTES):
-            raise CorpusError(
-                f"{path}: expected a regular file of at most {MOST_JSON_BYTES} bytes, found one of "
-                f"{path.stat().st_size} or of another kind; {remedy}"
-            )
-        value: object = json.loads(path.read_bytes())
+        if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+            raise CorpusError(f"{path}: expected a file of the corpus's own, found a link to {path.resolve()}; copy it")
+        with opened(path, "No such file or directory") as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > MOST_JSON_BYTES:
+                raise CorpusError(
+                    f"{path}: expected a regular file of at most {MOST_JSON_BYTES} bytes, found one of {size}; {remedy}"
+                )
+            value: object = json.loads(read_bytes(descriptor, 0, size))
+    except InputError as error:
+        raise CorpusError(f"{path}: expected a file, found: {error}; {remedy}") from error
     except OSError as error:
         raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
     except (ValueError, RecursionError) as error:

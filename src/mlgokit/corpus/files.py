@@ -115,6 +115,19 @@ def opened(path: Path, missing: str) -> Generator[int]:
         os.close(descriptor)
 
 
+def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
+    """Why a file of a corpus that came from elsewhere is not to be taken, or ``None``: it is none of its own there."""
+    try:
+        status = path.lstat()
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:
+        found = "no file" if isinstance(error, FileNotFoundError) else str(error)
+        return f"expected {what} in {path.name}, found {found}"
+    if stat.S_ISLNK(status.st_mode) or not inside:
+        return f"expected {what} in {path.name}, found a link; copy what it leads to"
+    return None if stat.S_ISREG(status.st_mode) else f"expected {what} in {path.name}, found no regular file"
+
+
 @contextlib.contextmanager
 def placing(name: str, corpus_folder: Path) -> Generator[None]:
     """Tell a name that no file can have from a disk that takes no file.

@@ -7,7 +7,8 @@ from typing import IO, Any, cast
 
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-from mlgokit.errors import CorpusError
+from mlgokit.corpus.files import opened
+from mlgokit.errors import CorpusError, InputError
 
 DEPTH = 32
 PIECE_BYTES = 64 << 20
@@ -48,10 +49,11 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
         CorpusError: the file cannot be read, is no JSON, or has a part beyond all bounds.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path, "No such file or directory") as descriptor, open(descriptor, "rb", closefd=False) as file:
             yield from _pieces(_Bounded(file=file, path=path, remedy=remedy), key)
-    except OSError as error:
-        raise CorpusError(f"{path}: expected a file, found: {error.strerror or error}; {remedy}") from error
+    except (OSError, InputError) as error:
+        reason = error if isinstance(error, InputError) else error.strerror or error
+        raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
     except (ijson.JSONError, ValueError, ArithmeticError) as error:
         reason = str(error).split("\n", maxsplit=1)[0]
         raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error

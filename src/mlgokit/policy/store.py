@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,11 @@ from mlgokit.problems import PROBLEMS
 FORMAT_VERSION = 1
 GATED_FORMAT_VERSION = 2
 """Of a policy with a gate, which a reader of version 1 would leave out without a word."""
+DEEPEST_JSON = 16
+"""Levels; a policy has three."""
 _KEY = "mlgokit.policy"
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def policy_bytes(policy: Policy) -> bytes:
@@ -77,11 +82,13 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a readable file, found: {error.strerror}; check the path"
         ) from error
     try:
+        text = data[8 : 8 + int.from_bytes(data[:8], "little")].decode()
+        _check_nesting(text)
         tensors = load(data)
-        header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        header: dict[str, Any] = json.loads(text)
         metadata: dict[str, str] = header.get("__metadata__") or {}
         found = _json_object(metadata[_KEY])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise PolicyError(
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
@@ -98,13 +105,27 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
         )
     try:
         return _build(found, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise PolicyError(
             f"policy {path}: its tensors do not fit its description ({error}); train or export it again"
         ) from error
 
 
+def _check_nesting(text: str) -> None:
+    """Refuse JSON of more levels than readers can go down; its twin is in ``plugin/shared/Policy.cpp``.
+
+    Raises:
+        ValueError: it has more.
+    """
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        depth = max(0, depth + _STEPS.get(bracket, 0))
+        if depth > DEEPEST_JSON:
+            raise ValueError(f"JSON of more than {DEEPEST_JSON} levels")
+
+
 def _json_object(text: str) -> dict[str, Any]:
+    _check_nesting(text)
     value: object = json.loads(text)
     if not isinstance(value, dict):
         raise TypeError("the description is not a JSON object")

@@ -1,9 +1,12 @@
+import gzip
 import io
 import json
 import stat
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +210,58 @@ def test_an_unwritable_place_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file"):
         unpack_archive(archive, tmp_path / "file" / "out")
+
+
+def test_members_of_every_kind_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unpack, "MAX_FILES", 100)
+    archive = tar_with(tmp_path / "p.tar.gz", *((f"d{index}", None) for index in range(101)))
+    with pytest.raises(FetchError, match=r"p.tar.gz: expected at most 100 files, found more"):
+        unpack_archive(archive, tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as zipped:
+        for index in range(101):
+            zipped.mkdir(f"d{index}")
+    with pytest.raises(FetchError, match=r"p.zip: expected at most 100 files, found more"):
+        unpack_archive(tmp_path / "p.zip", tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_is_not_as_long_as_it_says(tmp_path: Path, kind: bytes):
+    header = tarfile.TarInfo("h")
+    header.type, header.size = kind, 1 << 28
+    with gzip.open(tmp_path / "p.tar.gz", "wb", compresslevel=1) as file:
+        file.write(header.tobuf())
+        for _ in range(1 << 8):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive, found: a header of 268435456 bytes"):
+        unpack_archive(tmp_path / "p.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+def test_a_member_that_is_passed_over_is_not_decompressed_for_ever(tmp_path: Path):
+    with tarfile.open(tmp_path / "p.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("elsewhere/big")
+        member.size = 64 << 20
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+        archive.addfile(tarfile.TarInfo("p/a.c"))
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive, found: more than \d+ bytes unpacked"):
+        unpack_archive(tmp_path / "p.tar.gz", tmp_path / "out", subtree="p")
+
+
+def test_every_compression_of_a_tar_is_read(tmp_path: Path):
+    for suffix in ("", ".gz", ".bz2", ".xz"):
+        path = tmp_path / f"p.tar{suffix}"
+        mode: Any = f"w:{suffix[1:]}"
+        with tarfile.open(path, mode) as archive:
+            member = tarfile.TarInfo("a.c")
+            member.size = 3
+            archive.addfile(member, io.BytesIO(b"int"))
+        assert files_of(unpack_archive(path, tmp_path / f"out{suffix}")) == {"a.c": "int"}
+
+
+def test_a_zip_that_decompresses_without_bounds_is_refused(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "p.zip", "w", compression=zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.c", "x")
+    with pytest.raises(FetchError, match=r"p.zip: expected zip members stored or deflated, found 'a.c' otherwise"):
+        unpack_archive(tmp_path / "p.zip", tmp_path / "out")

@@ -5,10 +5,14 @@ bytes, padded to an even length. Long names stand in the member ``//``; ``#1/N``
 BSD does. A thin archive (``!<thin>``) has paths in place of bytes.
 """
 
+import errno
+import os
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -44,21 +48,36 @@ class Member:
             InputError: the file is gone.
         """
         try:
-            with self.file.open("rb") as source:
+            with _regular(self.file) as source:
                 source.seek(self.offset)
                 return source.read(self.size)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise InputError(
-                f"{self.file}: expected the object {self.name}, found: {error.strerror or error}; build it again"
+                f"{self.file}: expected the object {self.name}, found: {getattr(error, 'strerror', None) or error}; "
+                "build it again"
             ) from error
+
+
+def _regular(path: Path) -> IO[bytes]:
+    """A file that ends, open; a pipe that nobody writes to would never be.
+
+    Raises:
+        OSError: it is none.
+        ValueError: no file can have the name.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def is_archive(path: Path) -> bool:
     """Whether a file is a static library."""
     try:
-        with path.open("rb") as source:
+        with _regular(path) as source:
             return source.read(len(MAGIC)) in {MAGIC, THIN_MAGIC}
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -71,7 +90,7 @@ def read_members(path: Path) -> list[Member]:
     members: list[Member] = []
     long_names = b""
     try:
-        with path.open("rb") as source:
+        with _regular(path) as source:
             magic = source.read(len(MAGIC))
             if magic not in {MAGIC, THIN_MAGIC}:
                 raise InputError(f"{path}: expected a static library, found another file; {_REMEDY}")
@@ -87,10 +106,10 @@ def read_members(path: Path) -> list[Member]:
                 if name == _LONG_NAMES:
                     long_names = source.read(size)
                 elif name.startswith("#1/"):
-                    length = min(int(name[3:]) if name[3:].isdigit() else 0, size)
+                    length = min(int(name[3:]) if _is_number(name[3:]) else 0, size)
                     name = source.read(length).rstrip(b"\0").decode("utf-8", "surrogateescape")
                     begin, size = begin + length, size - length
-                elif name.startswith("/") and name[1:].isdigit():
+                elif name.startswith("/") and _is_number(name[1:]):
                     text = long_names[int(name[1:]) :].split(b"\n", 1)[0]
                     name = text.decode("utf-8", "surrogateescape")
                 source.seek(position)
@@ -98,9 +117,15 @@ def read_members(path: Path) -> list[Member]:
                     name = name.removesuffix("/")
                     where = (path, begin) if is_inside else (path.parent / name, 0)
                     members.append(Member(name=name, file=where[0], offset=where[1], size=size))
-    except OSError as error:
-        raise InputError(f"{path}: expected a static library, found: {error.strerror or error}; {_REMEDY}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: expected a static library, found: {reason}; {_REMEDY}") from error
     return members
+
+
+def _is_number(text: str) -> bool:
+    """Whether :func:`int` reads it; a raised two is a digit to :meth:`str.isdigit`."""
+    return text.isascii() and text.isdigit()
 
 
 def _name_and_size(header: bytes, path: Path, position: int) -> tuple[str, int]:

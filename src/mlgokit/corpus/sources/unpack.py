@@ -4,8 +4,12 @@ The archive libraries only read; every path is checked and every file written he
 or claimed size of an archive has an effect outside the folder.
 """
 
+import bz2
 import contextlib
+import functools
+import gzip
 import json
+import lzma
 import posixpath
 import shutil
 import stat
@@ -15,9 +19,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from lzma import LZMAError
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from mlgokit.errors import FetchError, ReuseError
 from mlgokit.files import digest_file, writing
@@ -25,21 +28,66 @@ from mlgokit.manifest import digest_value, plain_json
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 200_000
+"""Members of any kind, folders and links among them."""
 MAX_RATIO = 200
 """Unpacked bytes per byte of archive; source code reaches 30 under xz."""
 
 _STAMP = ".mlgokit-unpacked.json"
 _CHUNK = 1 << 16
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, LZMAError, zlib.error, OSError, RuntimeError, ValueError)
+_LONGEST_READ = 1 << 20
+_MAX_STREAM = 8 << 30
+"""Bytes of a tar file, which may have much beside the subtree that is wanted."""
+_DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A regular file of an archive, or a link to one."""
+    """A member of an archive; ``open`` is there if it is a regular file or a link to one."""
 
     path: str
-    open: Callable[[], IO[bytes] | None]
+    open: Callable[[], IO[bytes] | None] | None
     link: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _BoundedStream:
+    """A decompressed archive, of which no more is read than its size allows, nor much at a time.
+
+    What :mod:`tarfile` reads at a time it keeps in memory, and the size of a header is what the archive says.
+    """
+
+    file: IO[bytes]
+    most_bytes: int
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _LONGEST_READ:
+            raise ValueError(f"a header of {size} bytes")
+        data = self.file.read(size)
+        self._check()
+        return data
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        if whence == 0 and position > self.most_bytes:
+            raise ValueError(f"more than {self.most_bytes} bytes unpacked")
+        self.file.seek(position, whence)
+        return self._check()
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def _check(self) -> int:
+        if (position := self.file.tell()) > self.most_bytes:
+            raise ValueError(f"more than {self.most_bytes} bytes unpacked")
+        return position
 
 
 def unpack_archive(
@@ -110,10 +158,12 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
     links: dict[str, str] = {}
     written = files = 0
     for entry in _entries(archive_path):
-        path = _checked(entry.path, archive_path)
         files += 1
         if files > MAX_FILES:
             raise FetchError(f"{archive_path.name}: expected at most {MAX_FILES} files, found more; do not use it")
+        if entry.open is None:
+            continue
+        path = _checked(entry.path, archive_path)
         if subtree != "." and not f"{path}/".startswith(f"{subtree}/"):
             continue
         if entry.link is not None:
@@ -138,7 +188,7 @@ def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path)
     """Write one file and give its size; the size that the archive claims is not believed."""
     size = 0
     with _reading(archive_path):
-        source = entry.open()
+        source = entry.open() if entry.open else None
     if source is None:
         return 0
     with source, writing(target):
@@ -188,7 +238,11 @@ def _entries(archive_path: Path) -> Iterator[_Entry]:
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
     with contextlib.ExitStack() as stack:
         with _reading(archive_path):
-            archive = stack.enter_context(tarfile.open(archive_path))
+            stream = _BoundedStream(
+                file=stack.enter_context(_decompressed(archive_path)),
+                most_bytes=min(_MAX_STREAM, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO + _LONGEST_READ),
+            )
+            archive = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         while True:
             with _reading(archive_path):
                 member = archive.next()
@@ -201,6 +255,21 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 yield _Entry(path=member.name, open=lambda: None, link=member.linkname)
             elif member.isfile():
                 yield _Entry(path=member.name, open=lambda member=member: archive.extractfile(member))
+            else:
+                yield _Entry(path=member.name, open=None)
+
+
+def _decompressed(archive_path: Path) -> IO[bytes]:
+    with archive_path.open("rb") as file:
+        magic = file.read(6)
+    kinds: Mapping[bytes, Callable[[Path], Any]] = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\0": lzma.open,
+        b"]\0\0\x80": lzma.open,
+    }
+    opener = next((opener for begin, opener in kinds.items() if magic.startswith(begin)), None)
+    return archive_path.open("rb") if opener is None else cast("IO[bytes]", opener(archive_path))
 
 
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
@@ -209,5 +278,12 @@ def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
             archive = stack.enter_context(zipfile.ZipFile(archive_path))
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
-            if not member.is_dir() and kind in {0, stat.S_IFREG}:
-                yield _Entry(path=member.filename, open=lambda member=member: archive.open(member))
+            is_file = not member.is_dir() and kind in {0, stat.S_IFREG}
+            # The others are decompressed without a bound on how much comes out at a time.
+            if is_file and member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                raise FetchError(
+                    f"{archive_path.name}: expected zip members stored or deflated, found {member.filename!r:.200} "
+                    "otherwise; pack it again"
+                )
+            opener = functools.partial(archive.open, member) if is_file else None
+            yield _Entry(path=member.filename, open=opener)

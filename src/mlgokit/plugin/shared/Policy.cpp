@@ -20,6 +20,7 @@ constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2;
 constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
 constexpr size_t MostElements = size_t(1) << 26;
+constexpr unsigned DeepestJson = 16;
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
@@ -68,6 +69,25 @@ Error expectShape(const Tensor &T, ArrayRef<size_t> Shape, StringRef Name, Strin
   return failure(Origin, "tensor '" + Name + "': its shape does not fit the description");
 }
 
+/// Whether JSON has more levels than LLVM's reader, which calls itself for each, should go down; `_check_nesting` in
+/// policy/store.py is the twin.
+bool nestsTooDeep(StringRef Text) {
+  size_t Depth = 0;
+  bool InString = false;
+  for (size_t I = 0; I < Text.size(); ++I) {
+    const char C = Text[I];
+    if (C == '"')
+      InString = !InString;
+    else if (InString)
+      I += C == '\\';
+    else if ((C == '[' || C == '{') && ++Depth > DeepestJson)
+      return true;
+    else if ((C == ']' || C == '}') && Depth > 0)
+      --Depth;
+  }
+  return false;
+}
+
 /// Width sums in registers: each is its bias plus the products of the inputs, one after the other.
 template <size_t Width>
 void accumulate(const float *In, size_t Inputs, const float *Weight, size_t Stride, const float *Bias, float *Out) {
@@ -91,6 +111,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "expected a header of " + Twine(HeaderSize) + " bytes, found a file of " +
                                Twine(Bytes.size()) + " bytes; it is cut short or not a policy");
   StringRef Data = Bytes.drop_front(8 + HeaderSize);
+  if (nestsTooDeep(Bytes.substr(8, HeaderSize)))
+    return failure(Origin, "the safetensors header is JSON of more than " + Twine(DeepestJson) + " levels");
   Expected<json::Value> Parsed = json::parse(Bytes.substr(8, HeaderSize));
   if (!Parsed)
     return failure(Origin, "the safetensors header is not JSON: " + toString(Parsed.takeError()));
@@ -99,6 +121,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   std::optional<StringRef> Text = Metadata ? Metadata->getString("mlgokit.policy") : std::nullopt;
   if (!Text)
     return failure(Origin, "expected metadata 'mlgokit.policy', found none; this is not an mlgokit policy");
+  if (nestsTooDeep(*Text))
+    return failure(Origin, "its description is JSON of more than " + Twine(DeepestJson) + " levels");
   Expected<json::Value> Described = json::parse(*Text);
   if (!Described)
     return failure(Origin, "its description is not JSON: " + toString(Described.takeError()));
