@@ -8,11 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.advisors import Advice, Observation
-from mlgokit.compiler.channel.interactive import clang_words, drive
-from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.problems import INLINE_SIZE
+from mlgokit import INLINE_SIZE, Advice, Observation, clang_words, drive, find_toolchain, measure_object
 
 SOURCE = """
 extern int sink(int);

@@ -1,4 +1,4 @@
-"""The same without gymnasium: any object with ``advise`` decides; this one in ten lines, for every module of a corpus.
+"""An advisor of your own for every module of a corpus: any object with a method ``advise`` decides.
 
 ``python examples/own_advisor.py CORPUS`` prints what each module's object measures plainly and under the advisor.
 """
@@ -7,14 +7,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mlgokit.advisors import Advice, Observation
-from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import command
-from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import load_corpus
-from mlgokit.module import Module
-from mlgokit.problems import INLINE_SIZE
+from mlgokit import (
+    INLINE_SIZE,
+    Advice,
+    Module,
+    Observation,
+    channel_use,
+    command,
+    drive_channels,
+    find_toolchain,
+    load_corpus,
+    measure_object,
+)
 
 
 class Threshold:

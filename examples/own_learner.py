@@ -9,10 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.corpus import load_corpus
-from mlgokit.learning.environment import CompilerEnvironment, open_environment
-from mlgokit.problems import INLINE_SIZE
+from mlgokit import INLINE_SIZE, CompilerEnvironment, find_toolchain, load_corpus, open_environment
 
 
 def compile_once(environment: CompilerEnvironment, threshold: float) -> float:

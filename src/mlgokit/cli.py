@@ -15,6 +15,7 @@ from mlgokit.commands import check, doctor, evaluate, export, importance, quicks
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.errors import MlgokitError, StorageError
+from mlgokit.progress import Report, say_nothing
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -81,6 +82,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(parsed.command, as_json=parsed.json))
 
 
+def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
+    """Carry one command out, as ``run_command(Train(corpus=Path("corpus")))`` does what ``mlgokit train`` does.
+
+    Args:
+        configuration: the command's, such as :class:`~mlgokit.Train` or :class:`~mlgokit.Tune`.
+        report: told how far the work is, with the number of steps done, of all steps, and what is done.
+
+    Returns:
+        What the command found; ``--json`` prints it as JSON.
+
+    Raises:
+        MlgokitError: the command cannot be carried out; the message says what to do.
+    """
+    return _command_of(configuration).run(configuration, report=report)
+
+
 def run(configuration: Any, *, as_json: bool = False) -> int:
     """Carry the command of a configuration out; the sentence of an error goes to standard error."""
     errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
@@ -128,10 +145,14 @@ def _arguments() -> Any:
     return dataclasses.make_dataclass("Arguments", [("command", Union[tuple(top)]), ("json", *json_field)])  # noqa: UP007  (as above)
 
 
+def _command_of(configuration: Any) -> Command:
+    return next(command for command in COMMANDS.values() if command.configuration is type(configuration))
+
+
 def _carry_out(configuration: Any, *, as_json: bool) -> int:
-    command = next(one for one in COMMANDS.values() if one.configuration is type(configuration))
+    command = _command_of(configuration)
     with shown_progress() as report:
-        result = command.run(configuration, report=report)
+        result = run_command(configuration, report=report)
     if not as_json and command.render is not None:
         command.render(result, Console(emoji=False))
     else:
