@@ -17,7 +17,7 @@ from mlgokit.advisors import Advice, Observation
 from mlgokit.algorithms.registry import LEARNERS
 from mlgokit.collect import Workshop, open_workshop
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import HEURISTIC, CompileResult, PluginUse, command, compile_module
+from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, CompileResult, PluginUse, command, compile_module
 from mlgokit.compiler.objects.measure import link_weights, measure_object, size_score
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
@@ -186,12 +186,12 @@ def built(bench: Bench, modules: Sequence[Module], use: PluginUse) -> dict[str, 
     """By project: language, image and link-aware score; before, as the first call built it, and after."""
     found = compare_projects(
         list(modules),
-        toolchain=bench.toolchain,
+        compiler=ClangCompiler(
+            toolchain=bench.toolchain, plugin=bench.plugin, timeout_seconds=bench.config.timeout_seconds
+        ),
         use=use,
-        workers=1,
         rng=np.random.default_rng(1),
         report=bench.report,
-        timeout_seconds=bench.config.timeout_seconds,
         plain_objects=bench.config.folder / "plain",
     )
     return {

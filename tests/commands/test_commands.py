@@ -16,7 +16,8 @@ from mlgokit import train as training
 from mlgokit.commands import evaluate, options, trace, train
 from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
 from mlgokit.corpus.corpus import load_corpus
@@ -25,7 +26,6 @@ from mlgokit.corpus.sources.fetch import cached_path
 from mlgokit.corpus.sources.projects import choose_projects, load_projects
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
-from mlgokit.learning import trace as tracing
 from mlgokit.module import Module
 from mlgokit.store import ModuleRun
 from mlgokit.train import EffectTraining
@@ -89,10 +89,14 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(one.name)
         return run_of(CompileStatus.FAILED, "error: no compiler")
 
+    def compile_nothing(_: object, one: Module, __: object) -> Compilation:
+        names.append(one.name)
+        return Compilation(status=CompileStatus.FAILED, reason="error: no compiler", user_seconds=0.25)
+
     monkeypatch.setattr(options, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     monkeypatch.setattr(options, "build_plugin", lambda _: plugin)
     monkeypatch.setattr(training, "run_module", run)
-    monkeypatch.setattr(tracing, "run_module", run)
+    monkeypatch.setattr(ClangCompiler, "compile", compile_nothing)
     return names
 
 

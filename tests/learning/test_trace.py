@@ -2,25 +2,23 @@
 
 import csv
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mlgokit.collect import Workshop, open_workshop
-from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.regalloc_cost import COSTS, COUNTS, RegallocCosts
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import InputError, UsageError
 from mlgokit.learning import trace
 from mlgokit.learning.trace import Selection, outcome, select, trace_modules, write_performance, write_summary
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION
 from mlgokit.spec import TensorSpec
-from mlgokit.traces import ContextSpan, Header, Log, write_log
+from mlgokit.testing import FakeCompiler, toy_sizes
+from mlgokit.traces import ContextSpan, Header, Log
 from mlgokit.traces.training_set import iter_training_set
 
 NAMES = ("a/one.o", "a/two.o", "b/three.o", "b/four.o")
@@ -43,35 +41,11 @@ def modules(tmp_path: Path) -> list[Module]:
     return found
 
 
-@pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    (tmp_path / "plugin.so").write_bytes(b"plugin")
-    toolchain = Toolchain(major=22, version="22.1.8", clang=Path("clang"), clangxx=Path("clang"))
-    return open_workshop(toolchain, tmp_path / "plugin.so", tmp_path / "store", workers=1)
-
-
 def costs(**reloads: float) -> RegallocCosts:
     """Functions and how often they reload."""
     values = np.zeros((len(reloads), len(COSTS)))
     values[:, list(COSTS).index("reloads")] = list(reloads.values())
     return RegallocCosts(functions=tuple(reloads), counts=np.zeros((len(reloads), len(COUNTS)), np.int64), costs=values)
-
-
-def sizes(text: int) -> ObjectSizes:
-    none = np.zeros(0, np.int64)
-    return ObjectSizes(
-        totals=SectionTotals(text=text, rodata=0, eh_frame=0, data=0, bss=0, except_table=0),
-        function_names=(),
-        function_text=none,
-        function_rodata=none,
-        function_except_table=none,
-        function_eh_frame=none,
-        function_signature=none,
-        signatures=(),
-        signature_rest=np.zeros((0, 3), np.int64),
-        signature_data=none,
-        rest=np.zeros(3, np.int64),
-    )
 
 
 EVICTION = Log(
@@ -91,35 +65,22 @@ EVICTION = Log(
 )
 
 
+def evicting(module: Module, request: CompileRequest) -> Compilation:
+    """three.o fails under the policy, four.o only plainly; the policy halves what g costs."""
+    if "three" in module.name:
+        return Compilation(status=CompileStatus.CRASHED, reason="signal 11")
+    if request.use is None:
+        if "four" in module.name:
+            return Compilation(status=CompileStatus.FAILED, reason="error: e")
+        return Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 100}), regalloc=costs(f=1.0, g=2.0))
+    logs = dict.fromkeys(request.use.logs, EVICTION) if request.use.logs == ("regalloc-eviction",) else {}
+    after = costs(f=1.0, g=1.0, h=3.0)
+    return Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 90}), regalloc=after, logs=logs)
+
+
 @pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> list[PluginUse | None]:
-    """Compilers that evict: three.o fails under the policy, four.o only plainly; the policy halves what g costs."""
-    uses: list[PluginUse | None] = []
-
-    def compile_module(
-        _toolchain: Toolchain,
-        _command_line: tuple[str, ...],
-        bitcode: Path,
-        *,
-        use: PluginUse | None = None,
-        keep_logs: Mapping[str, Path] | None = None,
-        **_: object,
-    ) -> CompileResult:
-        uses.append(use)
-        if "three" in bitcode.name:
-            return CompileResult(status=CompileStatus.CRASHED, reason="signal 11")
-        if use is None:
-            if "four" in bitcode.name:
-                return CompileResult(status=CompileStatus.FAILED, reason="error: e")
-            return CompileResult(status=CompileStatus.OK, sizes=sizes(100), regalloc=costs(f=1.0, g=2.0))
-        for path in (keep_logs or {}).values():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_log(path, EVICTION)
-        logs = dict.fromkeys(use.logs, EVICTION) if use.logs == ("regalloc-eviction",) else {}
-        return CompileResult(status=CompileStatus.OK, sizes=sizes(90), regalloc=costs(f=1.0, g=1.0, h=3.0), logs=logs)
-
-    monkeypatch.setattr("mlgokit.collect.compile_module", compile_module)
-    return uses
+def compiler() -> FakeCompiler:
+    return FakeCompiler(answer=evicting)
 
 
 def test_modules_are_chosen_by_their_names(modules: list[Module]):
@@ -166,9 +127,9 @@ def test_keys_are_chosen_by_expression_and_list(tmp_path: Path):
 
 
 def test_scores_are_those_of_the_plain_build_and_of_the_policy(
-    tmp_path: Path, workshop: Workshop, modules: list[Module], compiler: list[PluginUse | None]
+    tmp_path: Path, compiler: FakeCompiler, modules: list[Module]
 ):
-    traces = trace_modules(workshop, modules, REGALLOC_EVICTION, policy=":random", folder=tmp_path / "logs")
+    traces = trace_modules(compiler, modules, REGALLOC_EVICTION, policy=":random", folder=tmp_path / "logs")
 
     assert write_performance(tmp_path / "performance.csv", traces, selection()) == 6
     rows = list(csv.reader((tmp_path / "performance.csv").read_text().splitlines()))
@@ -192,21 +153,19 @@ def test_scores_are_those_of_the_plain_build_and_of_the_policy(
     assert found["masked_defaults"] == 2
 
 
-def test_the_heuristic_is_its_own_baseline(
-    tmp_path: Path, workshop: Workshop, modules: list[Module], compiler: list[PluginUse | None]
-):
-    traces = trace_modules(workshop, modules[:1], INLINE_SIZE, policy=":default", folder=tmp_path / "logs")
-    assert len(compiler) == 1
+def test_the_heuristic_is_its_own_baseline(tmp_path: Path, compiler: FakeCompiler, modules: list[Module]):
+    traces = trace_modules(compiler, modules[:1], INLINE_SIZE, policy=":default", folder=tmp_path / "logs")
+    assert len(compiler.asked) == 1
     assert write_performance(tmp_path / "performance.csv", traces, selection(keys="a/one")) == 1
     assert (tmp_path / "performance.csv").read_text() == "a/one.o,default,90,90\n"
     assert write_performance(tmp_path / "performance.csv", traces, selection(keys="default")) == 0
 
 
 def test_a_training_set_has_the_chosen_keys_and_their_rewards(
-    tmp_path: Path, workshop: Workshop, modules: list[Module], compiler: list[PluginUse | None]
+    tmp_path: Path, compiler: FakeCompiler, modules: list[Module]
 ):
     logs = tmp_path / "logs"
-    traces = trace_modules(workshop, modules[:2], REGALLOC_EVICTION, policy=":random", folder=logs)
+    traces = trace_modules(compiler, modules[:2], REGALLOC_EVICTION, policy=":random", folder=logs)
     path = tmp_path / "x.tfrecord"
     count = trace.write_training_set(path, traces, REGALLOC_EVICTION, folder=logs, selection=selection())
 
@@ -229,10 +188,10 @@ def test_a_training_set_has_the_chosen_keys_and_their_rewards(
 
 @pytest.mark.parametrize("damage", ["vanishes", "is cut short"])
 def test_a_log_that_is_lost_before_it_is_written_is_a_failure(
-    tmp_path: Path, workshop: Workshop, modules: list[Module], compiler: list[PluginUse | None], damage: str
+    tmp_path: Path, compiler: FakeCompiler, modules: list[Module], damage: str
 ):
     logs = tmp_path / "logs"
-    traces = trace_modules(workshop, modules[:2], REGALLOC_EVICTION, policy=":default", folder=logs)
+    traces = trace_modules(compiler, modules[:2], REGALLOC_EVICTION, policy=":default", folder=logs)
     log = logs / "a" / "one.o.log"
     if damage == "vanishes":
         log.unlink()

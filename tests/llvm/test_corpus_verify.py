@@ -10,6 +10,7 @@ import pytest
 from mlgokit.commands.corpus import verify as verifying
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -60,7 +61,7 @@ def write_sources(folder: Path) -> Path:
 
 def verify(corpus: Path, reference: object, toolchain: Toolchain, **extra: object) -> VerifyResult:
     rng = np.random.default_rng(1)
-    return verify_corpus(load_corpus(corpus), reference, toolchain=toolchain, rng=rng, **extra)  # type: ignore[arg-type]
+    return verify_corpus(load_corpus(corpus), reference, compiler=ClangCompiler(toolchain=toolchain), rng=rng, **extra)  # type: ignore[arg-type]
 
 
 def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, tmp_path: Path):
@@ -92,7 +93,9 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     assert few.to_json()["no_reference"] >= 1
 
     edited = load_corpus(tmp_path / "corpus", command_line_edits(replace=["-O0"], add=["-disable-llvm-passes"]))
-    other = verify_corpus(edited, compiled_in_one_go(jobs), toolchain=toolchain, rng=np.random.default_rng(1))
+    other = verify_corpus(
+        edited, compiled_in_one_go(jobs), compiler=ClangCompiler(toolchain=toolchain), rng=np.random.default_rng(1)
+    )
     assert {module.verdict for module in other.modules} == {Verdict.DIFFERENT}
     assert {module.reason for module in other.modules} == {".text"}
 

@@ -13,7 +13,7 @@ import pytest
 from mlgokit.commands.corpus import import_build, record
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
+from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, PluginUse, compile_module
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.verify import objects_of_build, verify_corpus
@@ -102,7 +102,9 @@ def test_a_cmake_project_with_ninja(toolchain: Toolchain, folder: Path, plugin: 
         "shapes/CMakeFiles/area.dir/src/main.cc.o",
         "shapes/CMakeFiles/perimeter.dir/src/main.cc.o",
     ]
-    verified = verify_corpus(corpus, objects_of_build(build), toolchain=toolchain, rng=np.random.default_rng(1))
+    verified = verify_corpus(
+        corpus, objects_of_build(build), compiler=ClangCompiler(toolchain=toolchain), rng=np.random.default_rng(1)
+    )
     assert verified.verified, verified.to_json()
     compiles_to_the_same(corpus, toolchain, plugin, tmp_path)
 

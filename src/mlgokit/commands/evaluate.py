@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_tools
-from mlgokit.compiler.compile import HEURISTIC, PluginUse
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
+from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.evaluation.compare import Change, Evaluation, ProjectComparison, Sizes, compare_projects
@@ -79,16 +79,12 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         load_policy(Path(config.policy), problem=INLINE_SIZE.name)
     elif config.policy not in {HEURISTIC, ":never", ":always"}:
         raise UsageError(f"policy {config.policy}: expected a file or :default, :never, :always; correct the name")
-    toolchain, plugin = open_tools(config.compiler)
-    use = PluginUse(plugin=plugin, policies={INLINE_SIZE.name: config.policy})
     evaluation = compare_projects(
         modules,
-        toolchain=toolchain,
-        use=use,
-        workers=config.compiler.workers,
+        compiler=open_compiler(config.compiler),
+        use=PluginUse(policies={INLINE_SIZE.name: config.policy}),
         rng=np.random.default_rng(config.seed),
         report=report,
-        timeout_seconds=config.compiler.deadline(),
     )
     if config.output is not None:
         atomic_write(config.output, json.dumps(evaluation.to_json(), indent=1))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
@@ -44,6 +45,18 @@ def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
     """
     toolchain = find_toolchain(options.llvm, need_plugin=True)
     return toolchain, build_plugin(toolchain)
+
+
+def open_compiler(options: CompilerOptions) -> ClangCompiler:
+    """The clang that is asked for, with our plugin.
+
+    Raises:
+        ToolError: there is no such clang, or it lacks what the plugin is built from.
+    """
+    toolchain, plugin = open_tools(options)
+    return ClangCompiler(
+        toolchain=toolchain, plugin=plugin, workers=options.workers, timeout_seconds=options.deadline()
+    )
 
 
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
-from mlgokit.commands.workplace import claim_folder, open_workplace
-from mlgokit.compiler.compile import HEURISTIC
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
+from mlgokit.commands.workplace import claim_folder
+from mlgokit.compiler.caching import open_caching
+from mlgokit.compiler.request import HEURISTIC
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
@@ -68,12 +69,12 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = selection.draw(corpus.modules)
-    workshop = open_workplace(config.compiler, config.store or config.output / "store")
+    compiler = open_caching(open_compiler(config.compiler), config.store or config.output / "store")
     settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
     settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
-    claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=workshop, corpus=corpus)
+    claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus)
     logs = config.output / "logs"
-    traces = tracing.trace_modules(workshop, modules, problem, policy=config.policy, folder=logs, report=report)
+    traces = tracing.trace_modules(compiler, modules, problem, policy=config.policy, folder=logs, report=report)
     written: dict[str, Any] = {}
     if config.tfrecord is not None:
         count = tracing.write_training_set(config.tfrecord, traces, problem, folder=logs, selection=selection)

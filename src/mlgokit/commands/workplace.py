@@ -5,6 +5,7 @@ from typing import Any
 
 from mlgokit.collect import Workshop, open_workshop
 from mlgokit.commands.options import CompilerOptions, open_tools
+from mlgokit.compiler.caching import CachingCompiler
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
@@ -18,7 +19,13 @@ def open_workplace(options: CompilerOptions, store: Path) -> Workshop:
 
 
 def claim_folder(
-    folder: Path, *, kind: str, config: dict[str, Any], edits: CommandLineEdits, workshop: Workshop, corpus: Corpus
+    folder: Path,
+    *,
+    kind: str,
+    config: dict[str, Any],
+    edits: CommandLineEdits,
+    workshop: CachingCompiler | Workshop,
+    corpus: Corpus,
 ) -> None:
     """Sign the folder, or refuse one that something else made."""
     versions = workshop.toolchain.describe()

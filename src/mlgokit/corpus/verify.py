@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import COMPILE_SECONDS, compile_module, first_error
+from mlgokit.compiler.compile import COMPILE_SECONDS, first_error
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
 from mlgokit.compiler.pool import in_order
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.request import Compiler, CompileRequest
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import FrontEndJob, front_end_environment
 from mlgokit.errors import InputError
@@ -147,11 +147,9 @@ def verify_corpus(
     corpus: Corpus,
     reference: Reference,
     *,
-    toolchain: Toolchain,
+    compiler: Compiler,
     rng: np.random.Generator,
     most: int = MOST_MODULES,
-    workers: int = 1,
-    timeout_seconds: float = COMPILE_SECONDS,
     report: Report = say_nothing,
 ) -> VerifyResult:
     """Compile modules and compare them with the build's objects.
@@ -159,11 +157,9 @@ def verify_corpus(
     Args:
         corpus: whose modules.
         reference: where the build's objects are.
-        toolchain: the compiler of the build; another version gives other code.
+        compiler: that of the build; another version gives other code.
         rng: draws the modules, if the corpus has more than ``most``.
         most: how many modules to look at.
-        workers: how many compilers run at a time.
-        timeout_seconds: deadline of one compilation.
         report: told after every module.
 
     Raises:
@@ -173,30 +169,23 @@ def verify_corpus(
     count = len(corpus.modules)
     drawn = rng.choice(count, size=min(most, count), replace=False)
     modules = [corpus.modules[int(index)] for index in np.sort(drawn)]
-    verify = functools.partial(_verify, reference=reference, toolchain=toolchain, timeout_seconds=timeout_seconds)
+    verify = functools.partial(_verify, reference=reference, compiler=compiler)
     verified: list[VerifiedModule] = []
-    with contextlib.closing(in_order(verify, modules, workers=workers)) as found:
+    with contextlib.closing(in_order(verify, modules, workers=compiler.workers)) as found:
         for one in found:
             verified.append(one)
             report(len(verified), len(modules), one.name)
     return VerifyResult(modules=tuple(verified), of=count)
 
 
-def _verify(module: Module, *, reference: Reference, toolchain: Toolchain, timeout_seconds: float) -> VerifiedModule:
+def _verify(module: Module, *, reference: Reference, compiler: Compiler) -> VerifiedModule:
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         expected = reference(module, folder)
         if isinstance(expected, str):
             return VerifiedModule(name=module.name, verdict=Verdict.NO_REFERENCE, reason=expected)
         output = folder / "module.o"
-        result = compile_module(
-            toolchain,
-            module.command_line,
-            module.bitcode,
-            thinlto_index=module.thinlto_index,
-            keep_object=output,
-            timeout_seconds=timeout_seconds,
-        )
+        result = compiler.compile(module, CompileRequest(keep_object=output))
         if result.sizes is None:
             return VerifiedModule(
                 name=module.name, verdict=Verdict.FAILED, reason=f"{result.status.value}: {result.reason}"

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.compiler.compile import CompileResult, CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.request import Compiler, CompileRequest, PluginUse
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.module import Module
@@ -119,30 +119,27 @@ MEASURES = ("objects", "link_aware", "text", "image")
 def compare_projects(
     modules: Sequence[Module],
     *,
-    toolchain: Toolchain,
+    compiler: Compiler,
     use: PluginUse,
-    workers: int,
     rng: np.random.Generator,
     report: Report = say_nothing,
-    timeout_seconds: float = 60.0,
     plain_objects: Path | None = None,
 ) -> Evaluation:
     """Build every project of ``modules`` twice and compare; a module that fails in either build is left out of both.
 
     Args:
         modules: what to build, whole projects.
-        toolchain: whose clang and lld.
+        compiler: also whose lld.
         use: the plugin and the policy.
-        workers: compilers that run at once.
         rng: of the bootstrap intervals.
         report: progress.
-        timeout_seconds: deadline of one compilation.
         plain_objects: folder that keeps the objects of the plain build for the next call; it must be of these modules
             and this toolchain. Times of a plain build that was kept are 0.
 
     Raises:
         ToolError: the toolchain has no linker.
     """
+    toolchain = compiler.toolchain
     if toolchain.lld is None:
         raise ToolError(
             f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
@@ -154,24 +151,21 @@ def compare_projects(
         kept.mkdir(parents=True, exist_ok=True)
         tasks = [(index, build) for index in range(len(modules)) for build in ("before", "after")]
 
-        def build_one(task: tuple[int, str]) -> CompileResult:
+        def build_one(task: tuple[int, str]) -> Compilation:
             index, build = task
             module = modules[index]
             target = (folder if build == "after" else kept) / f"{index}.{build}.o"
             if target.exists():
-                return CompileResult(status=CompileStatus.OK, sizes=measure_object(target))
-            return compile_module(
-                toolchain,
-                module.command_line,
-                module.bitcode,
-                use=use if build == "after" else None,
-                keep_object=target,
-                timeout_seconds=timeout_seconds,
-                thinlto_index=module.thinlto_index,
-            )
+                return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
+            asked = use if build == "after" else None
+            return compiler.compile(module, CompileRequest(use=asked, keep="none", keep_object=target))
 
         results = dict(
-            zip(tasks, parallel(build_one, tasks, workers=workers, report=report, label="evaluate"), strict=True)
+            zip(
+                tasks,
+                parallel(build_one, tasks, workers=compiler.workers, report=report, label="evaluate"),
+                strict=True,
+            )
         )
         names = list(dict.fromkeys(module.project for module in modules))
         projects = tuple(
@@ -185,7 +179,7 @@ def compare_projects(
             for name in names
         )
     return Evaluation(
-        policy=use.policies.get(INLINE_SIZE.name) or str(use.plugin),
+        policy=use.policies.get(INLINE_SIZE.name) or str(use.plugin or compiler.plugin),
         projects=projects,
         summary=summarise(projects, rng=rng),
         compilations=len(tasks),
@@ -195,7 +189,7 @@ def compare_projects(
 def _compare_project(
     name: str,
     modules: dict[int, Module],
-    results: dict[tuple[int, str], CompileResult],
+    results: dict[tuple[int, str], Compilation],
     folders: dict[str, Path],
     lld: Path,
 ) -> ProjectComparison:
@@ -238,11 +232,11 @@ def _compare_project(
     )
 
 
-def _object_text(result: CompileResult) -> int:
+def _object_text(result: Compilation) -> int:
     return result.sizes.llvm_size_text if result.sizes is not None else 0
 
 
-def _sizes(results: Sequence[CompileResult], image: LinkedImage, weights: dict[str, int]) -> Sizes:
+def _sizes(results: Sequence[Compilation], image: LinkedImage, weights: dict[str, int]) -> Sizes:
     measured = [result.sizes for result in results if result.sizes is not None]
     return Sizes(
         objects=sum(sizes.llvm_size_text for sizes in measured),

@@ -20,9 +20,10 @@ from gymnasium import spaces
 from mlgokit.advisors import Advice, Observation
 from mlgokit.advisors.legal import legal_columns
 from mlgokit.compiler.channel.interactive import InteractiveStatus, Session, channel_use, open_session
-from mlgokit.compiler.compile import CompileStatus, command, compile_module
+from mlgokit.compiler.compile import ClangCompiler, command
 from mlgokit.compiler.objects.measure import measure_object, size_score
 from mlgokit.compiler.regalloc_cost import RegallocCosts, mean_change, read_regalloc_costs
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, UsageError
 from mlgokit.module import Module
@@ -201,15 +202,9 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         """The score of the module compiled plainly, which is done once."""
         if self._module not in self._defaults:
             module = self._modules[self._module]
-            done = compile_module(
-                self._toolchain,
-                module.command_line,
-                module.bitcode,
-                regalloc=self.problem.context == "function",
-                timeout_seconds=self._timeout_seconds,
-                thinlto_index=module.thinlto_index,
-            )
-            sizes = done.sizes if done.status is CompileStatus.OK else None
+            compiler = ClangCompiler(toolchain=self._toolchain, timeout_seconds=self._timeout_seconds)
+            done = compiler.compile(module, CompileRequest(regalloc=self.problem.context == "function"))
+            sizes = done.sizes if done.ok else None
             self._defaults[self._module] = (
                 None if sizes is None else Score(text_bytes=size_score(sizes, {}), regalloc=done.regalloc)
             )

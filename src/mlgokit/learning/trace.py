@@ -10,23 +10,21 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlgokit.collect import Workshop, run_baseline, run_module
-from mlgokit.compiler.compile import HEURISTIC, CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import relative_changes, scores_of_both
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import InputError, TraceError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.policy.exploration import Exploration
 from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
-from mlgokit.store import ModuleRun
 from mlgokit.traces import read_log
 from mlgokit.traces.tfrecord import writing_records
 from mlgokit.traces.training_set import WHOLE_MODULE, sequences_of
@@ -127,7 +125,7 @@ class ModuleTrace:
     """
 
     module: Module
-    run: ModuleRun
+    run: Compilation
     status: CompileStatus
     reason: str
     scores: dict[str, tuple[float, float]]
@@ -135,7 +133,7 @@ class ModuleTrace:
 
 
 def trace_modules(
-    workshop: Workshop,
+    compiler: Compiler,
     modules: Sequence[Module],
     problem: Problem,
     *,
@@ -145,13 +143,14 @@ def trace_modules(
 ) -> list[ModuleTrace]:
     """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``."""
     regalloc = problem.context == "function"
+    use = PluginUse(policies={problem.name: policy}, logs=(problem.name,))
+    request = CompileRequest(use=use, keep="none", regalloc=regalloc)
+    plain = CompileRequest(keep="none", regalloc=regalloc)
 
     def work(module: Module) -> ModuleTrace:
         log = folder / f"{module.name}.log"
-        run = run_module(
-            workshop, module, Exploration(), policy, keep="none", keep_log=log, problem=problem.name, regalloc=regalloc
-        )
-        base = run if policy == HEURISTIC or not run.ok else run_baseline(workshop, module, regalloc=regalloc)
+        run = compiler.compile(module, replace(request, keep_logs={problem.name: log}))
+        base = run if policy == HEURISTIC or not run.ok else compiler.compile(module, plain)
         if not run.ok or not base.ok:
             status, reason = (run.status, run.reason) if not run.ok else (base.status, f"baseline: {base.reason}")
             return ModuleTrace(module=module, run=run, status=status, reason=reason, scores={})
@@ -159,7 +158,7 @@ def trace_modules(
         masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
         return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
 
-    return parallel(work, modules, workers=workshop.workers, report=report, label="trace")
+    return parallel(work, modules, workers=compiler.workers, report=report, label="trace")
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:
@@ -179,14 +178,14 @@ def count_masked_defaults(path: Path, problem: Problem) -> int:
     return int(np.count_nonzero(mask[np.arange(len(defaults)), defaults] == 0))
 
 
-def _module_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, float]]:
+def _module_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
     """What llvm-size calls text, of both objects."""
     if base.sizes is None or run.sizes is None:
         return {}
     return {WHOLE_MODULE: (base.sizes.llvm_size_text, run.sizes.llvm_size_text)}
 
 
-def _function_scores(base: ModuleRun, run: ModuleRun) -> dict[str, tuple[float, float]]:
+def _function_scores(base: Compilation, run: Compilation) -> dict[str, tuple[float, float]]:
     """Costs of register allocation of each function that has any in either object."""
     if base.regalloc is None or run.regalloc is None:
         return {}
@@ -269,7 +268,7 @@ def write_summary(path: Path, traces: Sequence[ModuleTrace], problem: Problem) -
             "status": trace.status.name.lower(),
             "reason": trace.reason,
             "decisions": trace.run.decision_count,
-            "inlined": int(trace.run.inlined.sum()),
+            "inlined": int(trace.run.decisions.inlined.sum()),
             "masked_defaults": trace.masked_defaults,
             "object_text_bytes": trace.run.sizes.llvm_size_text if trace.run.sizes is not None else None,
             "user_seconds": trace.run.user_seconds,

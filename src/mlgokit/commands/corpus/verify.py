@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
@@ -61,11 +62,11 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     return verify_corpus(
         corpus,
         _reference(config, corpus, toolchain),
-        toolchain=toolchain,
+        compiler=ClangCompiler(
+            toolchain=toolchain, workers=config.compiler.workers, timeout_seconds=config.compiler.deadline()
+        ),
         rng=np.random.default_rng(config.seed),
         most=config.most,
-        workers=config.compiler.workers,
-        timeout_seconds=config.compiler.deadline(),
         report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
     )
 
