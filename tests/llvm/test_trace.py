@@ -58,7 +58,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
             trace.Trace(
                 corpus=corpus,
                 output=folder,
-                problem=problem,  # pyright: ignore[reportArgumentType]
+                problem=problem,
                 policy=policy,
                 tfrecord=folder / "x.tfrecord",
                 compiler=CompilerOptions(llvm=toolchain.major, workers=1),

@@ -29,6 +29,7 @@ from mlgokit.compiler.toolchain import (
     survey,
 )
 from mlgokit.errors import MlgokitError, ToolError
+from mlgokit.problems import PROBLEMS, Problem
 from mlgokit.progress import Report, say_nothing
 
 TRIAL_SECONDS = 30.0
@@ -136,38 +137,6 @@ class Diagnosis:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decision:
-    """How LLVM's options spell one of its decisions; the names are facts of LLVM's command line."""
-
-    problem: str
-    mode: str
-    channel: str
-    log: str
-
-
-_DECISIONS = (
-    _Decision(
-        problem="inline-size",
-        mode="-enable-ml-inliner",
-        channel="-inliner-interactive-channel-base",
-        log="-training-log",
-    ),
-    _Decision(
-        problem="regalloc-eviction",
-        mode="-regalloc-enable-advisor",
-        channel="-regalloc-evict-interactive-channel-base",
-        log="-regalloc-training-log",
-    ),
-    _Decision(
-        problem="regalloc-priority",
-        mode="-regalloc-enable-priority-advisor",
-        channel="-regalloc-priority-interactive-channel-base",
-        log="-regalloc-priority-training-log",
-    ),
-)
-
-
 def run(config: Doctor, *, report: Report = say_nothing) -> Diagnosis:  # noqa: ARG001  (as of other commands)
     """Try everything."""
     return diagnose()
@@ -206,9 +175,9 @@ def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> Toolchai
             _check("compile", lambda: _compile(toolchain, folder), needed=True),
             _check("link C++ with lld", lambda: _link(toolchain, folder), needed=True),
             *(
-                _check(f"{name} {decision.problem}", functools.partial(attempt, toolchain, decision, folder))
+                _check(f"{name} {problem.name}", functools.partial(attempt, toolchain, problem, folder))
                 for name, attempt in channels
-                for decision in _DECISIONS
+                for problem in PROBLEMS.values()
             ),
         ]
         if plugin:
@@ -310,8 +279,8 @@ def _link(toolchain: Toolchain, folder: Path) -> str:
     return "a program with the C++ standard library links and runs"
 
 
-def _open_channel(toolchain: Toolchain, decision: _Decision, folder: Path) -> str:
-    base = folder / decision.problem
+def _open_channel(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
+    base = folder / problem.name
     inbound, outbound = (base.with_name(f"{base.name}.{end}") for end in ("in", "out"))
     for path in (inbound, outbound):
         os.mkfifo(path)
@@ -323,7 +292,7 @@ def _open_channel(toolchain: Toolchain, decision: _Decision, folder: Path) -> st
             descriptors.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
             stack.callback(os.close, descriptors[-1])
         os.write(descriptors[0], bytes(4096))
-        _run(toolchain, folder, f"{decision.mode}=release", f"{decision.channel}={base}")
+        _run(toolchain, folder, *(option.format(base=base) for option in problem.channel_options))
         try:
             header = os.read(descriptors[1], 65536).split(b"\n", 1)[0]
         except BlockingIOError:
@@ -334,16 +303,17 @@ def _open_channel(toolchain: Toolchain, decision: _Decision, folder: Path) -> st
         raise ToolError(f"expected a header with features over the channel, found {header[:40]!r}") from None
 
 
-def _write_log(toolchain: Toolchain, decision: _Decision, folder: Path) -> str:
-    log = folder / f"{decision.problem}.log"
-    _run(toolchain, folder, f"{decision.mode}=development", f"{decision.log}={log.name}")
+def _write_log(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
+    log = folder / f"{problem.name}.log"
+    development = problem.channel_options[0].replace("=release", "=development")
+    _run(toolchain, folder, development, f"{problem.log_option}={log.name}")
     if not log.exists() or not log.stat().st_size:
         raise ToolError("the option is accepted, but no log was written")
     return "the compiler writes training logs, and takes a TFLite model under training"
 
 
-def _use_embedded(toolchain: Toolchain, decision: _Decision, folder: Path) -> str:
-    _run(toolchain, folder, f"{decision.mode}=release")
+def _use_embedded(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
+    _run(toolchain, folder, problem.channel_options[0])
     return "the compiler accepts its release mode"
 
 

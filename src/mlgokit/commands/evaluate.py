@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
-from mlgokit.compiler.request import HEURISTIC, PluginUse
+from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.evaluation.compare import Change, Evaluation, ProjectComparison, Sizes, compare_projects
@@ -77,8 +77,8 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         )
     if not config.policy.startswith(":"):
         load_policy(Path(config.policy), problem=INLINE_SIZE.name)
-    elif config.policy not in {HEURISTIC, ":never", ":always"}:
-        raise UsageError(f"policy {config.policy}: expected a file or :default, :never, :always; correct the name")
+    elif config.policy not in INLINE_SIZE.rules:
+        raise UsageError(f"policy {config.policy}: expected a file or {', '.join(INLINE_SIZE.rules)}; correct the name")
     evaluation = compare_projects(
         modules,
         compiler=open_compiler(config.compiler),

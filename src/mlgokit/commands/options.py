@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -11,9 +11,15 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
+from mlgokit.problems import PROBLEMS
 
 WORKERS = os.cpu_count() or 1
 """Compilers that run at once unless a command is told otherwise."""
+if TYPE_CHECKING:
+    ProblemName = str
+else:
+    ProblemName = tyro.extras.literal_type_from_choices(PROBLEMS)
+"""The name of a problem, as a user types it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

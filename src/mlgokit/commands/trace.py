@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
 from mlgokit.commands.workplace import claim_folder
 from mlgokit.compiler.caching import open_caching
 from mlgokit.compiler.request import HEURISTIC
@@ -13,7 +13,7 @@ from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.learning import trace as tracing
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 
 
@@ -25,7 +25,7 @@ class Trace:
     """The corpus."""
     output: Path = Path("quickstart/trace")
     """Where logs, traces.json and performance.csv go."""
-    problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
+    problem: ProblemName = INLINE_SIZE.name
     """Whose decisions are traced."""
     policy: str = HEURISTIC
     """A policy file or a rule of the problem, such as :never or :random, to trace instead of the heuristic."""
@@ -63,8 +63,8 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     if not policy.startswith(":"):
         load_policy(Path(policy), problem=problem.name)
         policy = digest_file(Path(policy))
-    elif policy not in tracing.RULES[problem.name]:
-        rules = ", ".join(tracing.RULES[problem.name])
+    elif policy not in problem.rules:
+        rules = ", ".join(problem.rules)
         raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)

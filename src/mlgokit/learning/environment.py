@@ -193,7 +193,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         try:
             sizes = measure_object(folder / "module.o")
             record = folder / "module.opt.yaml"
-            costs = read_regalloc_costs(record) if self.problem.context == "function" else None
+            costs = read_regalloc_costs(record) if self.problem.by_regalloc_cost else None
         except (InputError, OSError):
             return None
         return Score(text_bytes=size_score(sizes, {}), regalloc=costs)
@@ -203,7 +203,7 @@ class CompilerEnvironment(gymnasium.Env[Inputs, Action]):
         if self._module not in self._defaults:
             module = self._modules[self._module]
             compiler = ClangCompiler(toolchain=self._toolchain, timeout_seconds=self._timeout_seconds)
-            done = compiler.compile(module, CompileRequest(regalloc=self.problem.context == "function"))
+            done = compiler.compile(module, CompileRequest(regalloc=self.problem.by_regalloc_cost))
             sizes = done.sizes if done.ok else None
             self._defaults[self._module] = (
                 None if sizes is None else Score(text_bytes=size_score(sizes, {}), regalloc=done.regalloc)
@@ -264,7 +264,7 @@ def _start(
     *,
     timeout_seconds: float,
 ) -> Session:
-    record = folder / "module.opt.yaml" if problem.context == "function" else None
+    record = folder / "module.opt.yaml" if problem.by_regalloc_cost else None
     argv = command(
         toolchain,
         module.command_line,

@@ -31,12 +31,6 @@ from mlgokit.traces.training_set import WHOLE_MODULE, sequences_of
 
 FORMAT_VERSION = 1
 PERFORMANCE = "performance.csv"
-RULES = {
-    "inline-size": (HEURISTIC, ":never", ":always"),
-    "regalloc-eviction": (HEURISTIC, ":random", ":first"),
-    "regalloc-priority": (HEURISTIC, ":random"),
-}
-"""Policies without a file that the plugin knows, by problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +136,7 @@ def trace_modules(
     report: Report = say_nothing,
 ) -> list[ModuleTrace]:
     """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``."""
-    regalloc = problem.context == "function"
+    regalloc = problem.by_regalloc_cost
     use = PluginUse(policies={problem.name: policy}, logs=(problem.name,))
     request = CompileRequest(use=use, keep="none", regalloc=regalloc)
     plain = CompileRequest(keep="none", regalloc=regalloc)

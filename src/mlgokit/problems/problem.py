@@ -44,24 +44,29 @@ class Problem:
         summary: one line for help texts.
         policy_variable: the environment variable that tells the plugin which policy decides.
         log_variable: the one that tells it where to write the training log.
+        rules: policies without a file that the plugin knows, LLVM's heuristic first.
+        log_option: LLVM's own option for a training log.
         advice_kind: what an answer may be.
         decision: LLVM's name of the answer; the column of a log that holds the decision taken.
         default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
             the plugin's log has it always.
         context: what one context of a log is.
-        mask: the feature that is not 0 in the columns that may be chosen; only a masked choice has one.
-        channel_options: as in :class:`Channel`, without the default decision.
+        channel_options: as in :class:`Channel`, without the default decision; the first makes LLVM ask an advisor.
         default_option: the option that makes the compiler send the default decision too.
         default_overwrites: majors before this number send the default decision in the place of this feature.
         features: what LLVM 19 and 22 send, in their order, without the default decision. A reader goes by the header
             of the log: another compiler may send more, fewer or others, and the number of columns is the target's.
         scores: names of the scores that a policy may be trained on, the usual one first.
+        mask: the feature that is not 0 in the columns that may be chosen; only a masked choice has one.
+        takes_sites: whether the compiler can be given decisions at single sites, as a table.
     """
 
     name: str
     summary: str
     policy_variable: str
     log_variable: str
+    rules: tuple[str, ...]
+    log_option: str
     advice_kind: AdviceKind
     decision: str
     default_decision: str
@@ -72,11 +77,17 @@ class Problem:
     features: tuple[Feature, ...]
     scores: tuple[str, ...]
     mask: str | None = None
+    takes_sites: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of :attr:`features`."""
         return tuple(feature.name for feature in self.features)
+
+    @property
+    def by_regalloc_cost(self) -> bool:
+        """Whether a decision is judged by what register allocation costs its function, not by bytes of the object."""
+        return "regalloc-cost" in self.scores
 
     def channel_for(self, major: int, *, include_default: bool) -> Channel:
         """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature."""
