@@ -17,7 +17,7 @@ from mlgokit.advisors import Advice, Observation
 from mlgokit.algorithms.registry import LEARNERS
 from mlgokit.collect import Workshop, open_workshop
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, CompileResult, PluginUse, command, compile_module
+from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, PluginUse, command
 from mlgokit.compiler.objects.measure import link_weights, measure_object, size_score
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
@@ -250,12 +250,8 @@ def searched(bench: Bench, seed: int, *, greedy: bool) -> dict[str, Any]:
     each = max(1, bench.config.compilations // len(bench.held_out))
     rngs = np.random.default_rng(seed).spawn(len(bench.held_out))
 
-    def plain(module: Module) -> CompileResult:
-        return compile_module(
-            bench.toolchain, module.command_line, module.bitcode, timeout_seconds=bench.config.timeout_seconds
-        )
-
-    runs = parallel(plain, bench.held_out, workers=1, report=say_nothing, label="plain")
+    compiler = ClangCompiler(toolchain=bench.toolchain, timeout_seconds=bench.config.timeout_seconds)
+    runs = parallel(compiler.compile, bench.held_out, workers=1, report=say_nothing, label="plain")
     pairs = [(module, run.sizes) for module, run in zip(bench.held_out, runs, strict=True)]
     weights = {
         project: link_weights(sizes for module, sizes in pairs if module.project == project and sizes is not None)

@@ -3,14 +3,15 @@
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from results import Cell, Table, quartiles
 
-from mlgokit.compiler.compile import CompileStatus, PluginUse, compile_module
+from mlgokit.compiler.compile import ClangCompiler, CompileStatus
+from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
@@ -75,6 +76,7 @@ def time_modules(
     Raises:
         CorpusError: no module compiles in all builds.
     """
+    compiler = ClangCompiler(toolchain=toolchain, timeout_seconds=timeout_seconds)
     timings: list[dict[str, Timing]] = []
     failures: list[tuple[Cell, ...]] = []
     for index, module in enumerate(modules):
@@ -83,7 +85,7 @@ def time_modules(
 
         def compile_once(build: str, module: Module = module, words: tuple[str, ...] = words) -> Once | str:
             before = spent()[0]
-            done = compile_module(toolchain, words, module.bitcode, use=uses[build], timeout_seconds=timeout_seconds)
+            done = compiler.compile(replace(module, command_line=words), CompileRequest(use=uses[build]))
             if done.status is not CompileStatus.OK or done.sizes is None:
                 return f"{done.status.value}: {done.reason}"
             return done.user_seconds, spent()[0] - before, done.sizes.llvm_size_text

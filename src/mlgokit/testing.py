@@ -126,14 +126,21 @@ def toy_compiler(modules: Mapping[str, ToyModule]) -> FakeCompiler:
     return FakeCompiler(answer=lambda module, request: _answer(modules[module.name], request))
 
 
-def toy_source(name: str, *, project: str = "p", language: str = "c++", bitcode: Path | None = None) -> Module:
-    """The value that stands for a toy module, without files."""
+def toy_source(
+    name: str,
+    *,
+    project: str = "p",
+    language: str = "c++",
+    bitcode: Path | None = None,
+    command_line: tuple[str, ...] = ("-cc1", "-Oz"),
+) -> Module:
+    """A module of which little is known: a toy, that needs no file, or bitcode that a test made."""
     return Module(
         name=name,
         project=project,
         language=language,
         bitcode=Path(f"{name}.bc") if bitcode is None else bitcode,
-        command_line=("-cc1", "-Oz"),
+        command_line=command_line,
         bitcode_bytes=1,
     )
 

@@ -9,18 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import (
-    HEURISTIC,
-    CompileResult,
-    CompileStatus,
-    PluginUse,
-    compile_module,
+    ClangCompiler,
     first_error,
 )
 from mlgokit.compiler.objects import elf
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import StorageError, ToolError
+from mlgokit.errors import StorageError, ToolError, UsageError
 from mlgokit.spec import TensorSpec
+from mlgokit.testing import toy_source
 from mlgokit.traces import ContextSpan, Header, Log, render_log
 
 CODE_BYTES = 24
@@ -39,7 +38,7 @@ LOG = render_log(
 )
 SUCCEED = 'cp object.o "$output"'
 
-Compile = Callable[..., CompileResult]
+Compile = Callable[..., Compilation]
 
 
 def object_bytes() -> bytes:
@@ -76,20 +75,15 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
         keep_object: Path | None = None,
         keep_logs: dict[str, Path] | None = None,
         timeout_seconds: float = 60,
-    ) -> CompileResult:
+    ) -> Compilation:
         clang = tmp_path / "clang"
         # Each process of the script holds the pipe open: its end is theirs.
         clang.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 9>alive\nfor output; do :; done\n{script}\n")
         clang.chmod(0o755)
-        return compile_module(
-            Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang),
-            command_line,
-            tmp_path / "module.bc",
-            use=use,
-            keep_object=keep_object,
-            keep_logs=keep_logs,
-            timeout_seconds=timeout_seconds,
-        )
+        toolchain = Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang)
+        request = CompileRequest(use=use, keep="log", keep_object=keep_object, keep_logs=keep_logs or {})
+        module = toy_source("module", bitcode=tmp_path / "module.bc", command_line=command_line)
+        return ClangCompiler(toolchain=toolchain, timeout_seconds=timeout_seconds).compile(module, request)
 
     yield run
     os.set_blocking(descriptor, True)
@@ -283,8 +277,8 @@ def test_a_compiler_that_is_not_there_is_an_error(tmp_path: Path):
     missing = tmp_path / "clang"
 
     with pytest.raises(ToolError, match="expected an executable program, found none"):
-        compile_module(
-            Toolchain(major=19, version="19.1.7", clang=missing, clangxx=missing), ("-cc1",), tmp_path / "module.bc"
+        ClangCompiler(toolchain=Toolchain(major=19, version="19.1.7", clang=missing, clangxx=missing)).compile(
+            toy_source("module")
         )
 
 
@@ -294,3 +288,32 @@ def test_a_compiler_that_is_not_there_is_an_error(tmp_path: Path):
 )
 def test_the_first_error_is_shown(text: str, line: str):
     assert first_error(text) == line
+
+
+def test_a_use_of_the_plugin_needs_one(compile_with: Compile):
+    with pytest.raises(UsageError, match="compile: expected a plugin for what is asked of it, found none; build it"):
+        compile_with(SUCCEED, use=PluginUse())
+
+
+def test_what_is_known_is_whole_again_when_the_memory_fails(tmp_path: Path):
+    """The plugin's list of functions says nothing that fits: the module is compiled once more, and never with it."""
+    clang = tmp_path / "clang"
+    (tmp_path / "object.o").write_bytes(object_bytes())
+    clang.write_text(
+        f"#!/bin/sh\nfor output; do :; done\necho >> {tmp_path}/calls\n"
+        f'[ -z "$MLGOKIT_FUNCTIONS" ] || exit 1\ncp {tmp_path}/object.o "$output"\n'
+    )
+    clang.chmod(0o755)
+    compiler = ClangCompiler(
+        toolchain=Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang), plugin=tmp_path / "p.so", known={}
+    )
+    module = toy_source("module", command_line=("-cc1", "-Oz", "-triple", "x86_64-unknown-linux-gnu"))
+    for request, calls in (
+        (CompileRequest(use=PluginUse()), 1),
+        (CompileRequest(reuse=True), 2),
+        (CompileRequest(use=PluginUse(), reuse=True, keep_object=tmp_path / "kept.o"), 3),
+        (CompileRequest(use=PluginUse(), reuse=True), 5),
+        (CompileRequest(use=PluginUse(), reuse=True), 6),
+    ):
+        assert compiler.compile(module, request).ok
+        assert len((tmp_path / "calls").read_text()) == calls

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.layout import encode_command_line
 from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
 from mlgokit.corpus.options.safety import check_command_line, is_left_out
+from mlgokit.testing import toy_source
 
 FILES = ("file", "<path", "directory", "plugin", "<dir", "output")
 REVIEWED = {
@@ -93,7 +95,7 @@ def test_no_corpus_writes_or_runs_what_it_likes(toolchain: Toolchain, tmp_path: 
     refused = {"llvm-stats", "remarks-from-llvm", "output", "load", "response", "execute", "notes"}
     assert {failure.name for failure in loaded.missing} == refused
     for module in loaded.modules:
-        result = compile_module(toolchain, module.command_line, module.bitcode)
+        result = ClangCompiler(toolchain=toolchain).compile(module)
         assert result.sizes is not None, result.reason
     assert list(outside.iterdir()) == []
 
@@ -110,7 +112,7 @@ def test_the_action_that_a_foreign_corpus_names_is_not_the_one_that_is_done(tool
     names = [str(number) for number in range(len(actions))]
     (tmp_path / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
     results = [
-        compile_module(toolchain, one.command_line, one.bitcode, keep_object=tmp_path / f"{one.name}.o")
+        ClangCompiler(toolchain=toolchain).compile(one, CompileRequest(keep_object=tmp_path / f"{one.name}.o"))
         for one in load_corpus(tmp_path).modules
     ]
     assert [result.reason for result in results] == [""] * len(actions)
@@ -124,11 +126,11 @@ def test_the_environment_does_not_reach_the_compiler(
     source.write_text("int f(void) { return 1; }\n")
     front_end = [toolchain.clang, "-cc1", "-Oz", "-emit-llvm-bc", "-o", bitcode, source]
     assert process.run(front_end, timeout_seconds=60).returncode == 0
-    plain = compile_module(toolchain, ("-cc1", "-Oz"), bitcode)
+    plain = ClangCompiler(toolchain=toolchain).compile(toy_source("a", bitcode=bitcode))
     monkeypatch.setenv("CCC_OVERRIDE_OPTIONS", "+-no-such-option")
     monkeypatch.setenv("CC_PRINT_OPTIONS", "1")
     monkeypatch.setenv("CC_PRINT_OPTIONS_FILE", str(tmp_path / "log"))
-    again = compile_module(toolchain, ("-cc1", "-Oz"), bitcode)
+    again = ClangCompiler(toolchain=toolchain).compile(toy_source("a", bitcode=bitcode))
     assert plain.sizes is not None
     assert again.sizes is not None
     assert again.sizes.totals == plain.sizes.totals

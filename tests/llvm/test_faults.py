@@ -16,9 +16,11 @@ import pytest
 from mlgokit.advisors import Advisor, RandomLegal
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import CompileStatus, PluginUse, command, compile_module
+from mlgokit.compiler.compile import ClangCompiler, CompileStatus, command
+from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import PROBLEMS
+from mlgokit.testing import toy_source
 
 pytestmark = pytest.mark.llvm
 
@@ -77,8 +79,10 @@ def place(toolchain: Toolchain, plugin: Path, tmp_path: Path, monkeypatch: pytes
 
 def through_plugin(place: Place, seed: int) -> Outcome:
     """Compile with random evictions and priorities, logged."""
-    use = PluginUse(plugin=place.plugin, policies=dict.fromkeys(BOTH, ":random"), logs=BOTH, seed=seed)
-    done = compile_module(place.toolchain, OPTIONS, place.bitcode, use=use, timeout_seconds=TIMEOUT_SECONDS)
+    compiler = ClangCompiler(toolchain=place.toolchain, plugin=place.plugin, timeout_seconds=TIMEOUT_SECONDS)
+    module = toy_source("a", bitcode=place.bitcode, command_line=OPTIONS)
+    use = PluginUse(policies=dict.fromkeys(BOTH, ":random"), logs=BOTH, seed=seed)
+    done = compiler.compile(module, CompileRequest(use=use))
     said = "" if done.status is CompileStatus.OK else f"{done.status.value}: {done.reason}"
     return Outcome(status=done.status.name, sentence=said)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import import_commands
@@ -80,7 +80,7 @@ def imported(build: Path, toolchain: Toolchain, options: str) -> dict[str, str]:
     import_commands(build / "compile_commands.json", toolchain=toolchain, corpus_folder=folder, project="p")
     corpus = load_corpus(folder)
     for module in corpus.modules:
-        assert compile_module(toolchain, module.command_line, module.bitcode).sizes is not None
+        assert ClangCompiler(toolchain=toolchain).compile(module).sizes is not None
     return {failure.name: failure.reason for failure in (*corpus.failures, *corpus.missing)}
 
 
@@ -139,7 +139,7 @@ def a_corpus(folder: Path, toolchain: Toolchain, lines: dict[str, tuple[str, ...
 
 def compiled(corpus: Corpus, toolchain: Toolchain) -> None:
     for module in corpus.modules:
-        assert compile_module(toolchain, module.command_line, module.bitcode).sizes is not None
+        assert ClangCompiler(toolchain=toolchain).compile(module).sizes is not None
 
 
 def test_a_module_named_like_an_option_is_none(build: Path, toolchain: Toolchain, tmp_path: Path):

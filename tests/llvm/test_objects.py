@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import CompileStatus, compile_module
+from mlgokit.compiler.compile import ClangCompiler, CompileStatus
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.bitcode_files import import_local_thinlto
@@ -70,9 +71,7 @@ def code(toolchain: Toolchain, path: Path, tmp_path: Path) -> bytes:
 
 
 def compiled(toolchain: Toolchain, module: Module, output: Path) -> Path:
-    result = compile_module(
-        toolchain, module.command_line, module.bitcode, keep_object=output, thinlto_index=module.thinlto_index
-    )
+    result = ClangCompiler(toolchain=toolchain).compile(module, CompileRequest(keep_object=output))
     assert result.status is CompileStatus.OK, result.reason
     return output
 

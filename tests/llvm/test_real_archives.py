@@ -13,8 +13,9 @@ import pytest
 from mlgokit.commands.corpus import import_build, record, verify
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import HEURISTIC, PluginUse, compile_module
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
@@ -47,7 +48,7 @@ def some_compile_to_the_same(corpus: Corpus, toolchain: Toolchain, plugin: Path,
         objects: list[bytes] = []
         for use in (None, PluginUse(plugin=plugin, policies={INLINE_SIZE.name: HEURISTIC})):
             output = folder / "module.o"
-            done = compile_module(toolchain, module.command_line, module.bitcode, use=use, keep_object=output)
+            done = ClangCompiler(toolchain=toolchain).compile(module, CompileRequest(use=use, keep_object=output))
             assert not done.reason, (module.name, done.reason)
             objects.append(output.read_bytes())
         assert objects[0] == objects[1], module.name

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import CompileStatus, compile_module
+from mlgokit.compiler.compile import ClangCompiler, CompileStatus
 from mlgokit.compiler.regalloc_cost import COUNTS
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.testing import toy_source
 
 pytestmark = pytest.mark.llvm
 
@@ -39,8 +41,9 @@ def bitcode(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 def test_costs_come_with_the_same_object(toolchain: Toolchain, bitcode: Path, tmp_path: Path, level: str):
     line = ("-cc1", "-triple", toolchain.target, level)
-    plain = compile_module(toolchain, line, bitcode, keep_object=tmp_path / "plain.o")
-    costly = compile_module(toolchain, line, bitcode, keep_object=tmp_path / "costly.o", regalloc=True)
+    compiler, module = ClangCompiler(toolchain=toolchain), toy_source("a", bitcode=bitcode, command_line=line)
+    plain = compiler.compile(module, CompileRequest(keep_object=tmp_path / "plain.o"))
+    costly = compiler.compile(module, CompileRequest(keep_object=tmp_path / "costly.o", regalloc=True))
     assert (plain.status, costly.status) == (CompileStatus.OK, CompileStatus.OK), costly.reason
     assert (tmp_path / "plain.o").read_bytes() == (tmp_path / "costly.o").read_bytes()
     assert plain.regalloc is None
@@ -52,7 +55,7 @@ def test_costs_come_with_the_same_object(toolchain: Toolchain, bitcode: Path, tm
     assert counts["reloads"] + counts["folded_reloads"] > 5
     hot, once = costly.regalloc.score_of(["hot", "once"])
     assert hot > 5 * once > 0
-    again = compile_module(toolchain, line, bitcode, regalloc=True).regalloc
+    again = compiler.compile(module, CompileRequest(regalloc=True)).regalloc
     assert again is not None
     np.testing.assert_array_equal(again.costs, costly.regalloc.costs)
 
@@ -61,7 +64,8 @@ def test_a_module_without_costs_has_an_empty_record(
     toolchain: Toolchain, compile_object: Callable[..., Path], tmp_path: Path
 ):
     bitcode = compile_object("void f() {}", ("-O2", "-emit-llvm"))
-    result = compile_module(toolchain, ("-cc1", "-triple", toolchain.target, "-O2"), bitcode, regalloc=True)
+    module = toy_source("a", bitcode=bitcode, command_line=("-cc1", "-triple", toolchain.target, "-O2"))
+    result = ClangCompiler(toolchain=toolchain).compile(module, CompileRequest(regalloc=True))
     assert result.status is CompileStatus.OK
     assert result.regalloc is not None
     assert result.regalloc.functions == ()

@@ -10,7 +10,8 @@ import pytest
 from mlgokit.commands import trace
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import compile_module
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.problems import PROBLEMS
@@ -80,7 +81,7 @@ def test_register_allocation_is_traced_with_scores_and_reasons(
     default, random = traced(":default"), traced(":random")
     assert sorted(default) == sorted(random) == ["hot", "once"]
     module = next(one for one in load_corpus(corpus).modules if one.name == "good")
-    plain = compile_module(toolchain, module.command_line, module.bitcode, regalloc=True).regalloc
+    plain = ClangCompiler(toolchain=toolchain).compile(module, CompileRequest(regalloc=True)).regalloc
     assert plain is not None
     for key, (first, second) in default.items():
         assert first == second == plain.score_of([key])[0]

@@ -13,7 +13,8 @@ import pytest
 from mlgokit.commands.corpus import import_build, record
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, PluginUse, compile_module
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.verify import objects_of_build, verify_corpus
@@ -68,14 +69,7 @@ def compiles_to_the_same(
         objects: list[bytes] = []
         for use in (None, PluginUse(plugin=plugin, policies={INLINE_SIZE.name: HEURISTIC})):
             output = tmp_path / "module.o"
-            done = compile_module(
-                toolchain,
-                module.command_line,
-                module.bitcode,
-                use=use,
-                keep_object=output,
-                thinlto_index=module.thinlto_index,
-            )
+            done = ClangCompiler(toolchain=toolchain).compile(module, CompileRequest(use=use, keep_object=output))
             assert not done.reason, (module.name, done.reason)
             objects.append(output.read_bytes())
         assert objects[0] == objects[1], module.name
