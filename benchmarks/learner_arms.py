@@ -15,7 +15,7 @@ import numpy as np
 
 from mlgokit.advisors import Advice, Observation
 from mlgokit.algorithms.registry import LEARNERS
-from mlgokit.collect import Workshop, open_workshop
+from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
 from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, PluginUse, command
 from mlgokit.compiler.objects.measure import link_weights, measure_object, size_score
@@ -151,7 +151,7 @@ def train_one(bench: Bench, algorithm: str, folder: Path, learning: Learning, *,
     setting = tuple(change for change in config.setting if change.partition("=")[0].partition(".")[0] in names)
     learning = dataclasses.replace(learning, seed=seed, evaluate_every=0, validation_share=0.0, setting=setting)
     done = learn(
-        workshop(bench, (folder.parent if folder.name == "clone" else folder) / "store"),
+        compiler_with(bench, (folder.parent if folder.name == "clone" else folder) / "store"),
         bench.training,
         INLINE_SIZE,
         algorithm,
@@ -167,13 +167,15 @@ def train_one(bench: Bench, algorithm: str, folder: Path, learning: Learning, *,
 def defaults(bench: Bench) -> Path:
     """The store with the training modules under the heuristic."""
     store = bench.config.folder / "defaults"
-    compile_defaults(workshop(bench, store), bench.training, INLINE_SIZE, objective=Learning().objective)
+    compile_defaults(compiler_with(bench, store), bench.training, INLINE_SIZE, objective=Learning().objective)
     return store
 
 
-def workshop(bench: Bench, store: Path) -> Workshop:
+def compiler_with(bench: Bench, store: Path) -> CachingCompiler:
     """One worker."""
-    return open_workshop(bench.toolchain, bench.plugin, store, workers=1, timeout_seconds=bench.config.timeout_seconds)
+    seconds = bench.config.timeout_seconds
+    clang = ClangCompiler(toolchain=bench.toolchain, plugin=bench.plugin, workers=1, timeout_seconds=seconds)
+    return open_caching(clang, store)
 
 
 def judged(bench: Bench, policy: str, *, temperature: float = 0.0, seed: int = 0) -> dict[str, Any]:

@@ -7,15 +7,7 @@
 import argparse
 from pathlib import Path
 
-from mlgokit import (
-    CompilerOptions,
-    EffectConfig,
-    EffectTraining,
-    Train,
-    export_plugin,
-    find_toolchain,
-    run_command,
-)
+from mlgokit import CompilerOptions, Learning, Train, export_plugin, find_toolchain, run_command
 
 
 def main() -> None:
@@ -28,13 +20,13 @@ def main() -> None:
         corpus=arguments.corpus,
         output=arguments.output,
         compiler=CompilerOptions(workers=2),
-        effects=EffectTraining(rounds=1, explorations=4, fit=EffectConfig(members=2, epochs=10)),
+        learning=Learning(iterations=1, setting=("explorations=4", "fit.members=2", "fit.epochs=10")),
     )
     trained = run_command(training)
-    for result in trained.rounds:
+    for one in trained.to_json()["rounds"]:
         print(
-            f"round {result.round}: {result.compilations} compilations, {result.flips} flipped decisions, "
-            f"{result.components} labels, correlation {result.correlation:.2f}"
+            f"round {one['round']}: {one['compilations']} compilations, {one['flips']} flipped decisions, "
+            f"{one['components']} labels, correlation {one['correlation']:.2f}"
         )
     exported = export_plugin(find_toolchain(need_plugin=True), [trained.policy], arguments.output / "policy.so")
     print(f"{exported.size_bytes} bytes; use it with: clang++ -Oz {exported.flag}")

@@ -13,11 +13,11 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import mlgokit
 from mlgokit import cli, errors
-from mlgokit.algorithms.config import CloningConfig, EffectConfig
 from mlgokit.cli import main, run
 from mlgokit.commands import trace, train
 from mlgokit.commands.corpus import info
@@ -25,8 +25,11 @@ from mlgokit.commands.options import CompilerOptions
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError
+from mlgokit.learning.loop import Counters, Learned
+from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
-from mlgokit.train import EffectTraining
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
 
 
 def ended(*words: object) -> int:
@@ -285,23 +288,33 @@ def test_long_lists_are_counted_unless_json_is_wanted(
     assert capsys.readouterr().out == "projects: 13 (use --json to see them)\n"
 
 
+ONE = np.ones(1, np.float32)
+POLICY = Policy(
+    problem="inline-size",
+    features=("size",),
+    normaliser=SignedLog(mean=ONE, scale=ONE, clip=1.0),
+    layers=(Layer(ONE.reshape(1, 1, 1), ONE.reshape(1, 1)),),
+    output=OutputKind.EFFECT_BYTES,
+)
+LEARNED = Learned(policy=POLICY, counters=Counters(), rows=(), taught=0, judged=0, left_out={})
+
+
 def test_options_become_configurations(monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
 
     def run_train(config: train.Train, **_: Any) -> train.Trained:
         seen.append(config)
-        return train.Trained(policy=Path("p"), rounds=())
+        return train.Trained(policy=Path("p"), learned=LEARNED)
 
     replace_run(monkeypatch, "train", run_train)
-    words = "--corpus c --llvm 19 --effects.rounds 5 --effects.fit.hidden 8 4 --cloning.epochs 7"
+    words = "--corpus c --llvm 19 --iterations 5 --setting fit.hidden=[8,4] --setting independent=0"
 
     assert ended("train", *words.split()) == 0
     assert seen == [
         train.Train(
             corpus=Path("c"),
             compiler=CompilerOptions(llvm=19),
-            effects=EffectTraining(rounds=5, fit=EffectConfig(hidden=(8, 4))),
-            cloning=CloningConfig(epochs=7),
+            learning=Learning(iterations=5, setting=("fit.hidden=[8,4]", "independent=0")),
         )
     ]
     assert is_dataclass(seen[0])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlgokit.advisors import Advice as Advice, Advisor as Advisor, Observation as Observation
-    from mlgokit.algorithms.config import EffectConfig as EffectConfig
     from mlgokit.cli import run_command as run_command
     from mlgokit.commands.check import Check as Check
     from mlgokit.commands.corpus.extract import Extract as Extract
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         CompilerEnvironment as CompilerEnvironment,
         open_environment as open_environment,
     )
+    from mlgokit.learning.settings import Learning as Learning
     from mlgokit.module import Module as Module
     from mlgokit.policy.advisor import PolicyAdvisor as PolicyAdvisor
     from mlgokit.policy.network import Policy as Policy
@@ -61,11 +61,9 @@ if TYPE_CHECKING:
     from mlgokit.tables.decisions import DecisionTable as DecisionTable, read_table as read_table
     from mlgokit.testing import FakeCompiler as FakeCompiler
     from mlgokit.traces import Log as Log, read_log as read_log
-    from mlgokit.train import EffectTraining as EffectTraining
 
 _PLACES = {
     "advisors": ("Advice", "Advisor", "Observation"),
-    "algorithms.config": ("EffectConfig",),
     "cli": ("run_command",),
     "commands.check": ("Check",),
     "commands.corpus.extract": ("Extract",),
@@ -89,6 +87,7 @@ _PLACES = {
     "evaluation.compare": ("Evaluation",),
     "export.plugin": ("ExportedPlugin", "export_plugin"),
     "learning.environment": ("CompilerEnvironment", "open_environment"),
+    "learning.settings": ("Learning",),
     "module": ("Module",),
     "policy.advisor": ("PolicyAdvisor",),
     "policy.network": ("Policy",),
@@ -97,7 +96,6 @@ _PLACES = {
     "tables.decisions": ("DecisionTable", "read_table"),
     "testing": ("FakeCompiler",),
     "traces": ("Log", "read_log"),
-    "train": ("EffectTraining",),
 }
 """Which module has which public names."""
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}

@@ -14,7 +14,8 @@ from rich.console import Console
 from mlgokit.commands import check, doctor, evaluate, export, importance, quickstart, trace, train, tune, vocab
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
-from mlgokit.errors import MlgokitError, StorageError
+from mlgokit.errors import MlgokitError, StorageError, UsageError
+from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
 
 INTERRUPTED = 130
@@ -68,6 +69,10 @@ DESCRIPTION = "Machine-learned optimization policies for the clang that you have
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
+    old = replaced_option(sys.argv[1:] if arguments is None else arguments)
+    if old is not None:
+        Console(file=sys.stderr, soft_wrap=True, emoji=False).print(f"mlgokit: {old}", style="red", highlight=False)
+        sys.exit(UsageError.exit_code)
     parsed = tyro.cli(
         _arguments(),
         prog="mlgokit",

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from mlgokit import train as training
 from mlgokit.commands import evaluate, options, trace, train
 from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.commands.options import CompilerOptions
@@ -26,11 +24,9 @@ from mlgokit.corpus.sources.fetch import cached_path
 from mlgokit.corpus.sources.projects import choose_projects, load_projects
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
+from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
-from mlgokit.store import ModuleRun
-from mlgokit.train import EffectTraining
 
-NO_INTS = np.zeros(0, np.int64)
 TOOLCHAIN = Toolchain(
     major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"), version_text="clang version 19.1.7"
 )
@@ -62,22 +58,6 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def run_of(status: CompileStatus = CompileStatus.OK, reason: str = "") -> ModuleRun:
-    return ModuleRun(
-        status=status,
-        reason=reason,
-        user_seconds=0.25,
-        sizes=None,
-        caller=NO_INTS,
-        callee=NO_INTS,
-        inlined=NO_INTS.astype(bool),
-        flipped=NO_INTS.astype(bool),
-        names=(),
-        rows=NO_INTS,
-        values=np.zeros((0, 0), np.int64),
-    )
-
-
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the modules that were compiled; no module compiles well, for there is no compiler."""
@@ -85,17 +65,12 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     plugin = tmp_path / "mlgokit.so"
     plugin.write_bytes(b"plugin")
 
-    def run(_: object, one: Module, *__: object, **___: object) -> ModuleRun:
-        names.append(one.name)
-        return run_of(CompileStatus.FAILED, "error: no compiler")
-
     def compile_nothing(_: object, one: Module, __: object) -> Compilation:
         names.append(one.name)
         return Compilation(status=CompileStatus.FAILED, reason="error: no compiler", user_seconds=0.25)
 
     monkeypatch.setattr(options, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     monkeypatch.setattr(options, "build_plugin", lambda _: plugin)
-    monkeypatch.setattr(training, "run_module", run)
     monkeypatch.setattr(ClangCompiler, "compile", compile_nothing)
     return names
 
@@ -237,7 +212,8 @@ def test_failures_are_counted_with_their_reasons(tmp_path: Path, corpus: Path, c
 def test_training_on_what_does_not_compile_is_a_sentence(tmp_path: Path, corpus: Path, compiled: list[str]):
     with pytest.raises(
         CorpusError,
-        match=r"^training: expected at least one of 3 modules to compile, found none \(error: no compiler\); check ",
+        match=r"^training: expected at least one of 3 modules to compile and to have decisions of inline-size, "
+        r"found none \(error: no compiler\); check ",
     ):
         train.run(train.Train(corpus=corpus, output=tmp_path / "train", compiler=CompilerOptions(workers=1)))
     assert "gamma/d.cc.o" not in compiled
@@ -258,8 +234,8 @@ def test_without_jax_training_says_so_before_it_compiles(
 
 
 def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
-    with pytest.raises(UsageError, match=r"^training: expected at least one round, found 0; "):
-        train.run(train.Train(corpus=corpus, output=tmp_path / "train", effects=EffectTraining(rounds=0)))
+    with pytest.raises(UsageError, match=r"^--iterations: expected at least 1, found 0; "):
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train", learning=Learning(iterations=0)))
     with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):
         trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", compiler=CompilerOptions(workers=0)))
     assert compiled == []
@@ -268,8 +244,8 @@ def test_no_round_and_no_worker_are_refused(tmp_path: Path, corpus: Path, compil
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"effects": EffectTraining(seed=2)}, "config.seed: expected 2, found 1"),
-        ({"effects": EffectTraining(rounds=7)}, "config.rounds: expected 7, found 3"),
+        ({"learning": Learning(seed=2)}, "config.seed: expected 2, found 1"),
+        ({"learning": Learning(setting=("explorations=3",))}, 'config.setting: expected ["explorations=3"], found []'),
         ({"algorithm": "behavioural-cloning"}, 'config.algorithm: expected "behavioural-cloning", found "effect-reg'),
     ],
 )

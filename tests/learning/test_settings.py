@@ -2,7 +2,7 @@ import pytest
 
 from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit
 from mlgokit.errors import UsageError
-from mlgokit.learning.settings import Learning, check_learning, settings_of
+from mlgokit.learning.settings import Learning, check_learning, replaced_option, settings_of
 
 
 def test_settings_of_a_preset_are_changed_by_name():
@@ -50,5 +50,27 @@ def test_numbers_are_checked(config: Learning, message: str):
 
 
 def test_a_run_without_a_budget_has_one():
-    assert Learning().last_iteration == 20
-    assert Learning(compilations=100).last_iteration is None
+    ordinary, few = Learning().resolved("ppo"), Learning().resolved("effect-regression")
+    assert (ordinary.iterations, ordinary.evaluate_every, ordinary.validation_share) == (20, 5, 0.2)
+    assert (few.iterations, few.evaluate_every, few.validation_share) == (3, 1, 0.0)
+    assert Learning(preset="small").resolved("effect-regression").iterations == 20
+    assert Learning(compilations=100).resolved("ppo").iterations is None
+    given = Learning(iterations=2, evaluate_every=0, validation_share=0.5)
+    assert given.resolved("effect-regression") == given
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("train --effects.rounds 2", "--iterations"),
+        ("train --effects.exploration random", "--preset random"),
+        ("train --effects.most-moves=8", "--setting independent=VALUE"),
+        ("train --effects.objective OBJECT_TEXT", "--objective"),
+        ("train --cloning.seed 2", "--seed"),
+        ("train --cloning.learning-rate 1", "--setting imitation.learning_rate=VALUE"),
+        ("quickstart --training.rounds 1", "--training.iterations"),
+        ("quickstart --training.slowest-seconds=60", "--training.setting slowest_seconds=VALUE"),
+    ],
+)
+def test_an_option_of_older_versions_names_its_successor(words: str, instead: str):
+    assert (replaced_option(words.split()) or "").endswith(f"found an older one; give {instead}")

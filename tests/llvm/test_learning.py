@@ -11,14 +11,16 @@ import pytest
 
 from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
 from mlgokit.algorithms.proposals import followed
-from mlgokit.collect import open_workshop
 from mlgokit.commands import train
 from mlgokit.commands.options import CompilerOptions
+from mlgokit.compiler.caching import CachingCompiler, open_caching
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import PolicyError, UsageError
-from mlgokit.learning.baselines import compile_defaults, compile_proposals
+from mlgokit.learning.baselines import compile_defaults
+from mlgokit.learning.experiences import compile_proposals
 from mlgokit.learning.loop import CHECKPOINT_NAME
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task
@@ -44,7 +46,7 @@ QUICK = {
     "bc-max": ("modules=2", "imitation.steps=3"),
     "behavioural-cloning": ("modules=2", "imitation.steps=3"),
     "dqn": ("modules=2", "steps=3"),
-    "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2"),
+    "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2", "slowest_seconds=60"),
     "local-search": ("modules=2", "departures=2", "imitation.steps=3"),
     "es": ("perturbations=2", "modules=1"),
     "ppo": ("modules=2", "steps=3"),
@@ -54,7 +56,7 @@ QUICK = {
 def trained(
     toolchain: Toolchain, small_corpus: Path, output: Path, problem: str, algorithm: str, store: Path, **learning: Any
 ) -> train.Trained:
-    given: dict[str, Any] = {"iterations": 2, "setting": QUICK.get(algorithm, ())} | learning
+    given: dict[str, Any] = {"iterations": 2, "validation_share": 0.2, "setting": QUICK.get(algorithm, ())} | learning
     return train.run(
         train.Train(
             corpus=small_corpus,
@@ -70,7 +72,6 @@ def trained(
 
 def check_run(done: train.Trained, output: Path, problem: str) -> None:
     """Two turns on three modules, judged by one, the broken one left out; every file there."""
-    assert done.learned is not None
     assert done.learned.counters.turn == 2
     assert (done.learned.taught, done.learned.judged) == (3, 1)
     assert sum(done.learned.left_out.values()) == 1
@@ -154,7 +155,6 @@ def test_a_run_without_progress_stops_early(toolchain: Toolchain, small_corpus: 
     case = ("regalloc-priority", "behavioural-cloning")
     done = trained(toolchain, small_corpus, tmp_path, *case, store, iterations=50, patience=2, **quick)
 
-    assert done.learned is not None
     assert done.learned.counters.turn == 3
     assert (done.learned.counters.best_turn, done.learned.counters.stale) == (1, 2)
 
@@ -192,20 +192,23 @@ def test_training_goes_on_from_a_policy_and_a_vocabulary(
         trained(toolchain, small_corpus, tmp_path / "other", "regalloc-priority", "es", store, start=first.policy)
 
 
+def compiler_of(toolchain: Toolchain, store: Path) -> CachingCompiler:
+    return open_caching(ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain)), store)
+
+
 @NEWEST
 def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     toolchain: Toolchain, small_corpus: Path, store: Path
 ):
-    workshop = open_workshop(toolchain, build_plugin(toolchain), store, workers=1)
-    material = compile_defaults(workshop, load_corpus(small_corpus).modules, INLINE_SIZE)
-    taught = range(len(material.modules))
-    task = make_task(material, taught, Learning(), algorithm="local-search")
+    baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
+    taught = range(len(baselines.modules))
+    task = make_task(baselines, taught, Learning(), algorithm="local-search")
     plain = followed(":default", np.array([0]))
-    (default,) = compile_proposals(material, task, taught, [plain]).experiences
+    (default,) = compile_proposals(baselines, task, taught, [plain]).experiences
     sites, decisions = default.sites[:1], 1 - default.decisions[:1]
-    turned = dataclasses.replace(plain, forced=(ForcedDecisions(sites=sites, decisions=decisions),), base=1)
+    flipped = dataclasses.replace(plain, forced=(ForcedDecisions(sites=sites, decisions=decisions),), base=1)
 
-    (explored, _) = compile_proposals(material, task, taught, [turned, plain]).experiences
+    (explored, _) = compile_proposals(baselines, task, taught, [flipped, plain]).experiences
 
     assert explored.component is not None
     assert explored.change is not None
@@ -217,7 +220,7 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
     assert explored.change[0] == pytest.approx(explored.scores[0] - default.scores[0], abs=8)
     with pytest.raises(UsageError, match=r"only for inline-size and without flips, .* flip probabilities up to 0\.5"):
         compile_proposals(
-            material, task, taught, [dataclasses.replace(turned, base=None, flip_probability=np.array([0.5]))]
+            baselines, task, taught, [dataclasses.replace(flipped, base=None, flip_probability=np.array([0.5]))]
         )
 
 
@@ -225,14 +228,13 @@ def test_decisions_of_single_sites_are_given_to_the_compiler_and_credited(
 def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
     toolchain: Toolchain, small_corpus: Path, store: Path
 ):
-    workshop = open_workshop(toolchain, build_plugin(toolchain), store, workers=1)
-    material = compile_defaults(workshop, load_corpus(small_corpus).modules, INLINE_SIZE)
-    taught = range(len(material.modules))
-    task = make_task(material, taught, Learning(), algorithm="effect-regression")
+    baselines = compile_defaults(compiler_of(toolchain, store), load_corpus(small_corpus).modules, INLINE_SIZE)
+    taught = range(len(baselines.modules))
+    task = make_task(baselines, taught, Learning(), algorithm="effect-regression")
     plain = followed(":default", np.array([0, 1]))
     drawn = dataclasses.replace(plain, independent=64, base=1, seeds=np.array([5, 6]))
 
-    done = compile_proposals(material, task, taught, [drawn, plain])
+    done = compile_proposals(baselines, task, taught, [drawn, plain])
 
     assert done.compilations == len(done.experiences) == 4
     assert [(one.proposal, one.module) for one in done.experiences] == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -241,7 +243,7 @@ def test_independent_flips_are_drawn_from_the_base_and_each_has_its_component(
         assert explored.change is not None
         assert 0 < len(explored.change) <= np.count_nonzero(explored.component >= 0)
     with pytest.raises(UsageError, match="found a proposal without a base or with decisions of its own"):
-        compile_proposals(material, task, taught, [dataclasses.replace(drawn, base=None)])
+        compile_proposals(baselines, task, taught, [dataclasses.replace(drawn, base=None)])
 
 
 @NEWEST
@@ -253,7 +255,6 @@ def test_local_search_tries_departures_and_keeps_none_that_made_a_module_larger(
         toolchain, small_corpus, tmp_path, "inline-size", "local-search", store, iterations=4, evaluate_every=0, **quick
     )
 
-    assert done.learned is not None
     rows = done.learned.rows
     assert [row["learner/tried"] > 0 for row in rows] == [False, True, True, True]
     assert all(row["reward_most"] >= 0 for row in rows)

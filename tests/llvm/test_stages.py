@@ -319,10 +319,11 @@ def poll(condition: Callable[[], object]) -> bool:
 MODULE_NAMES = [f"{name}/part{number}.cc.o" for name in ("alpha", "beta", HELD_OUT) for number in MODULES[name]]
 
 
-def training(prefix: str, *, rounds: int = 2) -> list[object]:
+def training(prefix: str = "", *, rounds: int = 2) -> list[object]:
     """Options for a short training whose result does not depend on the machine's speed."""
-    options = {"rounds": rounds, "slowest-seconds": 60, "fit.members": 2, "fit.epochs": 3}
-    return [word for name, value in options.items() for word in (f"--{prefix}.{name}", value)]
+    settings = ("slowest_seconds=60", "fit.members=2", "fit.epochs=3")
+    words = [word for setting in settings for word in (f"--{prefix}setting", setting)]
+    return [f"--{prefix}iterations", rounds, *words]
 
 
 def files(folder: Path, pattern: str) -> dict[Path, int]:
@@ -384,14 +385,14 @@ def test_a_policy_is_trained_evaluated_and_exported(
     tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit
 ):
     place = ("--corpus", tiny_corpus, "--llvm", toolchain.major)
-    trained = mlgokit("train", *place, "--output", tmp_path / "train", *training("effects"), "--json")
+    trained = mlgokit("train", *place, "--output", tmp_path / "train", *training(), "--json")
 
     assert trained.code == 0
     policy = Path(trained.json["policy"])
     assert [(one["round"], one["failures"]) for one in trained.json["rounds"]] == [(0, {}), (1, {})]
     assert trained.json["rounds"][1]["flips"] > trained.json["rounds"][0]["flips"] > 0
     assert json.loads((tmp_path / "train" / "metrics.json").read_text()) == trained.json
-    assert policy.read_bytes() == (tmp_path / "train" / "round-1.policy").read_bytes()
+    assert policy.read_bytes() == (tmp_path / "train" / "best.policy").read_bytes()
 
     evaluated = mlgokit("evaluate", policy, *place, "--projects", "alpha", "beta", "--json")
     assert evaluated.code == 0
@@ -410,11 +411,12 @@ def test_a_policy_is_trained_evaluated_and_exported(
 def test_the_heuristic_is_imitated(tmp_path: Path, toolchain: Toolchain, tiny_corpus: Path, mlgokit: Mlgokit):
     trained = mlgokit(
         "train", "--algorithm", "behavioural-cloning", "--corpus", tiny_corpus, "--output", tmp_path / "clone",
-        "--llvm", toolchain.major, "--cloning.batch", 64, "--json",
+        "--llvm", toolchain.major, "--setting", "imitation.batch=64", "--json",
     )  # fmt: skip
 
     assert trained.code == 0
-    assert trained.json["agreement"] > 0.8
+    (only,) = trained.json["rounds"]
+    assert only["agreement"] > 0.8
     assert Path(trained.json["policy"]).is_file()
 
 
@@ -423,7 +425,7 @@ def test_the_quickstart_does_everything_once(
 ):
     folder = tmp_path / "quickstart"
     llvm = ("--llvm", toolchain.major)
-    words = ("quickstart", "--folder", folder, "--manifest", tiny_projects.manifest, *llvm, *training("training"))
+    words = ("quickstart", "--folder", folder, "--manifest", tiny_projects.manifest, *llvm, *training("training."))
     first = mlgokit(*words, "--json")
 
     assert first.code == 0
@@ -447,7 +449,7 @@ def test_the_quickstart_does_everything_once(
     monkeypatch.undo()
     elsewhere = tmp_path / "elsewhere"
     corpus = ("--corpus", folder / "corpus", "--output", elsewhere)
-    assert mlgokit("train", *corpus, *llvm, *training("effects"), "--workers", 1).code == 0
+    assert mlgokit("train", *corpus, *llvm, *training(), "--workers", 1).code == 0
     assert (elsewhere / "final.policy").read_bytes() == (folder / "train" / "final.policy").read_bytes()
 
 
@@ -515,7 +517,7 @@ def test_an_interrupt_loses_nothing(
         words = ["corpus", stage, *projects, "--sources", sources, "--corpus", output]
         pattern = "*.bc"
     elif stage == "train":
-        words += training("effects", rounds=1)
+        words += training(rounds=1)
     running = at_the_gate(*words, after=after)
     child = gate.blocked()
     finished = files(output, pattern)
@@ -540,7 +542,7 @@ def test_an_interrupt_loses_nothing(
     assert gate.compilations() == len(everything) - len(finished) + extra
     if stage == "train":
         store = ("--store", output / "store", "--output", tmp_path / "undisturbed")
-        assert mlgokit("train", "--corpus", newest_corpus, *store, *training("effects", rounds=1)).code == 0
+        assert mlgokit("train", "--corpus", newest_corpus, *store, *training(rounds=1)).code == 0
         assert files(output, pattern) == everything
         assert (tmp_path / "undisturbed" / "final.policy").read_bytes() == (output / "final.policy").read_bytes()
 
@@ -658,7 +660,7 @@ def test_one_corrupt_module_is_counted_and_left_out(
     assert {one["module"]: one["status"] for one in traced.json["failed"]} == dict.fromkeys(sound, "failed")
     assert all("error:" in one["reason"] for one in traced.json["failed"])
 
-    trained = mlgokit("train", *place, "--output", tmp_path / "train", *training("effects", rounds=1), "--json")
+    trained = mlgokit("train", *place, "--output", tmp_path / "train", *training(rounds=1), "--json")
     assert trained.code == 0
     policy = trained.json["policy"]
     evaluated = mlgokit("evaluate", policy, "--corpus", corpus, "--json")
@@ -694,7 +696,7 @@ def test_a_corpus_of_which_nothing_compiles_teaches_nothing(tmp_path: Path, newe
     found = mlgokit("train", "--corpus", corpus, "--output", tmp_path / "train")
 
     assert found.code == 4
-    assert found.sentence.startswith("training: expected at least one of 5 modules to compile, found none (")
+    assert found.sentence.startswith("training: expected at least one of 5 modules to compile and to have ")
     assert "check the corpus with `mlgokit corpus info`" in found.sentence
 
 
@@ -779,7 +781,7 @@ def test_another_seed_does_not_go_into_the_same_folder(
     tmp_path: Path, newest_corpus: Path, mlgokit: Mlgokit, monkeypatch: pytest.MonkeyPatch
 ):
     words = ("train", "--algorithm", "behavioural-cloning", "--corpus", newest_corpus, "--output", tmp_path / "clone")
-    quick = ("--cloning.epochs", 1, "--cloning.seed")
+    quick = ("--setting", "imitation.steps=1", "--seed")
     assert mlgokit(*words, *quick, 1).code == 0
     before = files(tmp_path, "*")
 

@@ -1,8 +1,4 @@
-"""Behavioural cloning: a network that imitates decisions from their features.
-
-``fit_clone`` is the reference's on its quantile inputs, for a table of decisions that is there already; ``make`` is the
-same as a learner that has an advisor's decisions compiled module by module.
-"""
+"""Behavioural cloning: a network that imitates an advisor's decisions from their features, module by module."""
 
 from collections.abc import Sequence
 
@@ -10,25 +6,23 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms import imitation
-from mlgokit.algorithms.config import BcConfig, CloningConfig, ImitationConfig
+from mlgokit.algorithms.config import BcConfig
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import drawn_modules, followed
-from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
-from mlgokit.policy.normaliser import fit_quantile
 from mlgokit.spec import AdviceKind
 
 
 def make(task: Task, settings: BcConfig) -> Learner:
     """Cloning of the advisor ``settings.rule`` for ``task``."""
+    count = min(settings.modules or task.modules, task.modules)
 
     def start(rng: np.random.Generator) -> State:
         return imitation.start(task, settings.imitation, rng)
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        new = imitation.unvisited(state, settings.modules, rng)
-        again = len(new) == 0
-        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng) if again else new
+        new = imitation.unvisited(state, count, rng)
+        modules = new if len(new) else drawn_modules(task.modules, count, rng)
         return (followed(settings.rule, modules),)
 
     def tell(
@@ -36,7 +30,8 @@ def make(task: Task, settings: BcConfig) -> Learner:
     ) -> tuple[State, dict[str, float]]:
         new = imitation.stacked([imitation.rows_of(experience) for experience in experiences])
         rows = imitation.replaced(imitation.kept_rows(state), new)
-        return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        state, metrics = imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
+        return state, metrics | _agreement(task, best(state), rows)
 
     def best(state: State) -> Policy:
         return imitation.policy_of(task, settings.imitation, state)
@@ -44,41 +39,9 @@ def make(task: Task, settings: BcConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def fit_clone(
-    names: tuple[str, ...],
-    values: npt.NDArray[np.int64],
-    decisions: npt.NDArray[np.bool_],
-    config: CloningConfig,
-    *,
-    problem: str,
-    rng: np.random.Generator,
-) -> Policy:
-    """Fit a policy to ``decisions`` [T] taken at ``values`` [T, F] by minimising the cross entropy.
-
-    Raises:
-        UsageError: there is no decision to imitate.
-    """
-    if not len(decisions):
-        raise UsageError(
-            "behavioural cloning: expected at least one decision, found none; collect a trace with `mlgokit trace`"
-        )
-    kept = [index for index, name in enumerate(names) if name not in config.excluded]
-    values = values[:, kept]
-    task = Task(
-        problem=problem,
-        kind=AdviceKind.BINARY,
-        features=tuple(names[index] for index in kept),
-        normaliser=fit_quantile(values, count=config.quantiles),
-        project=np.zeros(1, np.int64),
-    )
-    settings = ImitationConfig(
-        hidden=config.hidden,
-        steps=config.epochs * max(1, len(decisions) // config.batch),
-        batch=config.batch,
-        learning_rate=config.learning_rate,
-    )
-    count = len(decisions)
-    rows = {"features": values, "decisions": decisions.astype(np.float64), "weight": np.ones(count)}
-    state = imitation.with_rows(imitation.start(task, settings, rng), rows)
-    state, _ = imitation.fit(task, settings, state, rng=rng)
-    return imitation.policy_of(task, settings, state)
+def _agreement(task: Task, policy: Policy, rows: imitation.Rows) -> dict[str, float]:
+    """In which share of binary decisions the policy agrees with the advisor."""
+    if task.kind is not AdviceKind.BINARY or not rows:
+        return {}
+    alike: npt.NDArray[np.bool_] = (policy.preferences(rows["features"]) > 0) == (rows["decisions"] > 0)
+    return {"agreement": float(alike.mean())}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,26 +42,6 @@ class EffectConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloningConfig:
-    """Hyper-parameters; network and optimiser are google/ml-compiler-opt's (``behavioral_cloning_nn_agent``)."""
-
-    hidden: tuple[int, ...] = (40, 40, 20)
-    """Widths of the hidden layers."""
-    quantiles: int = 1000
-    """Boundaries of the normaliser."""
-    epochs: int = 10
-    """Passes over the decisions."""
-    batch: int = 512
-    """Decisions in one gradient step."""
-    learning_rate: float = 1e-3
-    """Of Adam."""
-    excluded: tuple[str, ...] = ("node_count", "edge_count")
-    """Features the policy shall not see."""
-    seed: int = 1
-    """Of everything random."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeModelConfig:
     """How a native-size model is fitted."""
 
@@ -87,7 +68,9 @@ class ImitationConfig:
     hidden: tuple[int, ...] = (40, 40, 20)
     """Widths of the hidden layers."""
     steps: int = 200
-    """Gradient steps in one turn."""
+    """Gradient steps in one turn, at least."""
+    epochs: int = 0
+    """Passes over all decisions in one turn, at least."""
     batch: int = 256
     """Decisions in one gradient step."""
     learning_rate: float = 1e-3
@@ -98,15 +81,20 @@ class ImitationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BcConfig:
-    """Behavioural cloning as a learner."""
+    """Behavioural cloning. By default one turn clones the decisions of the whole corpus."""
 
     rule: str = ":default"
     """The advisor to imitate."""
-    modules: int = 64
-    """Modules in one turn."""
-    imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
+    modules: int = 0
+    """Modules in one turn; 0 for all."""
+    imitation: ImitationConfig = dataclasses.field(
+        default_factory=lambda: ImitationConfig(steps=1000, epochs=10, batch=512)
+    )
     """The fit."""
 
+
+BC_SMALL = BcConfig(modules=64, imitation=ImitationConfig())
+"""Many small turns."""
 
 BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch=64, dropout=0.2))
 """google/ml-compiler-opt's network and optimiser (``behavioral_cloning_nn_agent.gin``), which makes 100,000 steps."""
@@ -269,23 +257,33 @@ ES_REFERENCE = EsConfig(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRegressionConfig:
-    """Decision-effect regression as a learner: rounds of exploration, each followed by a fit to all effects so far."""
+    """Decision-effect regression: turns of exploration, each followed by a fit to all effects measured so far.
 
-    modules: int = 200
-    """Modules in one round."""
+    The defaults are what ``mlgokit train`` and the quickstart run.
+    """
+
+    modules: int = 0
+    """Modules in the first turn; 0 for all."""
+    later_share: float = 0.7
+    """Part of as many modules that each later turn explores, drawn anew each time."""
+    slowest_seconds: float = 2.0
+    """Modules that take longer to compile are not explored."""
     explorations: int = 2
-    """Explored compilations of each, against one base."""
+    """Explored compilations of each module in a turn, against one base."""
+    independent: int = 256
+    """Moves in one exploration at most, no two of which can change the same function; 0 to flip at random instead."""
     flip_probability: float = 0.06
-    """Random exploration: probability that a decision is turned round."""
+    """Random exploration: probability that a decision is flipped."""
     least_flips: float = 3.0
     """Random exploration: flips expected in a small module, whose probability is raised for it."""
     temperature: float = 0.5
-    """Random exploration: of decisions near the boundary, in units of preference, from the second round on."""
-    independent: int = 64
-    """Flips in one exploration at most, no two of which can change the same function; 0 to flip at random instead."""
+    """Random exploration: of decisions near the boundary, in units of preference, once there is a policy."""
     fit: EffectConfig = dataclasses.field(default_factory=EffectConfig)
     """The regression."""
 
 
 EFFECT_RANDOM = EffectRegressionConfig(independent=0)
 """Explorations of a random few decisions that may meet, instead of many that cannot."""
+
+EFFECT_SMALL = EffectRegressionConfig(modules=200, later_share=1.0, slowest_seconds=math.inf, independent=64)
+"""Turns of 600 compilations, for budgets in compilations."""

@@ -40,12 +40,14 @@ class FitReport:
         best_epoch: [K] the epoch whose weights were kept.
         correlation: of predicted and measured changes on validation projects, all members together.
         gate: what the policy's gate rests on; empty if it has none.
+        fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
     validation: npt.NDArray[np.float64]
     best_epoch: npt.NDArray[np.int64]
     correlation: float
     gate: tuple[GateEvidence, ...]
+    fitted_on: npt.NDArray[np.bool_]
 
 
 def fit_effects(
@@ -54,7 +56,7 @@ def fit_effects(
     """Fit an ensemble to ``effects``; ``rng`` decides the split, the initial weights, the order and the dropout."""
     normaliser = fit_signed_log(effects.values)
     inputs = normaliser.apply(effects.values)
-    training, validation = _split(effects, config, rng)
+    fitted_on, training, validation = _split(effects, config, rng)
     weights = _initial(inputs.shape[1], config, rng)
     batches_per_epoch = max(1, -(-len(effects.sign) // config.batch_flips))
     schedule = optax.cosine_decay_schedule(config.learning_rate, config.epochs * (batches_per_epoch + 1))
@@ -99,13 +101,20 @@ def fit_effects(
     gate, evidence = choose_gate(
         effects, foretold * config.unit_bytes, feature=config.gate_feature, margin=config.gate_margin
     )
-    report = FitReport(validation=losses.T, best_epoch=best_epoch, correlation=correlation, gate=evidence)
+    report = FitReport(
+        validation=losses.T, best_epoch=best_epoch, correlation=correlation, gate=evidence, fitted_on=fitted_on
+    )
     policy = _policy(best, normaliser, effects.names, config, problem)
     return dataclasses.replace(policy, gate=gate), report
 
 
-def _split(effects: MeasuredEffects, config: EffectConfig, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """[K, C] weights of the components in training and in validation: 1 / sqrt(components of the project)."""
+def _split(
+    effects: MeasuredEffects, config: EffectConfig, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
+    """[K, P] which projects members are fitted on, and [K, C] weights of the components in training and validation.
+
+    A component weighs 1 / sqrt(components of its project).
+    """
     count = len(effects.projects)
     share = np.bincount(effects.project, minlength=count)
     weight = (1 / np.sqrt(np.maximum(share, 1)))[effects.project].astype(np.float32)
@@ -123,7 +132,7 @@ def _split(effects: MeasuredEffects, config: EffectConfig, rng: np.random.Genera
         training[member, out] = False
     chosen = training[:, effects.project]
     validation = ~chosen if absent else chosen
-    return weight * chosen, (weight * validation).astype(np.float32)
+    return training, weight * chosen, (weight * validation).astype(np.float32)
 
 
 def _initial(width: int, config: EffectConfig, rng: np.random.Generator) -> Weights:

@@ -1,92 +1,151 @@
-"""Decision-effect regression as a learner: explore around the last fit, and fit anew to the effects of all rounds."""
+"""Decision-effect regression as a learner: explore around the last fit, and fit anew to the effects of all turns."""
 
-from collections.abc import Sequence
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.config import EffectRegressionConfig
-from mlgokit.algorithms.effect_fit import fit_effects
+from mlgokit.algorithms.effect_fit import FitReport, fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.algorithms.gate import GateEvidence
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Ints, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
 from mlgokit.algorithms.rewards import relative_gain
+from mlgokit.errors import UsageError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 
+_BASE = 1
+"""Position of the proposal that follows the actor, which the explorations are compared with."""
 _EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
 def make(task: Task, settings: EffectRegressionConfig) -> Learner:
-    """Effect regression for ``task``."""
+    """Effect regression for ``task``.
+
+    Raises:
+        UsageError: all modules are slower than ``settings.slowest_seconds``.
+    """
+    quick = _quick_modules(task, settings)
 
     def start(rng: np.random.Generator) -> State:
         del rng
-        return {"decisions": np.zeros(task.modules, np.int64)}
-
-    def actor_of(state: State) -> Actor:
-        if "policy/mean" in state:
-            return best(state)
-        return DEFAULT_RULE if task.start is None else task.start
+        return {}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        modules = drawn_modules(task.modules, min(settings.modules, task.modules), rng)
-        actor = actor_of(state)
-        exploring = _exploring(settings, actor, np.repeat(modules, settings.explorations), state["decisions"], rng)
-        return (exploring, followed(actor, modules))
+        count = min(settings.modules or len(quick), len(quick))
+        if "effects/sign" in state:
+            count = max(1, round(settings.later_share * count))
+        modules = quick[drawn_modules(len(quick), count, rng)]
+        actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else best(state)
+        base = dataclasses.replace(followed(actor, modules), detail="scores")
+        return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), rng), base)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
         del proposals
-        counts = state["decisions"].copy()
-        for experience in experiences:
-            counts[experience.module] = len(experience.decisions)
         effects = with_effects(state, experiences, task)
-        metrics = {"gain": relative_gain(experiences), "flips": float(len(effects["sign"]))}
-        state = {**state, "decisions": counts, **{f"effects/{name}": value for name, value in effects.items()}}
+        state = {**state, **{f"effects/{name}": value for name, value in effects.items()}}
+        metrics = _metrics(experiences, effects)
         if not len(effects["change"]):
             return state, metrics
-        names = tuple(str(project) for project in range(int(task.project.max()) + 1))
-        measured = MeasuredEffects(names=task.features, projects=names, **effects)
-        policy, report = fit_effects(measured, settings.fit, problem=task.problem, rng=rng)
-        return {**state, **_packed(policy)}, metrics | {"correlation": report.correlation}
+        policy, report, fitted_on = _fitted(effects, task, settings, rng)
+        metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
+        return {**state, **_packed(policy), "policy/fitted_on": fitted_on}, metrics
 
     def best(state: State) -> Policy:
         if "policy/mean" in state:
             return _unpacked(state, task, settings)
         return _nothing_known(task, settings) if task.start is None else task.start
 
-    return Learner(start=start, ask=ask, tell=tell, best=best)
+    def without(state: State, project: int) -> Policy | None:
+        fitted_on = state.get("policy/fitted_on")
+        return None if fitted_on is None else _members(best(state), ~fitted_on[:, project])
+
+    return Learner(start=start, ask=ask, tell=tell, best=best, without=without)
+
+
+def _quick_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
+    if task.seconds is None:
+        return np.arange(task.modules)
+    quick = np.flatnonzero(task.seconds <= settings.slowest_seconds)
+    if not len(quick):
+        raise UsageError(
+            f"effect-regression: expected at least one of {task.modules} modules to compile within slowest_seconds="
+            f"{settings.slowest_seconds:g}, found {task.seconds.min():.1f} seconds for the fastest; "
+            "raise it, as with --setting slowest_seconds=60"
+        )
+    return quick
 
 
 def _exploring(
-    settings: EffectRegressionConfig, actor: Actor, modules: Ints, decisions: Ints, rng: np.random.Generator
+    task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, rng: np.random.Generator
 ) -> Proposal:
-    """Explorations around ``actor``; ``decisions`` is how many each module had, or 0 before it was seen."""
-    seeds, nothing = drawn_seeds(len(modules), rng), np.zeros(len(modules))
-    if settings.independent:
-        return Proposal(
-            actor=actor,
-            modules=modules,
-            seeds=seeds,
-            temperature=0.0,
-            flip_probability=nothing,
-            independent=settings.independent,
-            base=1,
-        )
-    # Before a module was seen, its share of flips is a guess.
-    known = decisions[modules]
-    least = np.where(known > 0, settings.least_flips / np.maximum(known, 1), settings.flip_probability)
+    """Explorations around ``actor``; also of independent flips with probabilities, for modules that take no table."""
+    share = np.full(len(modules), settings.flip_probability)
+    if task.decisions is not None:
+        share = np.maximum(share, settings.least_flips / np.maximum(task.decisions[modules], 1))
     return Proposal(
         actor=actor,
         modules=modules,
-        seeds=seeds,
+        seeds=drawn_seeds(len(modules), rng),
         temperature=0.0 if isinstance(actor, str) else settings.temperature,
-        flip_probability=np.minimum(0.3, np.maximum(settings.flip_probability, least)),
-        base=1,
+        flip_probability=np.minimum(0.3, share),
+        independent=settings.independent,
+        base=_BASE,
+        detail="departures",
     )
+
+
+def _fitted(
+    effects: Mapping[str, npt.NDArray[Any]], task: Task, settings: EffectRegressionConfig, rng: np.random.Generator
+) -> tuple[Policy, FitReport, npt.NDArray[np.bool_]]:
+    """The fit to all effects, and which of the task's projects each member was fitted on [K, projects]."""
+    # Members leave projects out, and one without effects would be left out for nothing.
+    present, project = np.unique(effects["project"], return_inverse=True)
+    measured = MeasuredEffects(
+        names=task.features,
+        values=effects["values"],
+        sign=effects["sign"],
+        component=effects["component"],
+        change=effects["change"],
+        project=project,
+        projects=tuple(str(number) for number in present.tolist()),
+        away=effects["away"],
+    )
+    policy, report = fit_effects(measured, settings.fit, problem=task.problem, rng=rng)
+    fitted_on = np.zeros((len(report.fitted_on), int(task.project.max()) + 1), bool)
+    fitted_on[:, present] = report.fitted_on
+    return policy, report, fitted_on
+
+
+def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArray[Any]]) -> dict[str, float]:
+    """Of the turn and of all effects so far."""
+    changed = sum(float(np.abs(one.change).sum()) for one in experiences if one.change is not None)
+    missed = sum(one.unattributed for one in experiences)
+    return {
+        "gain": relative_gain(experiences),
+        "base_change": -relative_gain([one for one in experiences if one.proposal == _BASE]),
+        "flips": float(len(effects["sign"])),
+        "components": float(len(effects["change"])),
+        "unattributed_share": missed / max(changed + missed, 1e-9),
+    }
+
+
+def _gate_metrics(gate: Sequence[GateEvidence]) -> dict[str, float]:
+    """What the gate rests on, a number for each fact: the side of its feature, then the fact."""
+    return {
+        f"gate/{'set' if side.feature_is_set else 'unset'}/{name}": float(getattr(side, name))
+        for side in gate
+        for name in ("departures", "saved_bytes", "error_bytes", "margin")
+        # A closed side has no margin.
+        if math.isfinite(getattr(side, name))
+    }
 
 
 def with_effects(state: State, experiences: Sequence[Experience], task: Task) -> dict[str, npt.NDArray[Any]]:
@@ -129,6 +188,12 @@ def _nothing_known(task: Task, settings: EffectRegressionConfig) -> Policy:
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=settings.fit.bytes_per_unit,
     )
+
+
+def _members(policy: Policy, chosen: npt.NDArray[np.bool_]) -> Policy | None:
+    """The ensemble of the ``chosen`` [K] members alone."""
+    layers = tuple(Layer(layer.weight[chosen], layer.bias[chosen]) for layer in policy.layers)
+    return dataclasses.replace(policy, layers=layers) if chosen.any() else None
 
 
 def _packed(policy: Policy) -> State:

@@ -139,8 +139,9 @@ def fit(
         data["mask"] = rows["mask"]
     parameters = parameters_of(task, settings, state)
     optimiser_state = network.unpack("optimiser", state, _optimiser(settings).init(parameters))
+    steps = max(settings.steps, settings.epochs * (len(features) // settings.batch))
     parameters, optimiser_state, losses = train(
-        parameters, optimiser_state, data, settings.steps, kind=task.kind, settings=settings, rng=rng
+        parameters, optimiser_state, data, steps, kind=task.kind, settings=settings, rng=rng
     )
     fitted = {**state, **network.pack("parameters", parameters), **network.pack("optimiser", optimiser_state)}
     return fitted, {"loss": float(losses.mean()), "decisions": float(len(features))}

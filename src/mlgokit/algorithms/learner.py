@@ -1,6 +1,6 @@
 """The contract of all learners: ask which compilations to run, tell how they went, take the best policy.
 
-A learner is four pure functions over one state, and knows neither compiler nor disk::
+A learner is a few pure functions over one state, and knows neither compiler nor disk::
 
     learner = make_learner("ppo", task)
     state = learner.start(rng)
@@ -16,7 +16,7 @@ them gives bit by bit what it would have given without the interruption.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 State = Mapping[str, npt.NDArray[Any]]
 Actor = Policy | str
+Detail = Literal["all", "departures", "scores"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class Task:
         project: int64 [M] the project of each module; modules of one project are held out together.
         start: where to start from, a policy with these features, or nothing.
         mask: name of the feature that says which columns are legal, for the policy; empty without columns.
+        decisions: int64 [M] how many decisions each module has under the heuristic; nothing if not known.
+        seconds: float64 [M] processor time of each module's compilation under the heuristic; nothing if not known.
     """
 
     problem: str
@@ -59,6 +62,8 @@ class Task:
     project: Ints
     start: Policy | None = None
     mask: str = ""
+    decisions: Ints | None = None
+    seconds: Floats | None = None
 
     @property
     def modules(self) -> int:
@@ -96,10 +101,13 @@ class Proposal:
         flip_probability: float64 [R].
         forced: nothing, or one :class:`ForcedDecisions` per compilation, which goes before all exploration.
         independent: 0, or how many moves are made at most from the base's decisions, all others of which stay: one
-            decision is turned round, or all like ones about a callee. The seed draws moves of which no two can change
-            the same function. There is no other exploration then.
+            decision is flipped, or all like ones about a callee. The seed draws moves of which no two can change
+            the same function; explorations of a module that came out alike are told once. Temperature and flip
+            probability only count for modules in which the compiler cannot be given decisions of single sites.
         base: position of another proposal in the same request: its compilation of the same module is what this one's
             are compared with for credit.
+        detail: which decisions the learner looks at: all, those that depart from the base, or none but the scores.
+            Of the others its experiences may have nothing, so that whole corpora fit into memory.
     """
 
     actor: Actor
@@ -110,6 +118,7 @@ class Proposal:
     forced: tuple[ForcedDecisions, ...] = ()
     independent: int = 0
     base: int | None = None
+    detail: Detail = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +134,8 @@ class Experience:
         features: [N, F], or [N, C, F] with columns; as the compiler sent them.
         mask: bool [N, C] the legal columns; nothing without columns.
         decisions: int64 [N]; float64 [N] for real advice, in the unit of a policy's output and not of the compiler.
-        log_probability: float64 [N] natural logarithm of the chance, or of the density, of each decision.
+        log_probability: float64 [N] natural logarithm of the chance, or of the density, of each decision; NaN where
+            only departures are told.
         defaults: as ``decisions``, the heuristic's at the same question.
         sites: int64 [N] what names a question across compilations of the module, such as a hash of caller, callee
             and which of their calls it is.
@@ -136,6 +146,7 @@ class Experience:
         component: int64 [N] the component that each departure from the base belongs to, -1 where there is none;
             nothing if no base was asked for, or it failed. See :mod:`mlgokit.algorithms.credit`.
         change: float64 [number of components] change of the score against the base.
+        unattributed: sum of the absolute changes of the score that no departure explains.
         base_decisions: [N] what the base decided at the same site; at a site that it lacks, ``decisions``.
     """
 
@@ -154,18 +165,21 @@ class Experience:
     default_scores: Floats
     component: Ints | None = None
     change: Floats | None = None
+    unattributed: float = 0.0
     base_decisions: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """Four pure functions; none changes its arguments, and all that is random comes from ``rng``.
+    """Pure functions; none changes its arguments, and all that is random comes from ``rng``.
 
     Attributes:
         start: the first state.
         ask: the compilations wanted next: at least one.
         tell: the state after them, and numbers for a table or a plot. The proposals are the ones asked for.
         best: the policy to use if learning stops here.
+        without: what of that policy knows nothing of one of the task's projects, so that it can be judged there
+            though the project teaches; nothing if all of it does. Only ensembles that leave projects out have it.
     """
 
     start: Callable[[np.random.Generator], State]
@@ -174,6 +188,7 @@ class Learner:
         [State, Sequence[Proposal], Sequence[Experience], np.random.Generator], tuple[State, dict[str, float]]
     ]
     best: Callable[[State], Policy]
+    without: Callable[[State, int], Policy | None] | None = None
 
 
 def state_bytes(state: State, *, learner: str) -> bytes:

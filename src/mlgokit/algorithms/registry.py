@@ -1,14 +1,18 @@
 """All learners by name. An entry names its module, so that the table can be read without loading JAX."""
 
+import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from mlgokit.algorithms.config import (
     BC_REFERENCE,
+    BC_SMALL,
     DQN_REFERENCE,
     EFFECT_RANDOM,
+    EFFECT_SMALL,
     ES_CMA,
     ES_REFERENCE,
     PPO_REFERENCE,
@@ -21,12 +25,37 @@ from mlgokit.algorithms.config import (
     PpoConfig,
 )
 from mlgokit.algorithms.learner import Learner, Task
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.spec import AdviceKind
 
 BINARY_ONLY = frozenset({AdviceKind.BINARY})
 DISCRETE = frozenset({AdviceKind.BINARY, AdviceKind.MASKED_CHOICE})
 ALL_KINDS = frozenset(AdviceKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDefaults:
+    """How the loop runs a preset, where a user says nothing else.
+
+    Attributes:
+        iterations: turns of a run that has no budget.
+        evaluate_every: turns from one validation to the next; 0 for never.
+        validation_share: part of the training projects that is kept apart for validation. Without one, members of an
+            ensemble judge on projects that they were not fitted on.
+        normaliser: what is fitted to a trace of the heuristic.
+    """
+
+    iterations: int = 20
+    evaluate_every: int = 5
+    validation_share: float = 0.2
+    normaliser: Literal["signed-log", "quantile"] = "signed-log"
+
+
+FEW_TURNS = LoopDefaults(iterations=3, evaluate_every=1, validation_share=0.0)
+"""All training projects teach, and members of the ensemble judge on those they were not fitted on."""
+
+ONE_TURN = LoopDefaults(iterations=1, evaluate_every=0, validation_share=0.0, normaliser="quantile")
+"""Nothing to choose from, so nothing is validated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +67,21 @@ class Entry:
         module: where its function ``make(task, settings)`` is.
         kinds: the kinds of advice that it can learn.
         presets: settings by name; ``default`` is always there.
+        loops: how the loop runs presets, of those that differ from the ordinary.
+        fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
     """
 
     summary: str
     module: str
     kinds: frozenset[AdviceKind]
     presets: Mapping[str, Any]
+    loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
+    fits_normaliser: bool = False
+
+    def loop(self, preset: str) -> LoopDefaults:
+        """How the loop runs a preset; the reference implementation's inputs are quantiles."""
+        ordinary = LoopDefaults(normaliser="quantile") if preset == "reference" else LoopDefaults()
+        return self.loops.get(preset, ordinary)
 
 
 LEARNERS: dict[str, Entry] = {
@@ -51,7 +89,8 @@ LEARNERS: dict[str, Entry] = {
         summary="imitation of the heuristic",
         module="mlgokit.algorithms.behavioural_cloning",
         kinds=ALL_KINDS,
-        presets={"default": BcConfig(), "reference": BC_REFERENCE},
+        presets={"default": BcConfig(), "small": BC_SMALL, "reference": BC_REFERENCE},
+        loops={"default": ONE_TURN},
     ),
     "dqn": Entry(
         summary="a value for each answer, the highest is taken",
@@ -63,7 +102,9 @@ LEARNERS: dict[str, Entry] = {
         summary="what a decision does to the score in bytes, decided by its sign",
         module="mlgokit.algorithms.effect_learner",
         kinds=BINARY_ONLY,
-        presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM},
+        presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM, "small": EFFECT_SMALL},
+        loops={"default": FEW_TURNS, "random": FEW_TURNS},
+        fits_normaliser=True,
     ),
     "es": Entry(
         summary="evolution strategies: perturbed networks, and the direction in which scores fall",
@@ -94,6 +135,20 @@ LEARNERS: dict[str, Entry] = {
         presets={"default": PpoConfig(), "reference": PPO_REFERENCE},
     ),
 }
+
+
+def check_framework() -> None:
+    """Make sure that JAX is there; only learning needs it, so nothing else imports it.
+
+    Raises:
+        ToolError: a package that training needs is not installed.
+    """
+    missing = [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ToolError(
+            f"training: expected the Python packages jax and optax, found no {' and no '.join(missing)}; "
+            "run `pip install 'mlgokit[train]'`"
+        )
 
 
 def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:

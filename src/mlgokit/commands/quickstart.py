@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import resource
 import sys
 import time
@@ -38,10 +39,11 @@ from mlgokit.evaluation.report import (
 from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline, relative_change
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
+from mlgokit.learning.metrics import rounds_of
+from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.manifest import package_version
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
-from mlgokit.train import EffectTraining, RoundResult
 
 Value = TypeVar("Value")
 
@@ -63,7 +65,7 @@ class Quickstart:
     """Training rounds begin only while this many minutes, less two and a half for the rest, are not over."""
     compiler: Compiling = COMPILER
     """How modules are compiled."""
-    training: EffectTraining = dataclasses.field(default_factory=EffectTraining)
+    training: Learning = LIKE_PRESET
     """How to train."""
 
 
@@ -170,13 +172,13 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         output=folder / "train",
         store=store,
         compiler=config.compiler,
-        effects=config.training,
+        learning=config.training,
         minutes=max(0.0, left),
     )
     trained = clock.time(
         "train",
         lambda: train.run(training, report=report),
-        lambda value: sum(result.compilations for result in value.rounds),
+        lambda value: value.learned.counters.compilations,
     )
     evaluating = evaluate.Evaluate(policy=str(trained.policy), corpus=corpus_folder, compiler=config.compiler)
     evaluation: Evaluation = clock.time(
@@ -205,7 +207,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         seed=config.training.seed,
         corpus=_counts(corpus_info(corpus)),
         stages=tuple(clock.stages),
-        rounds=tuple(_round(result) for result in trained.rounds),
+        rounds=tuple(_round(result) for result in rounds_of(trained.learned.rows)),
         evaluation=evaluation,
         control=None,
         program=program,
@@ -225,16 +227,16 @@ def _counts(info: CorpusInfo) -> dict[str, int]:
     }
 
 
-def _round(result: RoundResult) -> RoundReport:
+def _round(result: dict[str, Any]) -> RoundReport:
     return RoundReport(
-        round=result.round,
-        compilations=result.compilations,
-        user_seconds=result.user_seconds,
-        flips=result.flips,
-        components=result.components,
-        correlation=result.correlation,
-        unattributed_share=result.unattributed_share,
-        failures=sum(result.failures.values()),
+        round=result["round"],
+        compilations=result["compilations"],
+        user_seconds=result["user_seconds"],
+        flips=result["flips"],
+        components=result["components"],
+        correlation=result.get("correlation", math.nan),
+        unattributed_share=result["unattributed_share"],
+        failures=sum(result["failures"].values()),
     )
 
 

@@ -1,7 +1,7 @@
-"""From the plugin's log of one compilation to the arrays that a learner is told."""
+"""From the decisions of one compilation, as the plugin logged them, to the arrays that a learner is told."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
-from mlgokit.collect import NOT_FEATURES
+from mlgokit.compiler.compilation import NOT_FEATURES, InlineDecisions
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import UNIT_BOUND
 from mlgokit.policy.network import Policy
-from mlgokit.problems import PROBLEMS, Problem, column_count
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem, column_count
 from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log
 
@@ -59,9 +59,9 @@ class DecisionBatch:
         return np.array([function_id(name) if name else 0 for name in self.context_names], np.int64)
 
 
-def available_features(problem: Problem, log: Log) -> tuple[str, ...]:
-    """The features that a policy may see, in the order of the log; the mask is no feature, as it is always 1."""
-    return tuple(name for name in log.columns if name not in ABOUT_DECISIONS and name != problem.mask)
+def feature_names(problem: Problem, columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns of a log that a policy may see, in their order; the mask is no feature, as it is always 1."""
+    return tuple(name for name in columns if name not in ABOUT_DECISIONS and name != problem.mask)
 
 
 def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDArray[Any]:
@@ -70,12 +70,7 @@ def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDA
     Raises:
         UsageError: the compiler does not send a feature.
     """
-    missing = [name for name in features if name not in log.columns]
-    if missing:
-        raise UsageError(
-            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; "
-            "leave it out, or start from a policy and a vocabulary that were made for this compiler"
-        )
+    _check_features(problem, features, log.columns)
     count = log.observation_count
     if problem.mask is None:
         return np.stack([log.columns[name].reshape(count) for name in features], axis=-1)
@@ -84,8 +79,40 @@ def feature_rows(problem: Problem, log: Log, features: Sequence[str]) -> npt.NDA
     return np.stack([np.broadcast_to(log.columns[name].reshape(count, -1), shape) for name in features], axis=-1)
 
 
-def observed(problem: Problem, log: Log, features: Sequence[str], *, heuristic: bool) -> DecisionBatch:
-    """What ``log`` says.
+def _check_features(problem: Problem, features: Sequence[str], columns: Iterable[str]) -> None:
+    known = set(columns)
+    missing = [name for name in features if name not in known]
+    if missing:
+        raise UsageError(
+            f"{problem.name}: expected a feature {missing[0]!r} from the compiler, found none; "
+            "leave it out, or start from a policy and a vocabulary that were made for this compiler"
+        )
+
+
+def batch_of_flips(found: InlineDecisions, features: Sequence[str]) -> DecisionBatch:
+    """The decisions of the inliner whose values were kept, of a compilation without its log.
+
+    Raises:
+        UsageError: the compiler does not send a feature.
+    """
+    _check_features(INLINE_SIZE, features, found.names)
+    count = len(found.rows)
+    places = [found.names.index(name) for name in features]
+    decisions = found.inlined[found.rows].astype(np.int64)
+    return DecisionBatch(
+        features=found.values[:, places] if count else np.zeros((0, len(places)), np.int64),
+        mask=None,
+        decisions=decisions,
+        defaults=decisions if found.heuristic is None else found.heuristic[found.rows].astype(np.int64),
+        log_probability=np.full(count, np.nan),
+        sites=np.zeros(count, np.int64),
+        context=np.zeros(count, np.int64),
+        context_names=("",),
+    )
+
+
+def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heuristic: bool) -> DecisionBatch:
+    """All decisions in ``log`` from which there is something to learn.
 
     Left out are questions of a masked choice that leave no choice, or were answered with a forbidden column, as the
     heuristic may: no policy could have answered so, and there is nothing to learn from them.

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from mlgokit.algorithms.learner import Learner, State, Task, state_bytes, state_from_bytes
-from mlgokit.algorithms.registry import make_learner
-from mlgokit.collect import Workshop
+from mlgokit.algorithms.registry import LEARNERS, check_framework, make_learner
+from mlgokit.compiler.request import Compiler
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
-from mlgokit.learning.baselines import Baselines, Collected, compile_defaults, compile_proposals, evaluate_policy
+from mlgokit.learning.baselines import Baselines, compile_defaults, evaluate_policy
 from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_events
-from mlgokit.learning.metrics import Row, read_metrics, write_metrics
+from mlgokit.learning.experiences import Collected, compile_proposals
+from mlgokit.learning.metrics import Row, read_metrics, rounds_of, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
 from mlgokit.manifest import finite_json
@@ -31,10 +32,11 @@ from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
-from mlgokit.train import check_framework
 
 CHECKPOINT_NAME = "checkpoint.state"
 BEST_NAME = "best.policy"
+JUDGES = 40
+"""Modules that judge the members of an ensemble which were not fitted on their projects."""
 _COUNTERS = "loop/"
 
 
@@ -74,7 +76,7 @@ class Learned:
         counters: how far it went.
         rows: a row of numbers for each turn.
         taught: modules that taught.
-        judged: modules that were kept apart.
+        judged: modules that were kept apart, or teach and judge those members that were not fitted on their projects.
         left_out: reason to number of modules that could not be used.
     """
 
@@ -86,19 +88,20 @@ class Learned:
     left_out: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, without the policy and with the last row only; ``turns.json`` has all of them."""
+        """Plain JSON values, without the policy."""
         plain = {
             "counters": dataclasses.asdict(self.counters),
             "last_turn": dict(self.rows[-1]) if self.rows else {},
             "taught": self.taught,
             "judged": self.judged,
             "left_out": self.left_out,
+            "rounds": rounds_of(self.rows),
         }
         return finite_json(plain)
 
 
 def learn(
-    workshop: Workshop,
+    compiler: Compiler,
     modules: Sequence[Module],
     problem: Problem,
     algorithm: str,
@@ -111,14 +114,14 @@ def learn(
     """Run a learner until its budget is spent; what is in ``folder`` of the same run is gone on with.
 
     Args:
-        workshop: compiles and remembers.
+        compiler: compiles; one that remembers, if an interrupted run is to repeat nothing.
         modules: what to learn from; a part of them judges.
         problem: whose decisions are learned.
         algorithm: a name in ``LEARNERS``.
         config: how.
         folder: where the checkpoint, the metrics, the events and the best policy go.
         report: progress.
-        deadline: on :func:`time.monotonic`'s clock; no turn begins after it.
+        deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
 
     Raises:
         CorpusError: there is nothing to learn from.
@@ -134,17 +137,23 @@ def learn(
         raise CorpusError(
             "training: expected at least one module that is not held out, found none; add projects to the corpus"
         )
-    material = compile_defaults(workshop, modules, problem, objective=config.objective, report=report)
-    taught, judged = split_modules(material, config)
-    task = make_task(material, taught, config, algorithm=algorithm)
+    config = config.resolved(algorithm)
+    traced = not LEARNERS[algorithm].fits_normaliser
+    baselines = compile_defaults(
+        compiler, modules, problem, objective=config.objective, with_rows=traced, report=report
+    )
+    taught, judged = split_modules(baselines, config)
+    task = make_task(baselines, taught, config, algorithm=algorithm)
     learner = make_learner(algorithm, task, settings)
     state, counters = _resumed(folder, algorithm) or (
         learner.start(np.random.default_rng([config.seed, 0])),
         Counters(),
     )
     rows = [row for row in read_metrics(folder) if row["turn"] <= counters.turn] if counters.turn else []
+    if not judged and learner.without is not None and config.evaluate_every:
+        judged = _inner_judges(task, taught, config)
     run = _Run(
-        material=material, task=task, learner=learner, taught=taught, judged=judged, config=config, folder=folder
+        baselines=baselines, task=task, learner=learner, taught=taught, judged=judged, config=config, folder=folder
     )
     start_events(folder / EVENTS_NAME, map(_event, rows))
     while not _is_over(config, counters, deadline):
@@ -159,7 +168,7 @@ def learn(
         rows=tuple(rows),
         taught=len(taught),
         judged=len(judged),
-        left_out=material.left_out,
+        left_out=baselines.left_out,
     )
 
 
@@ -167,7 +176,7 @@ def learn(
 class _Run:
     """What stays the same in all turns."""
 
-    material: Baselines
+    baselines: Baselines
     task: Task
     learner: Learner
     taught: Sequence[int]
@@ -185,7 +194,7 @@ def _turn(
     proposals = run.learner.ask(state, rng)
     asked = sum(len(proposal.modules) for proposal in proposals)
     told = _of_the_whole(report, run.config, counters, asked, f"train {algorithm} · turn {turn}")
-    collected = compile_proposals(run.material, run.task, run.taught, proposals, report=told)
+    collected = compile_proposals(run.baselines, run.task, run.taught, proposals, report=told)
     state, metrics = run.learner.tell(state, proposals, collected.experiences, rng)
     counters = dataclasses.replace(
         counters,
@@ -195,8 +204,8 @@ def _turn(
         user_seconds=counters.user_seconds + collected.user_seconds,
     )
     validation = math.nan
-    if run.judged and turn % run.config.evaluate_every == 0:
-        validation, counters = _judged(run, run.learner.best(state), counters)
+    if run.judged and turn % (run.config.evaluate_every or 1) == 0:
+        validation, counters = _judged(run, state, counters)
     counters = dataclasses.replace(counters, seconds=counters.seconds + time.monotonic() - begin)
     row = _row(run.config, counters, collected, metrics, validation=validation, deadline=deadline)
     gain = f"{100 * row['reward']:+.2f} % ± {100 * row['reward_spread']:.2f}"
@@ -204,13 +213,39 @@ def _turn(
     return state, counters, row
 
 
-def _judged(run: _Run, policy: Policy, counters: Counters) -> tuple[float, Counters]:
+def _inner_judges(task: Task, taught: Sequence[int], config: Learning) -> list[int]:
+    """Modules that teach and judge: the same in all turns, and none of the slowest twentieth.
+
+    Most of the score is in a few large modules, and a bad policy shows there first.
+    """
+    seconds = np.zeros(task.modules) if task.seconds is None else task.seconds
+    quick = np.flatnonzero(seconds <= np.quantile(seconds, 0.95))
+    drawn = np.random.default_rng([config.seed, 0, task.modules]).permutation(quick)[:JUDGES]
+    return [taught[module] for module in np.sort(drawn).tolist()]
+
+
+def _gain(run: _Run, state: State) -> float:
+    """What the policy gains on the modules that judge: all of it, or the members that do not know their projects."""
+    places = {index: module for module, index in enumerate(run.taught)}
+    groups: dict[int, list[int]] = {}
+    for index in run.judged:
+        groups.setdefault(int(run.task.project[places[index]]) if index in places else -1, []).append(index)
+    policies: list[tuple[Policy, Sequence[int]]] = []
+    for project, judges in groups.items():
+        without = run.learner.without
+        policy = run.learner.best(state) if project < 0 or without is None else without(state, project)
+        if policy is not None:
+            policies.append((policy, judges))
+    return evaluate_policy(run.baselines, policies)[0]
+
+
+def _judged(run: _Run, state: State, counters: Counters) -> tuple[float, Counters]:
     """The gain on the modules that judge; the best policy is kept as a file."""
-    gain, _ = evaluate_policy(run.material, run.judged, policy)
+    gain = _gain(run, state)
     counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(run.judged))
     if gain <= counters.best_gain:
         return gain, dataclasses.replace(counters, stale=counters.stale + 1)
-    save_policy(policy, run.folder / BEST_NAME)
+    save_policy(run.learner.best(state), run.folder / BEST_NAME)
     return gain, dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain, stale=0)
 
 
@@ -219,26 +254,23 @@ def _final(run: _Run, state: State, counters: Counters) -> Policy:
     last = run.learner.best(state)
     if not run.judged:
         return last
-    if counters.turn % run.config.evaluate_every:
-        gain, _ = evaluate_policy(run.material, run.judged, last)
-        if gain > counters.best_gain:
-            return last
+    if counters.turn % (run.config.evaluate_every or 1) and _gain(run, state) > counters.best_gain:
+        return last
     return load_policy(run.folder / BEST_NAME) if counters.best_turn else last
 
 
 def _is_over(config: Learning, counters: Counters, deadline: float) -> bool:
-    last = config.last_iteration
     return (
-        (last is not None and counters.turn >= last)
+        (config.iterations is not None and counters.turn >= config.iterations)
         or (config.compilations is not None and counters.compilations >= config.compilations)
         or (config.patience > 0 and counters.stale >= config.patience)
-        or time.monotonic() > deadline
+        or (counters.turn > 0 and time.monotonic() > deadline)
     )
 
 
 def _share_done(config: Learning, counters: Counters) -> float:
     """How much of the budget of turns or compilations is spent."""
-    shares = [counters.turn / config.last_iteration] if config.last_iteration else []
+    shares = [counters.turn / config.iterations] if config.iterations else []
     shares += [counters.compilations / config.compilations] if config.compilations else []
     return min(1.0, max(shares, default=0.0))
 
@@ -247,7 +279,7 @@ def _of_the_whole(
     report: Report, config: Learning, counters: Counters, asked: int, label: str
 ) -> Callable[[int, int, str], None]:
     """A report that counts the compilations of all turns."""
-    last = config.last_iteration
+    last = config.iterations
     ends = [counters.compilations + asked * (last - counters.turn)] if last is not None else []
     ends += [config.compilations] if config.compilations is not None else []
 
@@ -284,6 +316,7 @@ def _row(
         "seconds_left": max(0.0, min(left, deadline - time.monotonic())),
         "time": time.time(),
     }
+    row |= {f"failed/{reason}": count for reason, count in sorted(collected.failures.items())}
     return row | {f"learner/{name}": value for name, value in metrics.items()}
 
 

@@ -16,47 +16,56 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import digest_file
 
-UNBOUND_ITERATIONS = 20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """How a learner is run."""
+    """How a learner is run.
+
+    Where nothing is said of turns and validation, a preset decides (``LoopDefaults`` in the registry).
+    """
 
     preset: str = "default"
     """Settings of the algorithm by name; reference has those of the reference implementation."""
     setting: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """One changed setting of the algorithm, as in --setting modules=8 or --setting imitation.steps=50."""
     seed: int = 1
-    """Of everything random."""
+    """Random seed."""
     start: Path | None = None
     """A policy to start from; it decides features, normaliser and network."""
     vocab: Path | None = None
     """Folder of .buckets files that the features are normalised with, instead of what is fitted to
     the trace; features that it lacks are not used."""
     normaliser: Literal["signed-log", "quantile"] | None = None
-    """What is fitted to a trace of the heuristic; signed-log if not given, quantile for the preset reference."""
+    """What is fitted to a trace of the heuristic; the preset decides if not given."""
     excluded: tuple[str, ...] = ("node_count", "edge_count")
     """Features the policy shall not see."""
     objective: Objective = Objective.LINK_AWARE
     """Which bytes count, for inlining."""
     iterations: int | None = None
-    """Stop after so many requests of the learner; 20 if no budget is given."""
+    """Number of turns; without any budget what the preset says: 3 for effect-regression, 1 for behavioural-cloning,
+    20 for others."""
     compilations: int | None = None
-    """Begin no request after so many compilations of the learner's."""
-    evaluate_every: int = 5
-    """Requests between evaluations on projects kept apart from training; 0 for never."""
-    validation_share: float = 0.2
-    """Part of the training projects, or of the modules of an only project, that is kept apart for that."""
+    """Compilations of the learner after which no turn begins."""
+    evaluate_every: int | None = None
+    """Turns between validations; 0 for never. If not given, the preset decides: 5 for most."""
+    validation_share: float | None = None
+    """Part of the training projects, or of the modules of an only project, that is kept apart for validation. If not
+    given, the preset decides: 0.2 for most, 0 for effect-regression, whose networks judge on projects that they were
+    not fitted on."""
     patience: int = 0
-    """Stop after so many evaluations in a row without improvement; 0 for never."""
+    """Validations in a row without improvement after which training stops; 0 for never."""
 
-    @property
-    def last_iteration(self) -> int | None:
-        """Where to stop."""
-        if self.iterations is None and self.compilations is None:
-            return UNBOUND_ITERATIONS
-        return self.iterations
+    def resolved(self, algorithm: str) -> "Learning":
+        """The same with turns and validation decided."""
+        loop = LEARNERS[algorithm].loop(self.preset)
+        iterations = loop.iterations if self.iterations is None and self.compilations is None else self.iterations
+        every, share = self.evaluate_every, self.validation_share
+        return dataclasses.replace(
+            self,
+            iterations=iterations,
+            evaluate_every=loop.evaluate_every if every is None else every,
+            validation_share=loop.validation_share if share is None else share,
+        )
 
     def deciding(self) -> dict[str, Any]:
         """What decides the course of a run; budgets only decide where it ends, and may be raised later.
@@ -80,7 +89,35 @@ class Learning:
         return values | {"start": start, "vocab": vocab}
 
 
-DEFAULT_LEARNING = Learning()
+LIKE_PRESET = Learning()
+"""The preset decides everything."""
+
+
+def replaced_option(words: Sequence[str]) -> str | None:
+    """What to give instead of the first option that older versions had for the two learners of ``mlgokit train``.
+
+    Example:
+        >>> replaced_option(["train", "--effects.rounds", "2"])
+        '--effects.rounds: expected an option of this version, found an older one; give --iterations'
+        >>> replaced_option(["quickstart", "--training.seed", "3"])
+    """
+    for word in words:
+        option = word.partition("=")[0]
+        prefix, _, name = option.partition(".")
+        name = name.replace("-", "_")
+        kept = {field.name for field in dataclasses.fields(Learning)}
+        if prefix not in ("--effects", "--cloning", "--training") or (prefix == "--training" and name in kept):
+            continue
+        place = "--training." if prefix == "--training" else "--"
+        if name in ("rounds", "exploration", "quantiles"):
+            new = {"rounds": "iterations", "exploration": "preset random", "quantiles": "normaliser quantile"}[name]
+        elif name in kept:
+            new = name
+        else:
+            part = "imitation." if prefix == "--cloning" else ""
+            new = f"setting {part}{'independent' if name == 'most_moves' else name}=VALUE"
+        return f"{option}: expected an option of this version, found an older one; give {place}{new}"
+    return None
 
 
 def check_learning(config: Learning) -> None:
@@ -94,14 +131,14 @@ def check_learning(config: Learning) -> None:
         if value is not None and value < 1:
             raise UsageError(f"--{name}: expected at least 1, found {value}; give more or leave it out")
     for name in ("evaluate_every", "patience"):
-        if getattr(config, name) < 0:
+        if (getattr(config, name) or 0) < 0:
             option = name.replace("_", "-")
             raise UsageError(f"--{option}: expected 0 or more, found {getattr(config, name)}; correct it")
-    if not 0 <= config.validation_share < 1:
+    if config.validation_share is not None and not 0 <= config.validation_share < 1:
         raise UsageError(
             f"--validation-share: expected a share from 0 to below 1, found {config.validation_share:g}; correct it"
         )
-    if config.patience and not config.evaluate_every:
+    if config.patience and config.evaluate_every == 0:
         raise UsageError("--patience: expected evaluations to wait for, found --evaluate-every 0; give one above 0")
 
 

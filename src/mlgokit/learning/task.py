@@ -5,24 +5,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mlgokit.algorithms.learner import Task
+from mlgokit.algorithms.registry import LEARNERS
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import Baselines
 from mlgokit.learning.settings import Learning
 from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import Normaliser, fit_quantile, fit_signed_log
+from mlgokit.policy.normaliser import Normaliser, SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.vocab import Boundaries, quantile_of, read_vocab
 from mlgokit.problems import INLINE_SIZE, Problem
 
 
-def split_modules(material: Baselines, config: Learning) -> tuple[list[int], list[int]]:
+def split_modules(baselines: Baselines, config: Learning) -> tuple[list[int], list[int]]:
     """Modules that teach, and modules that judge: whole projects, or a part of the modules of an only project."""
-    count = len(material.modules)
+    count = len(baselines.modules)
     if not config.evaluate_every or not config.validation_share:
         return list(range(count)), []
     rng = np.random.default_rng([config.seed, count])
-    projects = sorted({module.project for module in material.modules})
-    keys = [module.project if len(projects) > 1 else module.name for module in material.modules]
+    projects = sorted({module.project for module in baselines.modules})
+    keys = [module.project if len(projects) > 1 else module.name for module in baselines.modules]
     names = sorted(set(keys))
     if len(names) < 2:
         return list(range(count)), []
@@ -35,19 +36,19 @@ def split_modules(material: Baselines, config: Learning) -> tuple[list[int], lis
     )
 
 
-def make_task(material: Baselines, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
+def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, algorithm: str) -> Task:
     """The task.
 
     Raises:
         PolicyError: the policy to start from is another problem's, or does not fit the learner or the compiler.
         UsageError: the vocabulary lacks a feature, or no feature is left.
     """
-    problem = material.problem
-    start = None if config.start is None else _start(config, material, algorithm)
+    problem = baselines.problem
+    start = None if config.start is None else _start(config, baselines, algorithm)
     if start is not None:
         features, normaliser = start.features, start.normaliser
     else:
-        features = tuple(name for name in material.available if name not in config.excluded)
+        features = tuple(name for name in baselines.available if name not in config.excluded)
         if config.preset == "reference":
             features = tuple(name for name in features if name in problem.feature_names)
         known = None if config.vocab is None else read_vocab(config.vocab)
@@ -58,8 +59,8 @@ def make_task(material: Baselines, taught: Sequence[int], config: Learning, *, a
                 "training: expected features to learn from, found none left after --excluded and --vocab; "
                 "exclude fewer, or make the vocabulary of a trace of this problem"
             )
-        normaliser = _normaliser(material, features, config, known)
-    projects = [material.modules[index].project for index in taught]
+        normaliser = _normaliser(baselines, features, config, known, algorithm=algorithm)
+    projects = [baselines.modules[index].project for index in taught]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
     return Task(
         problem=problem.name,
@@ -69,26 +70,36 @@ def make_task(material: Baselines, taught: Sequence[int], config: Learning, *, a
         project=np.array([numbers[name] for name in projects], np.int64),
         start=start,
         mask=problem.mask or "",
+        decisions=np.array([baselines.defaults[index].decision_count for index in taught], np.int64),
+        seconds=np.array([baselines.defaults[index].user_seconds for index in taught]),
     )
 
 
 def _normaliser(
-    material: Baselines, features: tuple[str, ...], config: Learning, known: Mapping[str, Boundaries] | None
+    baselines: Baselines,
+    features: tuple[str, ...],
+    config: Learning,
+    known: Mapping[str, Boundaries] | None,
+    *,
+    algorithm: str,
 ) -> Normaliser:
     if known is not None:
         return quantile_of(known, features)
-    rows = material.rows[:, [material.available.index(name) for name in features]]
-    kind = config.normaliser or ("quantile" if config.preset == "reference" else "signed-log")
+    if LEARNERS[algorithm].fits_normaliser:
+        nothing = np.zeros(len(features), np.float32)
+        return SignedLog(mean=nothing, scale=nothing, clip=1.0)
+    rows = baselines.rows[:, [baselines.available.index(name) for name in features]]
+    kind = config.normaliser or LEARNERS[algorithm].loop(config.preset).normaliser
     return fit_quantile(rows) if kind == "quantile" else fit_signed_log(rows)
 
 
-def _start(config: Learning, material: Baselines, algorithm: str) -> Policy:
+def _start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
     """The policy to start from, in the form that the learner's networks have."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     if config.vocab is not None:
         raise UsageError("--start: expected a policy's own normaliser to be used, found --vocab too; leave one out")
-    policy = load_policy(config.start, problem=material.problem.name)
-    missing = [name for name in policy.features if name not in material.available]
+    policy = load_policy(config.start, problem=baselines.problem.name)
+    missing = [name for name in policy.features if name not in baselines.available]
     if missing:
         raise PolicyError(
             f"policy {config.start}: expected features that this compiler sends, found {missing[0]!r}; "

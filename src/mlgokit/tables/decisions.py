@@ -120,9 +120,10 @@ def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
 
 
 def flipped_keys(base: ModuleRun | InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
-    """Keys of the sites at which ``forced``, which has all decisions of ``base``, departs from it; bit 0 as decided."""
-    flipped = (forced.decisions != 0) != base.inlined
-    return (forced.sites[flipped] & ~1) | (forced.decisions[flipped] != 0)
+    """Keys of the sites of ``base`` at which ``forced`` decides otherwise; bit 0 is what it decides."""
+    sites = (base.sites.view(np.int64) if isinstance(base, InlineDecisions) else sites_of(base)) & ~1
+    keys = (forced.sites & ~1) | (forced.decisions != 0)
+    return keys[np.isin(forced.sites & ~1, sites) & ~np.isin(keys, sites | base.inlined)]
 
 
 def site_table(default: ModuleRun | Compilation, forced: ForcedDecisions) -> bytes:

@@ -1,4 +1,4 @@
-"""Which decisions of single sites are given, and which of them count as turned round."""
+"""Which decisions of single sites a learner may give to the compiler."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.proposals import followed
 from mlgokit.errors import UsageError
-from mlgokit.learning.flips import check_forced
+from mlgokit.learning.experiences import check_proposal
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
 PLAIN = followed(":default", np.array([0]))
@@ -27,10 +27,12 @@ FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
 )
 def test_what_the_compiler_cannot_be_told_is_refused(change: dict[str, Any], problem: Problem, found: str):
     with pytest.raises(UsageError, match=found):
-        check_forced(problem, dataclasses.replace(PLAIN, **change))
+        check_proposal(problem, dataclasses.replace(PLAIN, **change))
 
 
 def test_ordinary_proposals_are_carried_out_for_every_problem():
     for problem in (INLINE_SIZE, REGALLOC_EVICTION):
-        check_forced(problem, PLAIN)
-    check_forced(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1))
+        check_proposal(problem, PLAIN)
+    check_proposal(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1))
+    # Flips are for modules that no decision table can address.
+    check_proposal(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1, flip_probability=np.array([0.25])))

@@ -1,0 +1,309 @@
+"""From what a learner asks for to what it is told: compilations, and which decisions changed the score."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.credit import ScoredBuild, attribute
+from mlgokit.algorithms.learner import Actor, Experience, Floats, ForcedDecisions, Ints, Proposal, Task
+from mlgokit.algorithms.search import independent_flips
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.regalloc_cost import OFFSET
+from mlgokit.compiler.request import HEURISTIC
+from mlgokit.errors import UsageError
+from mlgokit.learning.baselines import Baselines, compile_once, policy_file
+from mlgokit.learning.decision_batch import DecisionBatch, batch_of_flips, batch_of_log, followed_decisions
+from mlgokit.policy.exploration import Exploration
+from mlgokit.problems import INLINE_SIZE, Problem
+from mlgokit.progress import Report, say_nothing
+from mlgokit.spec import AdviceKind
+from mlgokit.tables.decisions import flipped_keys, site_table, strong_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What became of the compilations of one request.
+
+    Attributes:
+        experiences: of those that worked, in the order of the request.
+        rewards: [number of experiences] as :meth:`Baselines.reward`.
+        compilations: how many were asked for.
+        failures: reason to number.
+        user_seconds: processor time of the compilers, remembered compilations included.
+    """
+
+    experiences: tuple[Experience, ...]
+    rewards: Floats
+    compilations: int
+    failures: dict[str, int]
+    user_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One compilation that is asked for: of which proposal, its position there, the module of the baselines."""
+
+    proposal: int
+    position: int
+    index: int
+
+
+def check_proposal(problem: Problem, proposal: Proposal) -> None:
+    """Make sure that the compiler can be given the decisions of single sites that a proposal has or wants drawn.
+
+    Raises:
+        UsageError: the plugin would not take them, or would flip them.
+    """
+    flips = proposal.flip_probability
+    single = bool(proposal.forced) or proposal.independent > 0
+    if single and (problem is not INLINE_SIZE or (proposal.forced and flips.any())):
+        raise UsageError(
+            f"training: expected decisions of single sites only for {INLINE_SIZE.name} and without flips, found "
+            f"them for {problem.name} with flip probabilities up to {flips.max():g}; leave one of them out"
+        )
+    if proposal.independent and (proposal.base is None or proposal.forced):
+        raise UsageError(
+            "training: expected independent decisions to be drawn from those of a base, found a proposal without a "
+            "base or with decisions of its own; give it the one and not the other"
+        )
+
+
+def compile_proposals(
+    baselines: Baselines,
+    task: Task,
+    taught: Sequence[int],
+    proposals: Sequence[Proposal],
+    *,
+    report: Report = say_nothing,
+    label: str = "compile",
+) -> Collected:
+    """Compile what a learner asks for: first what needs no other compilation, then flips of what that decided.
+
+    Args:
+        baselines: what there is.
+        task: what is learned.
+        taught: the module of the baselines that each module of the task is.
+        proposals: the request.
+        report: progress.
+        label: of the progress.
+
+    Raises:
+        UsageError: decisions of single sites are given that the plugin would not take, or would flip.
+    """
+    for proposal in proposals:
+        check_proposal(baselines.problem, proposal)
+    items = [
+        _Item(number, position, taught[int(module)])
+        for number, proposal in enumerate(proposals)
+        for position, module in enumerate(proposal.modules)
+    ]
+    bases = _Bases(baselines)
+    drawn: set[_Item] = set()
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
+        files = [policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
+
+        def work(item: _Item) -> Compilation:
+            proposal = proposals[item.proposal]
+            base = bases.run(proposal, item)
+            given = proposal.forced[item.position] if proposal.forced else None
+            if proposal.independent and base is not None and _is_addressable(base):
+                given = _independent(proposal, item, base, bases)
+                drawn.add(item)
+            return compile_once(
+                baselines.compiler,
+                baselines.modules[item.index],
+                baselines.problem,
+                files[item.proposal],
+                Exploration() if item in drawn else _exploration(task, proposal, item.position),
+                detail=proposal.detail,
+                decisions=b"" if given is None else site_table(baselines.defaults[item.index], given),
+                flips=None if given is None or base is None else flipped_keys(base.decisions, given),
+            )
+
+        def compile_all(chosen: Sequence[_Item], begin: int) -> dict[_Item, Compilation]:
+            def told(done: int, _total: int, text: str) -> None:
+                report(begin + done, len(items), text)
+
+            done = parallel(work, chosen, workers=baselines.compiler.workers, report=told, label=label)
+            return dict(zip(chosen, done, strict=True))
+
+        runs = compile_all([item for item in items if not _needs_base(proposals[item.proposal])], 0)
+        bases.runs.update({(item.proposal, item.index): run for item, run in runs.items() if run.ok})
+        waiting = [item for item in items if item not in runs]
+        runs |= compile_all([one for one in waiting if _can_be_made(proposals[one.proposal], one, bases)], len(runs))
+    worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
+    told = _without_repeats(worked, runs, drawn)
+    failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
+    return Collected(
+        experiences=tuple(_experience(task, runs[item], proposals[item.proposal], item, bases) for item in told),
+        rewards=np.array([baselines.reward(item.index, runs[item]) for item in told]),
+        compilations=len(items),
+        failures=dict(failures),
+        user_seconds=sum(run.user_seconds for run in runs.values()),
+    )
+
+
+def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Bases") -> ForcedDecisions:
+    """Flips of ``base`` that cannot meet."""
+    sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
+    return independent_flips(bases.scored(proposal, item), sites, most=proposal.independent, seed=seed)
+
+
+def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
+    """Whether an item that waited for its base can do without it, or has it."""
+    return bool(proposal.forced) or bases.run(proposal, item) is not None
+
+
+def _without_repeats(
+    items: Sequence[_Item], runs: Mapping[_Item, Compilation], drawn: AbstractSet[_Item]
+) -> list[_Item]:
+    """``items`` but for those ``drawn`` that flipped as an earlier one of their module: few moves are soon repeated."""
+    seen: dict[tuple[int, int], list[Compilation]] = {}
+    kept: list[_Item] = []
+    for item in items:
+        run, alike = runs[item], seen.setdefault((item.proposal, item.index), [])
+        if item in drawn:
+            if any(
+                np.array_equal(run.decisions.flipped, one.decisions.flipped)
+                and np.array_equal(run.decisions.inlined, one.decisions.inlined)
+                for one in alike
+            ):
+                continue
+            alike.append(run)
+        kept.append(item)
+    return kept
+
+
+def _needs_base(proposal: Proposal) -> bool:
+    """Whether a base must be compiled before, to know which of the given decisions are flips."""
+    return proposal.base is not None and bool(proposal.forced or proposal.independent)
+
+
+def _is_addressable(base: Compilation) -> bool:
+    """Whether the plugin finds this module in a decision table, by a function that is its own."""
+    return len(base.decisions) > 0 and len(strong_names(base.measured)) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """Compilations that others are compared with, by position of the proposal and module of the baselines."""
+
+    baselines: Baselines
+    runs: dict[tuple[int, int], Compilation] = field(default_factory=dict[tuple[int, int], Compilation])
+    _scored: dict[tuple[int, int], ScoredBuild] = field(default_factory=dict[tuple[int, int], ScoredBuild])
+
+    def run(self, proposal: Proposal, item: _Item) -> Compilation | None:
+        """The base of an item of ``proposal``; nothing if there is none or it failed."""
+        return None if proposal.base is None else self.runs.get((proposal.base, item.index))
+
+    def scored(self, proposal: Proposal, item: _Item) -> ScoredBuild:
+        """The same of a base that is there, ready for credit."""
+        key = proposal.base or 0, item.index
+        if key not in self._scored:
+            self._scored[key] = self.baselines.scored_build(item.index, self.runs[key])
+        return self._scored[key]
+
+
+def _exploration(task: Task, proposal: Proposal, position: int) -> Exploration:
+    """A real answer is never flipped, whatever the proposal says."""
+    flip = 0.0 if task.kind is AdviceKind.REAL else float(proposal.flip_probability[position])
+    if not flip and not proposal.temperature:
+        # The seed decides nothing, so that the store knows the compilation by one name.
+        return Exploration()
+    return Exploration(seed=int(proposal.seeds[position]), temperature=proposal.temperature, flip_probability=flip)
+
+
+def _experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, bases: _Bases) -> Experience:
+    baselines = bases.baselines
+    log = run.logs.get(baselines.problem.name)
+    if log is None:
+        found = batch_of_flips(run.decisions, task.features)
+    else:
+        found = batch_of_log(baselines.problem, log, task.features, heuristic=proposal.actor == HEURISTIC)
+    default, base = baselines.defaults[item.index], bases.run(proposal, item)
+    credit = _NO_CREDIT
+    if baselines.problem.context == "function":
+        scores, defaults = _costs(run, found), _costs(default, found)
+        if base is not None:
+            credit = _function_credit(
+                baselines.problem, task, found, proposal.actor, change=scores - _costs(base, found), defaults=defaults
+            )
+    else:
+        scores, defaults = (np.array([baselines.score(item.index, one)]) for one in (run, default))
+        if base is not None:
+            before = bases.scored(proposal, item)
+            credit = _component_credit(before, baselines.scored_build(item.index, run), run, found)
+    return Experience(
+        proposal=item.proposal,
+        compilation=item.position,
+        module=int(proposal.modules[item.position]),
+        features=found.features,
+        mask=found.mask,
+        decisions=found.decisions,
+        log_probability=found.log_probability,
+        defaults=found.defaults,
+        sites=found.sites,
+        context=found.context,
+        context_ids=found.context_ids,
+        scores=scores,
+        default_scores=defaults,
+        component=credit.component,
+        change=credit.change,
+        unattributed=credit.unattributed,
+        base_decisions=credit.base_decisions,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Credit:
+    """As the attributes of :class:`Experience` of the same names."""
+
+    component: Ints | None = None
+    change: Floats | None = None
+    unattributed: float = 0.0
+    base_decisions: npt.NDArray[Any] | None = None
+
+
+_NO_CREDIT = _Credit()
+
+
+def _costs(run: Compilation, found: DecisionBatch) -> Floats:
+    return np.zeros(len(found.context_names)) if run.regalloc is None else run.regalloc.score_of(found.context_names)
+
+
+def _component_credit(before: ScoredBuild, explored: ScoredBuild, run: Compilation, found: DecisionBatch) -> _Credit:
+    """Flips of the inliner, drawn or given, and what their components changed, in bytes."""
+    credit = attribute(before, explored)
+    component = np.full(len(run.decisions), -1, np.int64)
+    component[credit.flips] = credit.component
+    component = component if run.logs else component[run.decisions.rows]
+    return _Credit(
+        component=component,
+        change=credit.change,
+        unattributed=credit.unattributed,
+        base_decisions=np.where(component >= 0, 1 - found.decisions, found.decisions),
+    )
+
+
+def _function_credit(
+    problem: Problem, task: Task, found: DecisionBatch, actor: Actor, *, change: Floats, defaults: Floats
+) -> _Credit:
+    """Departures of the register allocator, one component for each function.
+
+    Functions are allocated one by one and do not change each other. A change is a part of what the function costs under
+    the heuristic, because costs of functions are not in one unit (docs/scores.md).
+    """
+    followed = followed_decisions(problem, actor, task.features, found)
+    departed = found.decisions != followed
+    contexts, component = np.unique(found.context[departed], return_inverse=True)
+    whole = np.full(len(found.decisions), -1, np.int64)
+    whole[departed] = component
+    relative = change / (defaults + OFFSET)
+    return _Credit(component=whole, change=relative[contexts], base_decisions=followed)
