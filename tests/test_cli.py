@@ -82,6 +82,18 @@ def test_help_is_what_stands_beside_the_fields(
             assert squeezed(text) in squeezed(out)
 
 
+PRIVATE_WORDS = re.compile(r"comes? out|goes by|turned|come of|(in|at) one go|begun anew|pays? any more")
+NO_NOUN = re.compile(r"(With [^:]*: )?(Of|Where|What|Whose|Who|How|That|This|So|Another|An?|The|Only) (?!clang\b)")
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_a_help_text_is_read_alone(command: str):
+    texts = [text for config in nested(cli.COMMANDS[command].configuration) for text in comments(config)]
+    assert [text for text in texts if not text.endswith(".") or not re.match(r"[A-Z]", text)] == []
+    assert [text for text in texts if NO_NOUN.match(text)] == [], "begins with no noun"
+    assert [text for text in texts if PRIVATE_WORDS.search(text)] == [], "has words that users do not know"
+
+
 def test_every_command_of_the_table_is_offered(capsys: pytest.CaptureFixture[str]):
     found: set[str] = set()
     for group in ("", *cli.GROUPS):

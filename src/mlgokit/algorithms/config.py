@@ -12,31 +12,32 @@ class EffectConfig:
     """Hyper-parameters of the regression."""
 
     members: int = 6
-    """Networks in the ensemble."""
+    """Number of networks in the ensemble."""
     hidden: tuple[int, ...] = (48, 48)
     """Widths of the hidden layers."""
     project_share: float = 0.75
-    """Part of the projects that each member is fitted on; the others decide when it stops."""
+    """Share of the projects that each member is fitted on; the others decide when it stops."""
     epochs: int = 30
-    """Passes over the effects."""
+    """Number of passes over the effects."""
     batch_flips: int = 2048
-    """Flips in one gradient step."""
+    """Number of flips in one gradient step."""
     learning_rate: float = 2e-3
-    """Peak of the cosine schedule of AdamW."""
+    """Peak learning rate of the cosine schedule of AdamW."""
     weight_decay: float = 1e-2
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     dropout: float = 0.1
     """Share of hidden units left out in training."""
     huber_bytes: float = 40.0
-    """Where the loss turns from square to linear."""
+    """Error in bytes beyond which the loss is linear instead of square."""
     unit_bytes: float = 32.0
     """Bytes in one unit of the network's output."""
     bytes_per_unit: float = 5.0
     """Bytes in one unit of preference: the temperature of exploration near the boundary."""
     caution: float = 0.0
-    """Standard deviations of the members that are added to an effect before it is believed."""
+    """Number of standard deviations of the members added to each effect, so that uncertain flips are avoided."""
     gate_feature: str = "callee_is_discardable"
-    """LLVM decides where this feature is 0, or where it is not, if departing there has not paid; empty: no gate."""
+    """Feature of the gate: LLVM decides where the feature is 0, or where it is not, if departing there has not paid; no
+    gate if empty."""
     gate_margin: float = 2.0
     """Bytes that an effect must exceed for the policy to depart from LLVM's own decision."""
 
@@ -54,9 +55,9 @@ class SizeModelConfig:
     batch: int = 128
     """Functions in one step."""
     learning_rate: float = 2e-3
-    """Of AdamW; falls to zero along a cosine."""
+    """Learning rate of AdamW; falls to zero along a cosine."""
     weight_decay: float = 3e-3
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     huber: float = 0.2
     """Relative error from which on it counts linearly."""
 
@@ -72,9 +73,9 @@ class ImitationConfig:
     epochs: int = 0
     """Passes over all decisions in one turn, at least."""
     batch: int = 256
-    """Decisions in one gradient step."""
+    """Number of decisions in one gradient step."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
     dropout: float = 0.0
     """Share of hidden units left out in training."""
 
@@ -84,13 +85,13 @@ class BcConfig:
     """Behavioural cloning. By default one turn clones the decisions of the whole corpus."""
 
     rule: str = ":default"
-    """The advisor to imitate."""
+    """Advisor to imitate."""
     modules: int = 0
     """Modules in one turn; 0 for all."""
     imitation: ImitationConfig = dataclasses.field(
         default_factory=lambda: ImitationConfig(steps=1000, epochs=10, batch=512)
     )
-    """The fit."""
+    """Settings of the fit."""
 
 
 BC_SMALL = BcConfig(modules=64, imitation=ImitationConfig())
@@ -113,7 +114,7 @@ class BcMaxConfig:
     spread: float = 0.5
     """Standard deviation of the exploration of real advice, in its own unit."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
-    """The fit."""
+    """Settings of the fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ class LocalSearchConfig:
     spread: float = 0.5
     """Standard deviation of a departure of real advice, in its own unit."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
-    """The fit."""
+    """Settings of the fit."""
 
 
 class Credit(enum.Enum):
@@ -158,7 +159,7 @@ class PpoConfig:
     steps: int = 40
     """Gradient steps in one turn."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
     clip: float = 0.2
     """How far the importance ratio may move from 1 before it earns nothing more."""
     entropy: float = 0.003
@@ -176,7 +177,7 @@ class PpoConfig:
     kl_cutoff_weight: float = 1000.0
     """Weight of the squared penalty."""
     decay: float = 0.8
-    """Of the moving average of scores that rewards are measured against."""
+    """Decay of the moving average of scores that rewards are measured against."""
     spread: float = 1.0
     """Standard deviation of the exploration of real advice, in its own unit."""
     reference_frames: bool = False
@@ -208,17 +209,17 @@ class DqnConfig:
     credit: Credit = Credit.COMPONENT
     """What a decision is rewarded for."""
     epsilon: float = 0.15
-    """Probability that a decision is turned round, or drawn from all legal columns."""
+    """Probability that a decision is flipped, or drawn from all legal columns."""
     remembered: int = 50_000
     """Decisions kept to learn from; the oldest are forgotten."""
     batch: int = 256
-    """Decisions in one gradient step."""
+    """Number of decisions in one gradient step."""
     steps: int = 150
     """Gradient steps in one turn."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
     decay: float = 0.8
-    """Of the moving average of scores that rewards are measured against; unused with component credit."""
+    """Decay of the moving average of scores that rewards are measured against; unused with component credit."""
 
 
 DQN_REFERENCE = DqnConfig(hidden=(20, 10), modules=100, credit=Credit.CONTEXT, epsilon=0.1, batch=256, steps=300)
@@ -241,7 +242,7 @@ class EsConfig:
     spread: float = 0.1
     """Standard deviation of the perturbations."""
     learning_rate: float = 0.1
-    """Of Adam."""
+    """Learning rate of Adam."""
     ranks: bool = True
     """Use the order of the fitnesses instead of their values."""
 

@@ -25,23 +25,24 @@ from mlgokit.tune.render import print_check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Say what of a tuned plugin still applies to today's code, and whether to tune again."""
+    """Compare a tuned plugin with today's code: which decisions still apply, and whether to tune again."""
 
     plugin: Annotated[Path, tyro.conf.Positional]
-    """The plugin that `mlgokit tune` wrote."""
+    """Plugin that `mlgokit tune` wrote."""
     compile_commands: Path | None = None
-    """Today's compile_commands.json; name this or a corpus."""
+    """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
     corpus: Path | None = None
-    """A corpus of today's code."""
+    """Folder of a corpus of today's code."""
     project: str | None = None
-    """With a corpus of several projects: the one that was tuned."""
+    """Name of the project that was tuned, in a corpus of several."""
     least_kept: float = 0.0
-    """End with exit code 1 if a smaller share of the plugin's decisions applies, such as 0.8; of its functions if it
-    was tuned for spill cost."""
+    """Share of the plugin's decisions (of its functions, if tuned for spill cost) that must still apply, such as 0.8;
+    with less, the exit code is 1."""
     level: Level | None = None
-    """With a database: optimization level in place of the build's own; one for size unless tuned for spill cost."""
+    """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
+    plugin was tuned for spill cost."""
     compiler: Compiling = COMPILER
-    """How modules are compiled; by default with the plugin's LLVM."""
+    """The clang that compiles the modules; its default is the plugin's LLVM major version."""
 
 
 def run(config: Check, *, report: Report = say_nothing) -> CheckResult:

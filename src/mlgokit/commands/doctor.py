@@ -55,7 +55,7 @@ _PROGRAM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doctor:
-    """Find every clang and say, tested, what works with it and what to install."""
+    """Find every clang, try what works with it, and say what to install."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,19 +40,19 @@ class Evaluate:
     """Build projects plainly and under a policy, link both, and compare the sizes."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """A policy file, or :default (echo the heuristic), :never, :always."""
+    """Policy file, or one of the rules :default (LLVM's heuristic), :never and :always."""
     corpus: Path = Path("quickstart/corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     projects: tuple[str, ...] = ()
-    """Projects to build; all that are held out of training if none is named."""
+    """Names of the projects to build; all that are held out of training if none is given."""
     output: Path | None = None
-    """File for the result as JSON."""
+    """JSON file for the result."""
     seed: int = 1
-    """Of the bootstrap intervals."""
+    """Random seed of the bootstrap intervals."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules."""
     changes: Changes = NO_CHANGES
-    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:

@@ -18,9 +18,9 @@ class Export:
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Policy files, at most one for each problem."""
     output: Path = Path("policy.so")
-    """The plugin."""
+    """Plugin to write."""
     llvm: int | None = None
-    """LLVM major to export for; the newest supported one if not given."""
+    """LLVM major version to export for; the newest supported one if not given."""
 
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)

@@ -21,22 +21,22 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """Say which features a policy goes by, with a picture."""
+    """Measure which features a policy's decisions depend on, and draw them."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """A policy file."""
+    """Policy file."""
     traces: Path = Path("quickstart/trace")
-    """A folder that `mlgokit trace` made for the policy's problem."""
+    """Folder that `mlgokit trace` made for the policy's problem."""
     output: Path = Path("importance.json")
-    """The result as JSON; the picture is beside it, as .html."""
+    """JSON file for the result; the page with the picture is beside it and ends in .html."""
     observations: int = 2000
-    """So many are looked at, drawn from all."""
+    """Number of observations to measure, drawn from all."""
     explained: int = 256
-    """So many of these get Shapley values."""
+    """Number of these observations that get Shapley values."""
     orders: int = 8
-    """Orders in which the features of each of them are exchanged."""
+    """Number of random feature orders for each Shapley value."""
     seed: int = 1
-    """Of everything random."""
+    """Random seed."""
 
 
 def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:

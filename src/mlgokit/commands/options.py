@@ -27,7 +27,7 @@ class CompilerOptions:
     """The clang that compiles, how many of it run at once, and how long each may take."""
 
     llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
+    """LLVM major version to use; the newest supported one if not given."""
     workers: int = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
@@ -73,11 +73,11 @@ class OptionChanges:
     """Changes of the command lines of a corpus."""
 
     add_options: Texts = ()
-    """Added at the end, as in --add-options=-O2 or --add-options='-mllvm -inline-threshold=5'."""
+    """Option to add at the end, as in --add-options=-O2 or --add-options='-mllvm -inline-threshold=5'."""
     delete_options: Texts = ()
-    """Taken away, as in --delete-options=-split-dwarf-file."""
+    """Option to delete, as in --delete-options=-split-dwarf-file."""
     replace_options: Texts = ()
-    """Given another value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
+    """Option to give another value, as in --replace-options=-fprofile-instrument-use-path=/data/a.profdata."""
 
     def edits(self) -> CommandLineEdits:
         """What they mean.

@@ -56,17 +56,17 @@ class Quickstart:
     """Do everything once: fetch, extract, trace, train, evaluate, export, build a program, report."""
 
     folder: Path = Path("quickstart")
-    """Where everything goes; a second run reuses what is there."""
+    """Folder for everything; a second run reuses what is there."""
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is named."""
+    """Names of the projects; all of the list if none is given."""
     manifest: Path | None = None
-    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     minutes: float = 9.5
-    """Training rounds begin only while this many minutes, less two and a half for the rest, are not over."""
+    """Minutes after which no training round begins, less two and a half for what comes after training."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules."""
     training: Learning = LIKE_PRESET
-    """How to train."""
+    """Settings of the training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,31 +22,32 @@ class Trace:
     """Compile modules under LLVM's own heuristic, or a policy, and keep their training logs and scores."""
 
     corpus: Path = Path("quickstart/corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     output: Path = Path("quickstart/trace")
-    """Where logs, traces.json and performance.csv go."""
+    """Folder for the logs, traces.json and performance.csv."""
     problem: ProblemName = INLINE_SIZE.name
-    """Whose decisions are traced."""
+    """Optimization problem whose decisions are traced."""
     policy: str = HEURISTIC
-    """A policy file or a rule of the problem, such as :never or :random, to trace instead of the heuristic."""
+    """Policy file, or a rule such as :never or :random, that decides; :default is LLVM's heuristic."""
     sampling_rate: float = 1.0
     """Share of the modules that is compiled, drawn at random."""
     seed: int = 1
-    """Of the draw."""
+    """Random seed of the draw."""
     module_filter: str = ""
-    """Only modules whose names this regular expression fits from the first character on."""
+    """Regular expression that the names of modules must match from their first character."""
     key_filter: str = ""
-    """Only keys that it fits, in the CSV and TFRecord files: functions (register allocation) or modules (inlining)."""
+    """Regular expression that the keys of the CSV and TFRecord files must match: functions (register allocation) or
+    modules (inlining)."""
     keys_file: Path | None = None
-    """Only keys that are lines of this file."""
+    """File that lists the keys to write, one on each line."""
     tfrecord: Path | None = None
-    """File for all observations as SequenceExamples with the reference implementation's names."""
+    """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
     store: Path | None = None
-    """Folder of finished compilations; <output>/store if not given."""
+    """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules."""
     changes: Changes = NO_CHANGES
-    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
 
 
 def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -27,25 +27,25 @@ class Train:
     """Learn a policy from a corpus; held-out projects are not looked at."""
 
     corpus: Path = Path("quickstart/corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     output: Path = Path("quickstart/train")
-    """Where policies and metrics go; <output>/final.policy is the result."""
+    """Folder for policies and metrics; the result is <output>/final.policy."""
     problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
-    """Whose decisions are learned."""
+    """Optimization problem whose decisions are learned."""
     algorithm: Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] = (
         "effect-regression"
     )
-    """How to learn."""
+    """Learning algorithm."""
     store: Path | None = None
-    """Folder of finished compilations; <output>/store if not given."""
+    """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules."""
     minutes: float = math.inf
     """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
-    """How a learner is run."""
+    """Settings of the learning loop."""
     changes: Changes = NO_CHANGES
-    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

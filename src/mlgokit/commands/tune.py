@@ -54,49 +54,49 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """Make one project smaller: search its inlining decisions, prove the result, and put it into one plugin."""
+    """Make one project smaller: search its compiler's decisions, verify the result, and put it into one plugin."""
 
     compile_commands: Path | None = None
-    """The project's compile_commands.json; name this or a corpus."""
+    """Compilation database (compile_commands.json) of the project; name this or a corpus."""
     corpus: Path | None = None
-    """A corpus with the project's modules."""
+    """Folder of a corpus with the project's modules."""
     project: str | None = None
-    """With a corpus of several projects: the one to tune."""
+    """Name of the project to tune, in a corpus of several."""
     budget: str = "30m"
     """Time for the search, such as 90s, 30m or 2h."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
-    """The plugin to write."""
+    """Plugin to write."""
     folder: Path = Path("tune")
-    """Where the search is kept, to go on later."""
+    """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False
     """Go on where the search in the folder stopped."""
     objective: Literal["image", "text", "object", "linked", "command", "spill-cost"] = "image"
     """Bytes to save: code, read-only data and unwind tables as the linker keeps them; code alone; whole objects; what
     the link command writes; or a number that a command prints. Or how often spills, reloads and copies are executed."""
     problem: Literal["both", "regalloc-eviction", "regalloc-priority"] = "both"
-    """With `spill-cost`: which decisions of the register allocator are searched."""
+    """With `spill-cost`: decisions of the register allocator that are searched."""
     link_command: str | None = None
-    """With `linked` or `command`: the link of the build, by its objects' paths, or with {objects} and {output}."""
+    """With `linked` or `command`: link command of the build, with paths of objects, or {objects} and {output}."""
     link_folder: Path | None = None
-    """Where the link command is run; by default the folder of compile_commands.json, else the current one."""
+    """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
     command: str | None = None
-    """With `command`: prints a number, smaller being better, for the linked {output} or for the {objects}."""
+    """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
     start: Path | None = None
-    """The plugin of an earlier version of the code: the search starts from what of it still applies."""
+    """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
-    """Part of the budget that goes to register allocation, for the bytes that it saves; 0 to leave it as it is."""
+    """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
     policy: Path | None = None
-    """A policy to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
+    """Policy file to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
-    """Who decides where the code has changed since: LLVM, or the policy that the search ended with."""
+    """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
     level: Level | None = None
-    """With a database: optimization level in place of the build's own; must be one for size."""
+    """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
-    """How the link or the command confirms what the search finds."""
+    """Settings of the confirmation by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
-    """How the search goes."""
+    """Settings of the search."""
 
 
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}

@@ -19,20 +19,20 @@ OBSERVATIONS_PER_BATCH = 1 << 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocab:
-    """Write the quantiles of each feature as the reference implementation's .buckets files."""
+    """Write the quantiles of each feature as .buckets files, which google/ml-compiler-opt reads as well."""
 
     traces: Path | None = None
-    """A folder that `mlgokit trace` made, or one with training logs (*.log) anywhere below it."""
+    """Folder that `mlgokit trace` made, or any folder with training logs (*.log) below it."""
     tfrecord: Path | None = None
-    """A training set instead: a TFRecord file of SequenceExamples."""
+    """TFRecord file of SequenceExamples, in place of --traces."""
     output: Path = Path("vocab")
-    """Where <feature>.buckets go."""
+    """Folder for the files <feature>.buckets."""
     sampling_fraction: float = 1.0
-    """Share of the observations that counts, drawn at random."""
+    """Share of the observations to read, drawn at random."""
     num_buckets: int = DEFAULT_BUCKETS
-    """Lines of each file."""
+    """Number of lines of each file."""
     seed: int = 1
-    """Of the draw."""
+    """Random seed of the draw."""
 
 
 def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:

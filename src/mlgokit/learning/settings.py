@@ -25,22 +25,22 @@ class Learning:
     """
 
     preset: str = "default"
-    """Settings of the algorithm by name; reference has those of the reference implementation."""
+    """Name of a set of settings of the algorithm; `reference` has those of google/ml-compiler-opt."""
     setting: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """One changed setting of the algorithm, as in --setting modules=8 or --setting imitation.steps=50."""
+    """Setting of the algorithm to change, as in --setting modules=8 or --setting imitation.steps=50."""
     seed: int = 1
     """Random seed."""
     start: Path | None = None
-    """A policy to start from; it decides features, normaliser and network."""
+    """Policy file to start from; it decides features, normaliser and network."""
     vocab: Path | None = None
     """Folder of .buckets files that the features are normalised with, instead of what is fitted to
     the trace; features that it lacks are not used."""
     normaliser: Literal["signed-log", "quantile"] | None = None
-    """What is fitted to a trace of the heuristic; the preset decides if not given."""
+    """Normaliser fitted to a trace of the heuristic; the preset decides if not given."""
     excluded: tuple[str, ...] = ("node_count", "edge_count")
-    """Features the policy shall not see."""
+    """Features that the policy shall not see."""
     objective: Objective = Objective.LINK_AWARE
-    """Which bytes count, for inlining."""
+    """Measure of size, for inlining."""
     iterations: int | None = None
     """Number of turns; without any budget what the preset says: 3 for effect-regression, 1 for behavioural-cloning,
     20 for others."""

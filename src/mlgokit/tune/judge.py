@@ -25,16 +25,16 @@ _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeConfig:
-    """How gains are confirmed, with the objectives `linked` and `command`."""
+    """Settings of the confirmation of gains, with the objectives `linked` and `command`."""
 
     timeout_seconds: float = 300.0
-    """Deadline of one link, and of one run of the command."""
+    """Deadline of one link, and of one run of the command, in seconds."""
     share: float = 0.1
-    """Part of the budget between two confirmations, each of which takes at most twice that."""
+    """Share of the budget between two confirmations, each of which takes at most twice that."""
     kept: float = 0.8
-    """With `linked`: where a link shows less than this share of the account's gain, half of the modules are linked."""
+    """With `linked`: share of the computed gain below which half of the modules are linked alone."""
     error: float = 0.05
-    """With a noisy command: share of comparisons that may by chance call a build smaller or larger."""
+    """With a noisy command: share of comparisons that may call a build smaller or larger by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,9 +16,9 @@ class Combine:
     """Join the corpora in the folders of a folder."""
 
     root: Annotated[Path, tyro.conf.Positional]
-    """The folder with the corpora."""
+    """Folder with the folders of the corpora."""
     corpus: Path | None = None
-    """Where the joined corpus goes; by default its description is written into the folder, and no file is moved."""
+    """Folder for the joined corpus; by default its description is written into ROOT, and no file is moved."""
 
 
 def run(config: Combine, *, report: Report = say_nothing) -> dict[str, Any]:  # noqa: ARG001  (all commands take one)

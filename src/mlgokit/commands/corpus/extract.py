@@ -21,15 +21,15 @@ class Extract:
     """Run the front end over fetched projects: bitcode and command lines, in LLVM's corpus layout."""
 
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is named."""
+    """Names of the projects; all of the list if none is given."""
     manifest: Path | None = None
-    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     sources: Path = Path("quickstart/sources")
-    """Where `corpus fetch` put the sources."""
+    """Folder where `corpus fetch` put the sources."""
     corpus: Path = Path("quickstart/corpus")
-    """Where the corpus goes."""
+    """Folder for the corpus."""
     compiler: Compiling = COMPILER
-    """How sources are compiled."""
+    """The clang whose front end runs."""
 
 
 def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:

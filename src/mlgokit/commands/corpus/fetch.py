@@ -14,13 +14,13 @@ class Fetch:
     """Fetch the archives of open-source projects, verify and unpack them."""
 
     projects: tuple[str, ...] = ()
-    """Names of the projects; all of the list if none is named."""
+    """Names of the projects; all of the list if none is given."""
     manifest: Path | None = None
-    """A TOML file that lists the projects; the list that comes with mlgokit if not given."""
+    """TOML file that lists the projects; the list that comes with mlgokit if not given."""
     folder: Path = Path("quickstart/sources")
-    """Where the sources go."""
+    """Folder for the sources."""
     cache: Path | None = None
-    """Where archives are kept; the user's cache folder if not given."""
+    """Folder where archives are kept; the user's cache folder if not given."""
 
 
 def run(config: Fetch, *, report: Report = say_nothing) -> dict[str, Any]:

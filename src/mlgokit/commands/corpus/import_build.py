@@ -33,53 +33,53 @@ class Import:
     """Make a corpus of a build that you have; name exactly one source, the first options here."""
 
     compile_commands: Path | None = None
-    """A compile_commands.json of any build: the front end alone is run again over its sources."""
+    """Compilation database (compile_commands.json) of any build: the front end alone is run again over its sources."""
     objects: Path | None = None
-    """A folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
+    """Folder of objects with embedded bitcode (clang -Xclang -fembed-bitcode=all)."""
     params: Path | None = None
-    """A linker's parameters file, which names such objects."""
+    """Parameters file of a linker, which names such objects."""
     aquery: Path | None = None
-    """What `bazel aquery --output=jsonproto` prints of a link of such objects."""
+    """File with what `bazel aquery --output=jsonproto` prints of a link of such objects."""
     thinlto: Path | None = None
-    """A folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
+    """Folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
     bitcode: Path | None = None
-    """A folder of .bc files; needs --options."""
+    """Folder of .bc files; needs --options."""
     corpus: Path = Path("corpus")
-    """Where the corpus goes."""
+    """Folder for the corpus."""
     project: str | None = None
-    """Whose the modules are; by default the name of the folder with the build."""
+    """Name of the project; by default that of the build's folder."""
     workers: int = WORKERS
-    """Compilers, or readers of files, that run at once."""
+    """Number of compilers, or of readers of files, that run at once."""
     llvm: int | None = None
-    """LLVM major to use; the newest supported one if not given."""
+    """LLVM major version to use; the newest supported one if not given."""
     embedded: bool = False
     """With --compile-commands: take embedded bitcode out of the objects that were built, and run no front end."""
     level: Level | None = None
     """With --compile-commands: optimization level in place of the build's own; a build at -O0 needs one."""
     include: str | None = None
-    """With --compile-commands: only sources whose path this regular expression is found in."""
+    """With --compile-commands: regular expression that must be found in a source's path."""
     exclude: str | None = None
-    """With --compile-commands: no sources whose path this regular expression is found in."""
+    """With --compile-commands: regular expression that must not be found in a source's path."""
     held_out: bool = False
     """With --compile-commands: keep the modules out of training."""
     module_seconds: float = 120.0
-    """With --compile-commands: deadline of the front end for one source."""
+    """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: the folder that their paths are relative to."""
+    """With objects: folder that their paths are relative to."""
     command_filter: str | None = None
-    """With objects: only modules one of whose recorded options this regular expression is found in."""
+    """With objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False
-    """With objects: they come from a distributed ThinLTO build; take the indices that their options name along."""
+    """With objects: take the ThinLTO indices that their options name, as a distributed ThinLTO build has them."""
     bitcode_section: str | None = None
     """With objects: section with the bitcode, for Mach-O as segment,section; by default the format's own."""
     command_section: str | None = None
-    """With objects: section with the options, likewise."""
+    """With objects: section with the options, for Mach-O as segment,section; by default the format's own."""
     objcopy: Path | None = None
-    """With objects: an llvm-objcopy for formats that are not read here; needs both names of sections."""
+    """With objects: llvm-objcopy for formats that are not read here; needs --bitcode-section and --command-section."""
     link_command: Path | None = None
-    """With --thinlto: a file with the link's command (`ninja -t commands`); gives the modules' options."""
+    """With --thinlto: file with the link's command (`ninja -t commands`), which gives the modules' options."""
     options: str | None = None
-    """With --bitcode or --thinlto: the options of clang -cc1 for every module, as one word."""
+    """With --bitcode or --thinlto: options of clang -cc1 for every module, as one word."""
 
 
 _SOURCES = ("compile_commands", "objects", "params", "aquery", "thinlto", "bitcode")

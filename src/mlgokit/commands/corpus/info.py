@@ -26,11 +26,11 @@ class Info:
     """Count a corpus: modules, functions, call sites, languages, copies, the split, what was skipped and why."""
 
     corpus: Path = Path("quickstart/corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     counts: bool = True
-    """Look into the modules with the compiler; without, sizes and equal files only."""
+    """Read the modules with the compiler; --no-counts gives sizes and equal files only."""
     compiler: Compiling = COMPILER
-    """How modules are read."""
+    """The clang that reads the modules."""
 
 
 def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:

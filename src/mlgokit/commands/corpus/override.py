@@ -16,13 +16,13 @@ class Override:
     """Fill in the options of a corpus of a local ThinLTO link: what the linker's command means for clang."""
 
     link_command: Annotated[Path, tyro.conf.Positional]
-    """A file with the command that linked, such as the output of `ninja -t commands program`."""
+    """File with the command that linked, such as the output of `ninja -t commands program`."""
     corpus: Path = Path("corpus")
-    """The corpus; its corpus_description.json waits for the options."""
+    """Folder of the corpus, whose corpus_description.json has no options yet."""
     build: Path | None = None
-    """The build folder, for response files that the command names."""
+    """Build folder, for response files that the command names."""
     llvm: int | None = None
-    """LLVM major to use, the build's; the newest supported one if not given."""
+    """LLVM major version of the build; the newest supported one if not given."""
 
 
 def run(config: Override, *, report: Report = say_nothing) -> LinkOptions:  # noqa: ARG001  (all commands take one)

@@ -24,17 +24,17 @@ class Record:
     """Run a build, and write down what it compiles: record -- make -j2."""
 
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """The build, after --; it must compile everything, so clean up first."""
+    """Build command, after --; it must compile everything, so clean up first."""
     output: Path = Path(DATABASE_NAME)
-    """The compilation database to write."""
+    """Compilation database to write."""
     corpus: Path | None = None
-    """Import the build into this corpus at once."""
+    """Folder of a corpus into which the build is imported at once."""
     level: Level | None = None
     """With --corpus: optimization level in place of the build's own."""
     timeout_minutes: float = 240.0
-    """Deadline of the build."""
+    """Deadline of the build in minutes."""
     compiler: Compiling = COMPILER
-    """How sources are compiled when the build is imported."""
+    """The clang whose front end runs when the build is imported."""
 
 
 def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:

@@ -26,22 +26,22 @@ _DECIDED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Choose the projects that are kept out of training; the choice stays when projects are added."""
+    """Choose the projects that are held out of training; the choice stays when projects are added."""
 
     corpus: Annotated[Path, tyro.conf.Positional] = Path("quickstart/corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     share: float = 0.2
     """Share of the projects to hold out, or of the modules of a single project."""
     seed: int = 1
-    """Another one gives another split."""
+    """Random seed; another one gives another split."""
     by: SplitBy = SplitBy.AUTO
-    """What stays together: projects, or only copies of a module; auto splits a single project by module."""
+    """Unit that stays on one side: a project, or a module with its copies; auto splits a single project by module."""
     held_out: tuple[str, ...] = ()
-    """Names of projects: hold out these and no others."""
+    """Names of the projects to hold out, in place of a share."""
     force: bool = False
     """Replace a split that was made by name."""
     compiler: Compiling = COMPILER
-    """How modules are read."""
+    """The clang that reads the modules."""
 
 
 def run(config: Split, *, report: Report = say_nothing) -> SplitResult:

@@ -25,23 +25,23 @@ class Verify:
     """Compile modules of a corpus and compare their code with the build's: name one thing to compare with."""
 
     corpus: Path = Path("corpus")
-    """The corpus."""
+    """Folder of the corpus."""
     objects: Path | None = None
-    """The folder with the build's objects, under the modules' names; the linker's for ThinLTO."""
+    """Folder with the build's objects, under the modules' names; the linker's objects for ThinLTO."""
     compile_commands: Path | None = None
-    """The database that the corpus was imported from: its commands are run, each writing to a temporary folder."""
+    """Database that the corpus was imported from: its commands are run, each writing to a temporary folder."""
     sources: Path | None = None
-    """Where `corpus fetch` put the sources of a corpus that `corpus extract` made: they are compiled in one go."""
+    """Folder where `corpus fetch` put the sources of a corpus that `corpus extract` made; they are compiled anew."""
     manifest: Path | None = None
-    """With --sources: the TOML file that lists the projects, if it is not the list that comes with mlgokit."""
+    """With --sources: TOML file that lists the projects; the list that comes with mlgokit if not given."""
     most: int = 100
-    """Look at so many modules, drawn from all."""
+    """Number of modules to compare, drawn from all."""
     seed: int = 1
-    """Of the draw."""
+    """Random seed of the draw."""
     compiler: Compiling = COMPILER
-    """How modules are compiled."""
+    """The clang that compiles the modules; take the build's LLVM major version."""
     changes: Changes = NO_CHANGES
-    """Options of clang -cc1 that are changed in all command lines; each may be given several times."""
+    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
 
 
 def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:

@@ -58,24 +58,24 @@ _NOTHING = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """How the search goes."""
+    """Settings of the search."""
 
     objective: Objective = Objective.LINK_AWARE
-    """Which bytes count; COMDAT signatures count once in the whole project."""
+    """Measure of size; each COMDAT signature counts once in the whole project."""
     existence: float = 0.0
-    """Credit for no longer defining a signature that other modules still define, as a share of its bytes over k."""
+    """Credit for no longer defining a COMDAT signature that k modules define, as a share of 1/k of its bytes."""
     most: int = 256
-    """Decisions flipped in one compilation, in independent parts of the call graph."""
+    """Largest number of decisions flipped in one compilation, in independent parts of the call graph."""
     tries: int = 1
-    """How often a decision is tried before it is left alone, until something near it changes."""
+    """Number of trials of a decision before it is left alone, until something near it changes."""
     noise: float = 8.0
     """Random part of the order in which decisions are tried, in bytes."""
     restarts: int = 200
-    """How often in a row a module is begun anew in vain, when no single move pays any more, before it is left alone."""
+    """Number of restarts of a module in a row without gain, once no single flip gains, before it is left alone."""
     refits: tuple[float, ...] = (0.08, 0.25, 0.5)
     """Shares of the budget after which a policy is fitted to what was measured so far, to say what to try first."""
     fit: EffectConfig = field(default_factory=lambda: EffectConfig(members=3, epochs=12))
-    """That regression."""
+    """Settings of the regression that is fitted."""
     seed: int = 1
     """Random seed of the search."""
 
