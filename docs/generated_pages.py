@@ -211,7 +211,10 @@ def directive(name: str, kind: str) -> str:
     """What makes Sphinx document a public name."""
     if kind == "Values":
         body = "".join(f"   {line}\n" for line in documented(name))
-        return f".. data:: mlgokit.{name}\n   :type: {type(getattr(mlgokit, name)).__name__}\n\n{body}"
+        type_name = type(getattr(mlgokit, name)).__name__
+        # A reference to the type of a type alias would lead nowhere.
+        option = "" if type_name == "UnionType" else f"   :type: {type_name}\n"
+        return f".. data:: mlgokit.{name}\n{option}\n{body}"
     return {
         "Functions": f".. autofunction:: mlgokit.{name}",
         "Classes": f".. autoclass:: mlgokit.{name}\n   :members:",

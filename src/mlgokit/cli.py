@@ -133,21 +133,19 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
 
 def _arguments() -> Any:
     """A dataclass for tyro: one of the configurations as ``command``, and ``json``."""
-    arms: dict[str, list[Any]] = {group: [] for group in GROUPS}
-    top: list[Any] = []
+    top: dict[str, Any] = {}
     for name, command in COMMANDS.items():
         group, _, leaf = name.rpartition(" ")
-        siblings = arms[group] if group else top
-        if group and not siblings:
-            top.append(group)
-        siblings.append(Annotated[command.configuration, tyro.conf.subcommand(leaf)])
-    for group, leaves in arms.items():
+        arm = Annotated[command.configuration, tyro.conf.subcommand(leaf)]
+        top[group or leaf] = (*top.get(group, ()), arm) if group else arm
+    for group, text in GROUPS.items():
         # tyro makes subcommands of unions only, so that a single one needs a second, hidden arm.
-        union = Union[(*leaves, Annotated[None, tyro.conf.Suppress])]
-        top[top.index(group)] = Annotated[union, tyro.conf.subcommand(group, description=GROUPS[group])]
-    help_text = "Print the result as JSON on standard output."
-    json_field = (Annotated[bool, tyro.conf.arg(help=help_text)], dataclasses.field(default=False))
-    return dataclasses.make_dataclass("Arguments", [("command", Union[tuple(top)]), ("json", *json_field)])  # noqa: UP007  (as above)
+        arms = Union[(*top[group], Annotated[None, tyro.conf.Suppress])]
+        top[group] = Annotated[arms, tyro.conf.subcommand(group, description=text)]
+    as_json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on standard output.")]
+    any_command = Union[tuple(top.values())]  # noqa: UP007  (made while the program runs)
+    parts = [("command", any_command), ("json", as_json, dataclasses.field(default=False))]
+    return dataclasses.make_dataclass("Arguments", parts)
 
 
 def _command_of(configuration: Any) -> Command:

@@ -10,6 +10,7 @@ from mlgokit.errors import UsageError
 from mlgokit.traces import Header
 
 Advice = int | float
+"""An answer of an advisor: the number of a decision, or a real number where a problem asks for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
