@@ -17,9 +17,10 @@ from mlgokit.advisors import Advice, Observation
 from mlgokit.algorithms.registry import LEARNERS
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import HEURISTIC, ClangCompiler, PluginUse, command
+from mlgokit.compiler.compile import ClangCompiler, command
 from mlgokit.compiler.objects.measure import link_weights, measure_object, size_score
 from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.learning.baselines import compile_defaults

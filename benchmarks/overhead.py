@@ -11,8 +11,8 @@ from harness import Setup, draw_modules, run_benchmark
 from results import Cell, Result, Table
 from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_modules
 
-from mlgokit.compiler.compile import HEURISTIC, PluginUse
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.errors import CorpusError
 from mlgokit.export.plugin import export_plugin
 from mlgokit.problems import INLINE_SIZE

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from results import Cell, Table, quartiles
 
-from mlgokit.compiler.compile import ClangCompiler, CompileStatus
+from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError

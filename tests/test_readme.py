@@ -12,7 +12,7 @@ import pytest
 
 from mlgokit import cli
 from mlgokit.commands.train import Train
-from mlgokit.compiler.compile import PluginUse
+from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.problems import PROBLEMS
 

@@ -13,7 +13,7 @@ A message is one sentence with four parts: what, where, expected versus found, w
     |- ReuseError            a folder that another configuration made; exit code 5
     `- StorageError          the disk is full or not writable; exit code 6
 
-A compiler that fails on a module is a result (:class:`mlgokit.compiler.compile.CompileResult`), never an exception.
+A compiler that fails on a module is a result (:class:`mlgokit.compiler.compilation.Compilation`), never an exception.
 """
 
 from pathlib import Path

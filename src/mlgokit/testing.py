@@ -216,7 +216,7 @@ def _answer(toy: ToyModule, request: CompileRequest) -> Compilation:
     if use is not None:
         own = np.array(_followed(toy, use.policies.get(INLINE_SIZE.name, ":default"), defaults), bool)
         drawn = np.random.default_rng(use.seed).random(len(own)) < use.flip_probability
-        given = _given(use.decisions if isinstance(use.decisions, bytes) else b"")
+        given = _given(use.decisions)
         by_table = [call.site in given for call in toy.calls]
         inlined = tuple(
             given.get(call.site, bool(one)) for call, one in zip(toy.calls, own ^ drawn, strict=True)

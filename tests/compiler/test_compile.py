@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import (
-    ClangCompiler,
-    first_error,
-)
+from mlgokit.compiler.compile import ClangCompiler, first_error
 from mlgokit.compiler.objects import elf
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain

@@ -16,7 +16,8 @@ import pytest
 from mlgokit.advisors import Advisor, RandomLegal
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
-from mlgokit.compiler.compile import ClangCompiler, CompileStatus, command
+from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.compile import ClangCompiler, command
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.problems import PROBLEMS

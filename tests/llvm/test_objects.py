@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import ClangCompiler, CompileStatus
+from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus

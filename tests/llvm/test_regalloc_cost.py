@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import ClangCompiler, CompileStatus
+from mlgokit.compiler.compilation import CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.regalloc_cost import COUNTS
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain

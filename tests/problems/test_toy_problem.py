@@ -35,7 +35,7 @@ from mlgokit.cli import main
 from mlgokit.compiler.caching import open_caching
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.request import PluginUse
-from mlgokit.learning.decision_batch import available_features
+from mlgokit.learning.decision_batch import feature_names
 from mlgokit.learning.trace import outcome, trace_modules
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 from mlgokit.traces import ContextSpan, Header, Log
@@ -67,7 +67,7 @@ assert use["MLGOKIT_TOY_POLICY"] == ":toy" and use["MLGOKIT_TOY_LOG"] == str(fol
 (trace,) = trace_modules(compiler, modules, TOY, policy=":toy", folder=folder / "logs")
 assert trace.scores == {"default": (100, 90)}, trace.scores
 assert outcome([trace])["decisions"] == 3
-assert available_features(TOY, LOG) == ("weight",)
+assert feature_names(TOY, LOG.columns) == ("weight",)
 again = trace_modules(compiler, modules, TOY, policy=":toy", folder=folder / "logs")
 assert len(fake.asked) == 2
 

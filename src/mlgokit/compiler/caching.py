@@ -110,13 +110,9 @@ class CachingCompiler:
             use.seed, use.temperature, use.flip_probability, request.keep,
         ]  # fmt: skip
         facts += [problem, request.regalloc] if problem != INLINE_SIZE.name or request.regalloc else []
-        facts += [hashlib.sha256(_table(use)).hexdigest()] if use.decisions else []
+        facts += [hashlib.sha256(use.decisions).hexdigest()] if use.decisions else []
         facts += [] if request.flips is None else [hashlib.sha256(request.flips.tobytes()).hexdigest()]
         return facts
-
-
-def _table(use: PluginUse) -> bytes:
-    return use.decisions if isinstance(use.decisions, bytes) else b""
 
 
 def _is_kept(request: CompileRequest) -> bool:

@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,29 +16,15 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
-from mlgokit.compiler.request import ALWAYS, HEURISTIC, NEVER, PLAIN, CompileRequest, PluginUse
+from mlgokit.compiler.request import PLAIN, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.reuse.trials import TrialRequest, read_tried
+from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, StorageError, TraceError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.traces.log import Log, read_log
-
-__all__ = [
-    "ALWAYS",
-    "HEURISTIC",
-    "NEVER",
-    "ClangCompiler",
-    "CompileResult",
-    "CompileStatus",
-    "PluginUse",
-    "check_room",
-    "command",
-    "compile_module",
-    "first_error",
-]
 
 COMPILE_SECONDS = 60.0
 LEAST_ROOM = 1 << 16
@@ -253,7 +239,7 @@ def _with_outputs(
                 atomic_write(request.keep_logs[problem], path.read_bytes())
         known = use is not None and use.log_default
         ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=known)
-        if use is not None and isinstance(use.trials, TrialRequest) and (folder / "tried").exists():
+        if use is not None and use.trials is not None and (folder / "tried").exists():
             ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
     except (TraceError, InputError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
@@ -262,42 +248,3 @@ def _with_outputs(
     except InputError as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_RECORD, reason=str(error))
     return dataclasses.replace(ended, regalloc=costs)
-
-
-def compile_module(
-    toolchain: Toolchain,
-    command_line: tuple[str, ...],
-    bitcode: Path,
-    *,
-    use: PluginUse | None = None,
-    keep_object: Path | None = None,
-    keep_logs: Mapping[str, Path] | None = None,
-    regalloc: bool = False,
-    timeout_seconds: float = COMPILE_SECONDS,
-    thinlto_index: Path | None = None,
-    residents: Residents | None = None,
-    known: KnownFunctions | None = None,
-) -> Compilation:
-    """As :meth:`ClangCompiler.compile`, for callers that have no module; goes when they have."""
-    compiler = ClangCompiler(toolchain=toolchain, timeout_seconds=timeout_seconds, residents=residents)
-    module = Module(
-        name="",
-        project="",
-        language="",
-        bitcode=bitcode,
-        command_line=command_line,
-        bitcode_bytes=0,
-        thinlto_index=thinlto_index,
-    )
-    request = CompileRequest(
-        use=use,
-        keep="log",
-        regalloc=regalloc,
-        keep_object=keep_object,
-        keep_logs=keep_logs or {},
-        reuse=residents is not None,
-    )
-    return _compile(compiler, module, request, known)
-
-
-CompileResult = Compilation

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import HEURISTIC, check_room, command, first_error
+from mlgokit.compiler.compile import check_room, command, first_error
+from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import Toolchain
 
 DESCRIBE_SECONDS = 60.0

@@ -41,11 +41,9 @@ class PluginUse:
     seed: int = 0
     temperature: float = 0.0
     flip_probability: float = 0.0
-    # Paths, and ``tried``, are for callers of ``compile_module``, and go with it.
-    decisions: bytes | Path | None = b""
-    allocations: bytes | Path | None = b""
-    trials: TrialRequest | Path | None = None
-    tried: Path | None = None
+    decisions: bytes = b""
+    allocations: bytes = b""
+    trials: TrialRequest | None = None
     log_default: bool = True
 
     @property
@@ -59,21 +57,18 @@ class PluginUse:
         Raises:
             StorageError: the disk is full or not writable.
         """
-        files: dict[str, str] = {}
-        for name, given in (
-            ("decisions", self.decisions),
-            ("allocations", self.allocations),
-            ("trials", self.trials),
-            ("tried", self.tried),
-        ):
-            path = given if isinstance(given, Path) else folder / name
-            if isinstance(given, bytes | TrialRequest) and given:
+        given = {
+            "decisions": self.decisions,
+            "allocations": self.allocations,
+            "trials": b"" if self.trials is None else self.trials.to_bytes(),
+        }
+        files: dict[str, str] = {} if self.trials is None else {"MLGOKIT_TRIED": str(folder / "tried")}
+        for name, data in given.items():
+            if data:
+                path = folder / name
                 with writing(path):
-                    path.write_bytes(given if isinstance(given, bytes) else given.to_bytes())
-            if given:
+                    path.write_bytes(data)
                 files[f"MLGOKIT_{name.upper()}"] = str(path)
-        if isinstance(self.trials, TrialRequest):
-            files["MLGOKIT_TRIED"] = str(folder / "tried")
         return (
             {PROBLEMS[problem].policy_variable: policy for problem, policy in self.policies.items()}
             | {PROBLEMS[problem].log_variable: str(folder / f"{problem}.log") for problem in self.logs}

@@ -53,8 +53,10 @@ def save_compilation(path: Path, done: Compilation) -> None:
         facts["heuristic"] = True
         arrays["heuristic"] = decisions.heuristic
     if decisions.by_table is not None:
+        facts["by_table"] = True
         arrays["by_table"] = decisions.by_table
     if decisions.site is not None:
+        facts["sites"] = True
         arrays["sites"] = decisions.site.view(np.int64)
     for log in done.logs.values():
         arrays["log"] = np.frombuffer(render_log(log), np.uint8)
@@ -75,6 +77,7 @@ def load_compilation(path: Path, *, problem: str) -> Compilation | None:
         # Opened here, because numpy leaves a file open that turns out to be no archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             facts = json.loads(stored["facts"].tobytes())
+            status = CompileStatus[facts["status"]]
             sizes = None
             if "totals" in facts:
                 names = (field.name for field in fields(SectionTotals))
@@ -92,21 +95,21 @@ def load_compilation(path: Path, *, problem: str) -> Compilation | None:
                     costs=stored["regalloc_costs"],
                 )
             logs = {problem: read_log_bytes(stored["log"].tobytes(), name=path)} if "log" in stored else {}
-            site = stored["sites"].view(np.uint64) if "sites" in stored else None
+            site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
             if site is None and problem in logs and "site" in (columns := logs[problem].columns):
                 site = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
             decisions = no_decisions()
             if len(stored["caller"]) or facts["names"]:
                 decisions = InlineDecisions(
                     names=tuple(facts["names"]),
-                    by_table=stored.get("by_table"),
+                    by_table=stored["by_table"] if facts.get("by_table") else None,
                     heuristic=stored["heuristic"] if facts.get("heuristic") else None,
                     site=site,
                     **{name: stored[name] for name in _DECISION_ARRAYS},
                 )
             count = facts.get("decisions")
             return Compilation(
-                status=CompileStatus[facts["status"]],
+                status=status,
                 reason=facts["reason"],
                 user_seconds=facts["user_seconds"],
                 sizes=sizes,

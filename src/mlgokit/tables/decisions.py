@@ -16,7 +16,6 @@ from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.store import ModuleRun
 from mlgokit.tables.file import end_bytes, read_summary, read_table_file, text_at_end
 
 Keys = npt.NDArray[np.uint64]
@@ -110,23 +109,14 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
     return b"".join((*parts, end_bytes(summary)))
 
 
-def sites_of(run: ModuleRun) -> npt.NDArray[np.int64]:
-    """[T] the call sites of a compilation of the inliner's, which kept its log or did not explore."""
-    if run.sites is not None:
-        return run.sites
-    if run.log is None or not run.log.observation_count:
-        return np.zeros(0, np.int64)
-    return run.log.columns["site"].reshape(-1).astype(np.int64)
-
-
-def flipped_keys(base: ModuleRun | InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
+def flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
     """Keys of the sites of ``base`` at which ``forced`` decides otherwise; bit 0 is what it decides."""
-    sites = (base.sites.view(np.int64) if isinstance(base, InlineDecisions) else sites_of(base)) & ~1
+    sites = base.sites.view(np.int64) & ~1
     keys = (forced.sites & ~1) | (forced.decisions != 0)
     return keys[np.isin(forced.sites & ~1, sites) & ~np.isin(keys, sites | base.inlined)]
 
 
-def site_table(default: ModuleRun | Compilation, forced: ForcedDecisions) -> bytes:
+def site_table(default: Compilation, forced: ForcedDecisions) -> bytes:
     """The decision table of one compilation; the compiler knows the module by the functions of its object."""
     if not len(forced.sites) or default.sizes is None:
         return b""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.compiler.compile import CompileStatus
+from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import StorageError
-from mlgokit.store import ModuleRun, recall, remember
 
 
 def integers(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -32,33 +32,29 @@ SIZES = ObjectSizes(
     signature_data=integers(0, 12),
     rest=integers(0, 5, 28),
 )
-RUN = ModuleRun(
+RUN = Compilation(
     status=CompileStatus.OK,
-    reason="",
     user_seconds=0.125,
     sizes=SIZES,
-    caller=integers(-(2**63), 7, 7),
-    callee=integers(5, 2**63 - 1, 5),
-    inlined=np.array([True, False, True]),
-    flipped=np.array([False, False, True]),
-    heuristic=np.array([True, True, False]),
-    names=("a", "b"),
-    rows=integers(2),
-    values=np.array([[-1, 2**40]]),
+    decisions=InlineDecisions(
+        caller=integers(-(2**63), 7, 7),
+        callee=integers(5, 2**63 - 1, 5),
+        inlined=np.array([True, False, True]),
+        flipped=np.array([False, False, True]),
+        by_table=np.array([False, True, True]),
+        heuristic=np.array([True, True, False]),
+        site=np.array([2, 2**64 - 2, 4], np.uint64),
+        names=("a", "b"),
+        rows=integers(2),
+        values=np.array([[-1, 2**40]]),
+    ),
+    decision_count=3,
 )
-FAILED = ModuleRun(
-    status=CompileStatus.FAILED,
-    reason="error: 'x' — \"y\"",
-    user_seconds=0.0,
-    sizes=None,
-    caller=integers(),
-    callee=integers(),
-    inlined=np.zeros(0, np.bool_),
-    flipped=np.zeros(0, np.bool_),
-    names=(),
-    rows=integers(),
-    values=np.zeros((0, 0), np.int64),
-)
+FAILED = Compilation(status=CompileStatus.FAILED, reason="error: 'x' — \"y\"")
+
+
+def load(path: Path) -> Compilation | None:
+    return load_compilation(path, problem="inline-size")
 
 
 def assert_equal(found: Any, expected: Any) -> None:
@@ -85,14 +81,14 @@ COSTS = RegallocCosts(
         RUN,
         FAILED,
         dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE),
-        dataclasses.replace(RUN, regalloc=COSTS, decisions=7),
+        dataclasses.replace(RUN, regalloc=COSTS, decision_count=7),
     ],
 )
-def test_what_is_kept_comes_back(tmp_path: Path, run: ModuleRun):
+def test_what_is_kept_comes_back(tmp_path: Path, run: Compilation):
     path = tmp_path / "ab" / "abcd.npz"
-    remember(path, run)
+    save_compilation(path, run)
 
-    found = recall(path)
+    found = load(path)
 
     assert found is not None
     assert_equal(found, run)
@@ -100,10 +96,10 @@ def test_what_is_kept_comes_back(tmp_path: Path, run: ModuleRun):
 
 
 def test_the_last_one_counts(tmp_path: Path):
-    remember(tmp_path / "run.npz", FAILED)
-    remember(tmp_path / "run.npz", RUN)
+    save_compilation(tmp_path / "run.npz", FAILED)
+    save_compilation(tmp_path / "run.npz", RUN)
 
-    found = recall(tmp_path / "run.npz")
+    found = load(tmp_path / "run.npz")
 
     assert found is not None
     assert found.status is CompileStatus.OK
@@ -118,18 +114,18 @@ def test_the_last_one_counts(tmp_path: Path):
         (dataclasses.replace(RUN, status=CompileStatus.BAD_TRACE), False),
     ],
 )
-def test_only_a_success_with_an_object_teaches(run: ModuleRun, ok: bool):
+def test_only_a_success_with_an_object_teaches(run: Compilation, ok: bool):
     assert run.ok is ok
 
 
 def test_what_was_never_kept_is_none(tmp_path: Path):
-    assert recall(tmp_path / "nowhere" / "run.npz") is None
+    assert load(tmp_path / "nowhere" / "run.npz") is None
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> tuple[Path, bytes]:
     path = tmp_path / "run.npz"
-    remember(path, RUN)
+    save_compilation(path, RUN)
     return path, path.read_bytes()
 
 
@@ -137,7 +133,7 @@ def test_a_file_that_is_cut_short_is_none(kept: tuple[Path, bytes]):
     path, data = kept
     for length in [*range(0, len(data), 37), len(data) - 1]:
         path.write_bytes(data[:length])
-        assert recall(path) is None, length
+        assert load(path) is None, length
 
 
 def test_a_changed_byte_gives_none_or_what_was_kept(kept: tuple[Path, bytes]):
@@ -147,7 +143,7 @@ def test_a_changed_byte_gives_none_or_what_was_kept(kept: tuple[Path, bytes]):
     for place in range(0, len(data), 13):
         for change in (0x01, 0x80, 0xFF):
             path.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
-            found = recall(path)
+            found = load(path)
             if found is None:
                 lost += 1
             else:
@@ -193,11 +189,11 @@ def facts(text: str) -> Any:
 def test_a_file_of_somebody_else_is_none(tmp_path: Path, data: bytes):
     (tmp_path / "run.npz").write_bytes(data)
 
-    assert recall(tmp_path / "run.npz") is None
+    assert load(tmp_path / "run.npz") is None
 
 
 def test_a_folder_in_the_place_is_none(tmp_path: Path):
-    assert recall(tmp_path) is None
+    assert load(tmp_path) is None
 
 
 def test_a_store_that_cannot_be_written_is_a_sentence(tmp_path: Path):
@@ -206,4 +202,4 @@ def test_a_store_that_cannot_be_written_is_a_sentence(tmp_path: Path):
     with pytest.raises(
         StorageError, match="expected to be able to write there, found: File exists; check the disk and the path"
     ):
-        remember(tmp_path / "file" / "run.npz", RUN)
+        save_compilation(tmp_path / "file" / "run.npz", RUN)
