@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.process import TAIL_BYTES, kill_pool, kill_running, run
+from mlgokit.compiler.process import COMPILER_LIMITS, TAIL_BYTES, Limits, kill_pool, kill_running, run
 from mlgokit.errors import ToolError
 
 LONG = 60.0
@@ -144,3 +144,45 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+SMALL = Limits(file_bytes=1 << 20, memory_bytes=1 << 30)
+
+
+def test_a_child_writes_no_more_than_it_may(tmp_path: Path):
+    done = run(["dd", "if=/dev/zero", "of=big", "bs=64k"], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
+    assert done.returncode == -signal.SIGXFSZ
+    assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
+
+
+def test_nor_do_its_children_or_its_complaints(tmp_path: Path):
+    done = run(["sh", "-c", "cat /dev/zero > big; cat /dev/zero >&2"], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
+    assert not done.timed_out
+    assert done.returncode in {128 + signal.SIGXFSZ, -signal.SIGXFSZ}
+    assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
+
+
+def test_a_child_takes_no_more_memory_than_it_may():
+    code = "import sys\ntry: bytearray(2 << 30)\nexcept MemoryError: sys.exit(7)"
+    assert run([sys.executable, "-c", code], timeout_seconds=LONG, limits=SMALL).returncode == 7
+    assert run([sys.executable, "-c", code], timeout_seconds=LONG).returncode == 0
+
+
+def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
+    compiler = tmp_path / "clang"
+    compiler.write_text("#!/bin/sh\nsleep 0.05\nulimit -f\nulimit -v\n")
+    compiler.chmod(0o755)
+    found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
+    # In blocks of 512 bytes and in KiB.
+    assert found[1] == str(COMPILER_LIMITS.memory_bytes // 1024)
+    assert int(found[0]) in {COMPILER_LIMITS.file_bytes // 512, COMPILER_LIMITS.file_bytes // 1024}
+    assert run([compiler, "-v"], timeout_seconds=LONG).stdout.decode().split() == ["unlimited", "unlimited"]
+
+
+def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
+    compiler = tmp_path / "clang"
+    compiler.write_text("#!/bin/sh\n# __asan_init\nsleep 0.05\nulimit -f\nulimit -v\n")
+    compiler.chmod(0o755)
+    found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
+    assert found[0] != "unlimited"
+    assert found[1] == "unlimited"

@@ -34,6 +34,9 @@ SYMBOL = np.dtype(
 )
 RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
+LARGEST_FILE = 2 << 30
+"""Bytes; what is read is in memory as a whole."""
+
 _SECTION_32 = np.dtype([(name, "<u4") for name in SECTION.names or ()])
 _SYMBOL_32 = np.dtype(
     [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")]
@@ -171,6 +174,10 @@ def read_elf(source: bytes | Path) -> Elf:
     else:
         where = str(source)
         try:
+            if (size := source.stat().st_size) > LARGEST_FILE:
+                raise InputError(
+                    f"{where}: expected at most {LARGEST_FILE} bytes of object, found {size}; leave this module out"
+                )
             data = source.read_bytes()
         except OSError as error:
             raise InputError(
