@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
             (words, language) for word, kind in option_table().kinds.items() for words, language in attempts(word, kind)
         ]
         with ThreadPoolExecutor(4) as pool:
-            results = pool.map(lambda item: noticed(clang, *item, inputs[item[1]]), tried)
+            results = pool.map(lambda item: noticed(clang, item[0], item[1], inputs[item[1]]), tried)
             for (words, language), found in zip(tried, results, strict=True):
                 if found:
                     sys.stdout.write(f"{' '.join(words)} ({language}): {found[0][:160]}\n")

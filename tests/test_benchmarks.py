@@ -32,6 +32,7 @@ PARTS = (
     "made_objects",
     "fuzz_readers",
     "fuzz_corpus",
+    "fuzz_gate",
     "learner_arms",
     "learner_summary",
     "regalloc_stress",

@@ -147,30 +147,36 @@ def is_running(pid: int) -> bool:
 
 
 SMALL = Limits(file_bytes=1 << 20, memory_bytes=1 << 30)
+LIMITED = "while test $(ulimit -f) = unlimited; do :; done"
+"""A child waits for its limits: on a busy machine it may run for a while before its parent does."""
 
 
 def test_a_child_writes_no_more_than_it_may(tmp_path: Path):
-    done = run(["dd", "if=/dev/zero", "of=big", "bs=64k"], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
+    script = f"{LIMITED}; exec dd if=/dev/zero of=big bs=64k"
+    done = run(["sh", "-c", script], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
     assert done.returncode == -signal.SIGXFSZ
     assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
 
 
 def test_nor_do_its_children_or_its_complaints(tmp_path: Path):
-    done = run(["sh", "-c", "cat /dev/zero > big; cat /dev/zero >&2"], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
+    script = f"{LIMITED}; cat /dev/zero > big; cat /dev/zero >&2"
+    done = run(["sh", "-c", script], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
     assert not done.timed_out
     assert done.returncode in {128 + signal.SIGXFSZ, -signal.SIGXFSZ}
     assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
 
 
 def test_a_child_takes_no_more_memory_than_it_may():
+    wait = "import resource, sys\nwhile resource.getrlimit(resource.RLIMIT_AS)[0] < 0: pass\n"
     code = "import sys\ntry: bytearray(2 << 30)\nexcept MemoryError: sys.exit(7)"
-    assert run([sys.executable, "-c", code], timeout_seconds=LONG, limits=SMALL).returncode == 7
+    assert run([sys.executable, "-c", wait + code], timeout_seconds=LONG, limits=SMALL).returncode == 7
     assert run([sys.executable, "-c", code], timeout_seconds=LONG).returncode == 0
 
 
 def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
     compiler = tmp_path / "clang"
-    compiler.write_text("#!/bin/sh\nsleep 0.05\nulimit -f\nulimit -v\n")
+    wait = LIMITED.replace("-f", "-v")
+    compiler.write_text(f'#!/bin/sh\ntest "$1" = -cc1 && {{ {wait}; }}\nulimit -f\nulimit -v\n')
     compiler.chmod(0o755)
     found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
     # In blocks of 512 bytes and in KiB.
@@ -181,7 +187,7 @@ def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
 
 def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
     compiler = tmp_path / "clang"
-    compiler.write_text("#!/bin/sh\n# __asan_init\nsleep 0.05\nulimit -f\nulimit -v\n")
+    compiler.write_text(f"#!/bin/sh\n# __asan_init\n{LIMITED}\nulimit -f\nulimit -v\n")
     compiler.chmod(0o755)
     found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
     assert found[0] != "unlimited"

@@ -4,6 +4,7 @@ Each test has the input with which a hostile reader ran code, or wrote where he 
 """
 
 import contextlib
+import importlib
 import json
 import shlex
 from pathlib import Path
@@ -261,3 +262,23 @@ def test_little_bitcode_makes_no_large_object(toolchain: Toolchain, tmp_path: Pa
         "assembly": CompileStatus.CRASHED,
         "good": CompileStatus.OK,
     }
+
+
+def test_mutated_commands_load_start_and_write_nothing(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch):
+    """A few cases of ``benchmarks/fuzz_gate.py``."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    fuzz = importlib.import_module("fuzz_gate")
+    ran, taken, findings = fuzz.run_cases(40, toolchain, seed=7)
+    assert findings == []
+    assert ran == 40
+    assert taken > 5
+
+
+def test_the_canary_of_the_fuzzer_sings(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    fuzz = importlib.import_module("fuzz_gate")
+    build = fuzz.prepare(tmp_path / "x", toolchain)
+    argv = [toolchain.clang, "-cc1", "-load", build / "evil.so", "-O2", "-emit-obj", "-o", build / "precious"]
+    run(*argv, build / "a.c")
+    assert (tmp_path / "x" / "canary").exists()
+    assert fuzz.run_batch([["-O2"]], build, toolchain) == (1, "canary")

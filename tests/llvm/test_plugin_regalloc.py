@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.reuse.trials import request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -314,3 +315,10 @@ def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench) -> N
         (bench.folder / f"text{len(words)}{''.join(settings)}").write_bytes(done.stdout)
     texts = {path.read_bytes() for path in bench.folder.glob("text*")}
     assert len(texts) == 1
+
+
+def test_trials_without_a_place_for_their_results_are_refused(bench: Bench) -> None:
+    (bench.folder / "trials").write_bytes(request_bytes([], seconds=1.0))
+    sentence = "error: mlgokit: trials of allocations: expected room for their results, found none"
+    assert sentence in bench.refused(trials="trials")
+    assert sentence in bench.refused(trials="trials", tried="/dev/full")

@@ -157,9 +157,9 @@ def start(
 
 
 def _limit(pid: int, limits: Limits, program: str) -> None:
-    """Limit a child that has just begun: it is still setpriv, or maps its libraries, and has written nothing.
+    """Limit a child that has just begun; on a busy machine it may run for some milliseconds before that.
 
-    A wrapper that sets limits would cost each compilation 2.5 ms, and a ``preexec_fn`` a plain fork; this takes 10 us.
+    A wrapper that sets limits would cost each compilation 2.5 ms, and a ``preexec_fn`` a plain fork; this takes 25 us.
     """
     # One that has ended already needs none.
     with contextlib.suppress(ProcessLookupError, PermissionError):

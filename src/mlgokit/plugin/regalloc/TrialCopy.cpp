@@ -135,6 +135,9 @@ void becomeTrial(const TrialOrder &Order, pid_t Parent) {
   Limit.it_value.tv_sec = time_t(Order.Seconds);
   Limit.it_value.tv_usec = suseconds_t((Order.Seconds - double(Limit.it_value.tv_sec)) * 1e6);
   setitimer(ITIMER_PROF, &Limit, nullptr);
+  // To wait for a mutex that another thread held when this copy was made takes no processor time, and never ends.
+  Limit.it_value = {time_t(60 + 20 * Order.Seconds), 0};
+  setitimer(ITIMER_REAL, &Limit, nullptr);
   const Function &F = Order.Function.getFunction();
   // With no function after it, the copy comes to the pass that outlines. The function is the copy's own.
   const_cast<Function &>(F).addFnAttr("nooutline");

@@ -149,16 +149,20 @@ std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const Functio
   append(Bytes, Count);
   Bytes.append(MF.getName().begin(), MF.getName().end());
   bool Told = report(Bytes);
-  if (!Count && Told)
+  const auto NoRoom = [&Ctx] {
+    Ctx.emitError("mlgokit: trials of allocations: expected room for their results, found none");
+    return nullptr;
+  };
+  if (!Told)
+    return NoRoom();
+  if (!Count)
     return nullptr;
   for (Series S : Found->second)
     for (const Trial &T : S.Trials) {
       int Ends[2];
       const pid_t Self = getpid();
-      if (!Told || pipe2(Ends, O_CLOEXEC) < 0) {
-        Ctx.emitError("mlgokit: trials of allocations: expected room for their results, found none");
-        return nullptr;
-      }
+      if (!Told || pipe2(Ends, O_CLOEXEC) < 0)
+        return NoRoom();
       const pid_t Child = fork();
       if (Child == 0) {
         close(Ends[0]);
@@ -190,7 +194,7 @@ std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const Functio
       Bytes.append(Answer.begin(), Answer.end());
       Told = report(Bytes);
     }
-  return nullptr;
+  return Told ? nullptr : NoRoom();
 }
 
 } // namespace mlgokit
