@@ -234,7 +234,7 @@ def at_random(bench: Bench, seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The heuristic's decisions, but turned round at some places in the order of questions."""
+    """The heuristic's decisions, but flipped at some places in the order of questions."""
 
     places: frozenset[int]
 
@@ -247,7 +247,7 @@ class Flips:
 def searched(bench: Bench, seed: int, *, greedy: bool) -> dict[str, Any]:
     """Search on the held-out modules themselves, with the budget shared out among them; nothing is linked.
 
-    Random search compiles under the heuristic with some decisions turned round, and keeps the smallest. Greedy flips
+    Random search compiles under the heuristic with some decisions flipped, and keeps the smallest. Greedy flips
     turn one more decision round, and keep it where the module gets smaller.
     """
     each = max(1, bench.config.compilations // len(bench.held_out))

@@ -45,7 +45,7 @@ class Result:
         answer: what it found, one sentence.
         bar: what had to be reached, or empty.
         passed: whether it was, or ``None`` without a bar.
-        seed: of everything random.
+        seed: random seed.
         versions: of the tools that take part, and of the machine; the harness fills them in.
         inputs: name to digest; likewise.
         tables: the numbers.

@@ -24,7 +24,7 @@ from mlgokit.tune.spaces.inlining.step import compile_decided
 from mlgokit.tune.verify import Verifier
 
 LEAST_FLIPPED, MOST_FLIPPED = 0.005, 0.5
-"""Between which the probability of turning a decision round is drawn, evenly on a logarithmic scale."""
+"""Between which the probability of flipping a decision is drawn, evenly on a logarithmic scale."""
 
 
 class Run(Protocol):

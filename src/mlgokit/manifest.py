@@ -91,7 +91,7 @@ def write_manifest(
     Args:
         folder: the folder to sign.
         kind: what the folder is.
-        config: everything that decides what comes out; leave out what does not, such as the number of workers.
+        config: everything that decides the result; leave out what does not, such as the number of workers.
         toolchain: versions of the tools that take part.
         inputs: digests of what goes in.
 

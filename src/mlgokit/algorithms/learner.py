@@ -89,7 +89,7 @@ class Proposal:
     """R compilations under one actor.
 
     How decisions depart from the actor's, with the temperature T: a **binary** decision is drawn from the logistic of
-    preference / T and then turned round with the flip probability; a **masked choice** is drawn from the softmax of
+    preference / T and then flipped with the flip probability; a **masked choice** is drawn from the softmax of
     preference / T over the legal columns, and then with the flip probability another of them is taken; a **real**
     answer gets normal noise with the standard deviation T, and is not flipped. At T = 0 the actor is followed.
 
@@ -102,7 +102,7 @@ class Proposal:
         forced: nothing, or one :class:`ForcedDecisions` per compilation, which goes before all exploration.
         independent: 0, or how many moves are made at most from the base's decisions, all others of which stay: one
             decision is flipped, or all like ones about a callee. The seed draws moves of which no two can change
-            the same function; explorations of a module that came out alike are told once. Temperature and flip
+            the same function; explorations of a module that are alike are told once. Temperature and flip
             probability only count for modules in which the compiler cannot be given decisions of single sites.
         base: position of another proposal in the same request: its compilation of the same module is what this one's
             are compared with for credit.

@@ -15,11 +15,11 @@ from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.moves import like_decisions
 
 LARGEST_MOVE = 12
-"""Decisions about one callee that are turned round together; more of them rarely all pay."""
+"""Decisions about one callee that are flipped together; more of them rarely all pay."""
 
 
 def moves_of(compiled: ScoredBuild) -> list[tuple[int, ...]]:
-    """What a search may turn round at once: every decision by itself, and all like decisions about one callee together.
+    """What a search may flip at once: every decision by itself, and all like decisions about one callee together.
 
     A local function dies only when all its calls are inlined, so that no single flip shows what that is worth.
 
@@ -41,7 +41,7 @@ def independent_moves(
 
     Args:
         compiled: the compilation to start from; T decisions.
-        moves: each the positions of the decisions that it turns round.
+        moves: each the positions of the decisions that it flips.
         order: indices of moves, the most promising first; those not in it are not made.
         most: how many moves to make.
 
@@ -76,7 +76,7 @@ def independent_moves(
 
 
 def independent_flips(base: ScoredBuild, sites: npt.NDArray[np.int64], *, most: int, seed: int) -> ForcedDecisions:
-    """All decisions of ``base``, some of them turned round by moves of which no two can change the same function.
+    """All decisions of ``base``, some of them flipped by moves of which no two can change the same function.
 
     Args:
         base: a compilation; T decisions.

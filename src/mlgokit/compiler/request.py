@@ -28,7 +28,7 @@ class PluginUse:
         logs: the problems whose training logs are wanted.
         seed: of exploration.
         temperature: of drawn decisions; 0 acts greedily.
-        flip_probability: of turning a decision round.
+        flip_probability: of flipping a decision.
         decisions: a table of inlining decisions that is asked before the policy; empty for none.
         allocations: a table of evictions and priorities that is asked before the policies for them; empty for none.
         trials: allocations to try for functions of the module.

@@ -90,7 +90,7 @@ def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> Module
 def read_contents(folder: Path, *, major: int | None = None) -> dict[str, ModuleContent]:
     """What is remembered, by digest of the bitcode.
 
-    A line that is not whole or of another version is passed over: the file saves time and is not believed further.
+    A line that is not whole or of another version is passed over: the file only saves time.
 
     Args:
         folder: the corpus.

@@ -123,13 +123,13 @@ def make_corpus(
         jobs: what to make, in the order of the corpus.
         corpus_folder: where, already claimed.
         wanted: what was asked for, for the sentence of the error.
-        remedy: what to do when nothing came out.
+        remedy: what to do when no module could be made.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: told after every module.
 
     Raises:
-        CorpusError: no module came out at all.
+        CorpusError: no module could be made.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """

@@ -39,7 +39,7 @@ def importance_page(found: Importance, output: OutputKind, *, name: str) -> str:
     ]  # fmt: skip
     layout: dict[str, Any] = {
         "title": {
-            "text": f"{html.escape(name)} ({html.escape(found.problem)}): what it goes by, {found.observations} "
+            "text": f"{html.escape(name)} ({html.escape(found.problem)}): its features, {found.observations} "
             "observations<br><sub>blue: a larger value raises the answer; red: it lowers it</sub>"
         },
         "height": 160 + 26 * len(places),

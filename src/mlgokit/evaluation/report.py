@@ -87,7 +87,7 @@ class RunReport:
         command: what was typed.
         mlgokit_version: of this package.
         toolchain: tool name -> version.
-        seed: of everything random.
+        seed: random seed.
         corpus: what was counted (``projects``, ``modules``, ``c++ modules``, ``failures``) -> number.
         stages: in the order in which they ran.
         rounds: of training.

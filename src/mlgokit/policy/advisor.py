@@ -69,7 +69,7 @@ class PolicyAdvisor:
         value = observation.values.get(name)
         if value is None:
             raise PolicyError(
-                f"policy for {self.policy.problem}: expected the feature {name!r}, which its gate goes by, found none; "
+                f"policy for {self.policy.problem}: expected the feature {name!r}, which its gate needs, found none; "
                 "ask the compiler with include_default=True"
             )
         return value.ravel() != 0

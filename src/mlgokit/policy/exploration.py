@@ -30,7 +30,7 @@ class Exploration:
         seed: of the random numbers; each module and repetition should have its own.
         temperature: of the distribution from which a decision is drawn, in the policy's units: logistic for yes or no,
             softmax over columns, Gaussian around a unit number; 0 follows the policy.
-        flip_probability: probability that a decision is turned round after that: the opposite, or another column.
+        flip_probability: probability that a decision is flipped after that: the opposite, or another column.
     """
 
     seed: int = 0

@@ -68,7 +68,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Where a policy is not believed, so that LLVM decides: effects that are not beyond a margin.
+    """Where a policy leaves the decision to LLVM: effects that are not beyond a margin.
 
     Attributes:
         feature: the one of the policy's features that says which margin counts.

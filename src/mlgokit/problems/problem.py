@@ -54,7 +54,7 @@ class Problem:
         channel_options: as in :class:`Channel`, without the default decision; the first makes LLVM ask an advisor.
         default_option: the option that makes the compiler send the default decision too.
         default_overwrites: majors before this number send the default decision in the place of this feature.
-        features: what LLVM 19 and 22 send, in their order, without the default decision. A reader goes by the header
+        features: what LLVM 19 and 22 send, in their order, without the default decision. A reader uses the header
             of the log: another compiler may send more, fewer or others, and the number of columns is the target's.
         scores: names of the scores that a policy may be trained on, the usual one first.
         mask: the feature that is not 0 in the columns that may be chosen; only a masked choice has one.

@@ -1,6 +1,6 @@
 """The judge of a search: gains by the account are kept only if the user's own measure confirms them.
 
-The search goes by the account, which costs no more than the compilation. At intervals it rests, and all modules that
+The search follows the account, which costs no more than the compilation. At intervals it rests, and all modules that
 changed since are put into the measured build at once. If that is no smaller, or by much less than the account says, the
 modules are halved until those are found that it is due to; these are taken back.
 """
@@ -112,7 +112,7 @@ class Judge:
         return folder / f"{max((int(old.stem) for old in folder.iterdir()), default=0) + 1}.o"
 
     def object_of(self, unit: Unit, build: Compilation) -> Path | None:
-        """The object of a build, compiled once; ``None`` if it does not come out as it did in the search."""
+        """The object of a build, compiled once; ``None`` if it is not as it was in the search."""
         known = self._objects.get(unit.module.name)
         if known is not None and known[0] is build:
             return known[1]

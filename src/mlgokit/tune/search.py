@@ -46,7 +46,7 @@ class Search(Generic[SpaceT]):
     Attributes:
         folder: where progress is kept.
         space: what is searched.
-        seed: of everything random.
+        seed: random seed.
         curve: where the search stood at intervals.
         ended: why the search stopped; empty before it has.
         user_seconds: of all compilations, those of earlier sessions included.

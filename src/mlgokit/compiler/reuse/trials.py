@@ -23,7 +23,7 @@ OVERRIDE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
 TRIAL = np.dtype(
     [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("unused", "<u4")]
 )
-"""Probabilities of turning decisions round, the seed, and whether the policy of the settings decides the others."""
+"""Probabilities of flipping decisions, the seed, and whether the policy of the settings decides the others."""
 
 MEASURES = (*COSTS, "code", "unwind")
 """What a trial gives: LLVM's costs; bytes of code; and unwind instructions of the function."""

@@ -161,7 +161,7 @@ def import_commands(
         report: told after every module.
 
     Raises:
-        CorpusError: the database is none, or no module came out at all.
+        CorpusError: the database is none, or no module could be made.
         ReuseError: the corpus folder was made in another way.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.

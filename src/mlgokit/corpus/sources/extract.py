@@ -55,7 +55,7 @@ def extract_projects(
         report: told after every module.
 
     Raises:
-        CorpusError: a project's sources are not there, a glob matches nothing, or no module came out at all.
+        CorpusError: a project's sources are not there, a glob matches nothing, or no module could be made.
         ReuseError: the corpus folder was made from other projects, options or by another compiler.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.

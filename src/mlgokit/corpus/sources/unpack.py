@@ -95,7 +95,7 @@ def unpack_archive(
 ) -> Path:
     """Unpack a tar or zip archive to ``folder``, all or nothing; nothing is done if that was done before.
 
-    Only plain files come out. A link is replaced by a copy of the file it leads to, or left out if it leads to none;
+    Only plain files are written. A link is replaced by a copy of the file it leads to, or left out if it leads to none;
     permissions and times are not taken over.
 
     Args:
@@ -185,7 +185,7 @@ def _unpack(archive_path: Path, folder: Path, *, subtree: str) -> None:
 
 
 def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path) -> int:
-    """Write one file and give its size; the size that the archive claims is not believed."""
+    """Write one file and give its size; the size that the archive claims is not used."""
     size = 0
     with _reading(archive_path):
         source = entry.open() if entry.open else None

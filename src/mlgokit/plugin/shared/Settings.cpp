@@ -41,7 +41,7 @@ constexpr Name Names[] = {
     {"mlgokit-priority-log", "MLGOKIT_PRIORITY_LOG", "file to write the training log of priority to"},
     {"mlgokit-seed", "MLGOKIT_SEED", "seed of the exploration"},
     {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
-    {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of turning a decision round"},
+    {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of flipping a decision"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
     {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS",

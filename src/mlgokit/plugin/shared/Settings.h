@@ -33,7 +33,7 @@ struct Settings {
   std::string Allocations;    // an allocation table, asked before eviction and priority policies; likewise
   uint64_t Seed = 0;          // of exploration
   double Temperature = 0;     // of the drawn decision; 0 acts greedily
-  double FlipProbability = 0; // of turning a decision round after that
+  double FlipProbability = 0; // of flipping a decision after that
   bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
   bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
 

@@ -46,7 +46,7 @@ def open_allocation(
         folder: where progress is kept.
         start: by function, what an earlier plugin does otherwise than LLVM; tried first.
         list_all: whether the table has functions that stay as LLVM allocates them as well.
-        seed: of everything random.
+        seed: random seed.
         report: told after every module.
 
     Raises:
@@ -107,7 +107,7 @@ def open_bytes(
         objective: which bytes count.
         folder: that of the search for these decisions; this one is kept below it.
         start: by function, what an earlier plugin does otherwise than LLVM; tried first.
-        seed: of everything random.
+        seed: random seed.
         report: told after every module.
     """
     return open_allocation(

@@ -1,4 +1,4 @@
-"""What is known about a module while its inlining decisions are searched, and what of it is kept on disk."""
+"""What is known about a module while its inlining decisions are searched, and which part is kept on disk."""
 
 import enum
 import io
@@ -42,15 +42,15 @@ class ModuleState:
         names: ids by which the plugin finds the module's decisions.
         composed: what the search goes on from, if it has not been compiled yet.
         composed_steps: how many steps with gains made it.
-        tried: how often a move was made in vain.
+        tried: how often a move gave nothing.
         rate: bytes saved per second of processor time lately; infinite before the first step.
         exhausted: every decision was tried since the last gain.
         others: of whole builds by other rules the keys of call sites, bit 0 being the decision; not kept on disk.
         idle_seconds: processor time since the last gain.
-        drawn: how often a move of a restart was made in vain; not kept on disk.
+        drawn: how often a move of a restart gave nothing; not kept on disk.
         pass_from: the build with which the present pass over all moves began; ``None`` before the first.
         passes: how many passes were worth another one.
-        vain: restarts in vain since the last gain.
+        vain: restarts without a gain since the last gain.
         refused: how often a judge took back what was found.
     """
 
@@ -83,7 +83,7 @@ class StepResult:
         build: a better build that was compiled, or ``None``.
         composed: what to go on from in place of ``build``, if that was not compiled; ``None`` for the best build.
         composed_steps: how many steps with gains made it.
-        failed: keys of the moves that were made in vain.
+        failed: keys of the moves that gave nothing.
         compilations: how many were made.
         user_seconds: their processor time.
         flips: flipped decisions; 0 if the step confirmed a composed build.
@@ -114,7 +114,7 @@ class Progress:
 
     Attributes:
         decisions: of the best build.
-        tried: how often a move was made in vain.
+        tried: how often a move gave nothing.
         composed: of the build that the search went on from, if that was not compiled; else none.
     """
 

@@ -1,6 +1,6 @@
 """One step of the search on one module: many independent flips in one compilation, kept by component.
 
-A step compiles once. What would come out with the kept flips alone is composed of what is known, and the next step goes
+A step compiles once. The build with the kept flips alone is composed of what is known, and the next step goes
 on from there; so each exploration also shows whether that was right, where its own flips do not reach. Now and then,
 and before the search ends, the composed build is compiled. Only builds that were compiled are in the account.
 """
