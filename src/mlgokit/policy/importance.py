@@ -1,4 +1,4 @@
-"""Which features decide a policy's answers: permutation importance, and Shapley values by sampling, on the numpy policy.
+"""Which features decide a policy: permutation importance, and Shapley values by sampling, on the numpy policy.
 
 Permutation importance (Breiman, 2001) asks what happens if a feature is another observation's; Shapley values
 (Strumbelj and Kononenko, 2014) share the distance between two answers out among all features.
