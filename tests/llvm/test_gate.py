@@ -271,7 +271,7 @@ def test_mutated_commands_load_start_and_write_nothing(toolchain: Toolchain, mon
     ran, taken, findings = fuzz.run_cases(40, toolchain, seed=7)
     assert findings == []
     assert ran == 40
-    assert taken > 5
+    assert taken > 1
 
 
 def test_the_canary_of_the_fuzzer_sings(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
