@@ -61,7 +61,7 @@ def trained(
         train.Train(
             corpus=small_corpus,
             output=output,
-            problem=problem,  # pyright: ignore[reportArgumentType]
+            problem=problem,
             algorithm=algorithm,  # pyright: ignore[reportArgumentType]
             store=store,
             compiler=CompilerOptions(llvm=toolchain.major, workers=1),

@@ -35,6 +35,7 @@ from mlgokit.cli import main
 from mlgokit.compiler.caching import open_caching
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.request import PluginUse
+from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.decision_batch import feature_names
 from mlgokit.learning.trace import outcome, trace_modules
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
@@ -71,9 +72,12 @@ assert feature_names(TOY, LOG.columns) == ("weight",)
 again = trace_modules(compiler, modules, TOY, policy=":toy", folder=folder / "logs")
 assert len(fake.asked) == 2
 
+baselines = compile_defaults(open_caching(fake, folder / "store"), modules, TOY)
+assert baselines.available == ("weight",)
+assert baselines.score(0, baselines.defaults[0]) == 100
 assert not any(request.regalloc for _, request in fake.asked)
 
-for command in ("trace",):
+for command in ("trace", "train"):
     try:
         main([command, "--help"])
     except SystemExit as ended:
@@ -89,4 +93,4 @@ def test_one_file_makes_a_problem(tmp_path: Path):
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("{inline-size,regalloc-eviction,regalloc-priority,toy}") == 1
+    assert done.stdout.count("{inline-size,regalloc-eviction,regalloc-priority,toy}") == 2

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
 from mlgokit.commands.workplace import claim_folder
 from mlgokit.compiler.caching import open_caching
 from mlgokit.corpus.corpus import load_corpus
@@ -18,7 +18,7 @@ from mlgokit.files import atomic_write
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 
 
@@ -30,7 +30,7 @@ class Train:
     """Folder of the corpus."""
     output: Path = Path("quickstart/train")
     """Folder for policies and metrics; the result is <output>/final.policy."""
-    problem: Literal["inline-size", "regalloc-eviction", "regalloc-priority"] = "inline-size"
+    problem: ProblemName = INLINE_SIZE.name
     """Optimization problem whose decisions are learned."""
     algorithm: Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] = (
         "effect-regression"

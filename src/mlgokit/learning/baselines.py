@@ -62,7 +62,7 @@ class Baselines:
 
     def score(self, index: int, run: Compilation) -> float:
         """The score of a whole module; smaller is better. That of register allocation is the sum over its functions."""
-        if self.problem.context == "function":
+        if self.problem.by_regalloc_cost:
             return 0.0 if run.regalloc is None else float(run.regalloc.scores.sum())
         return size_score(run.measured, self.weights[self.modules[index].project], objective=self.objective)
 
@@ -73,7 +73,7 @@ class Baselines:
     def reward(self, index: int, run: Compilation) -> float:
         """By which part a module got better than by the heuristic; in register allocation the mean over functions."""
         default = self.defaults[index]
-        if self.problem.context != "function":
+        if not self.problem.by_regalloc_cost:
             before, after = np.array([self.score(index, default)]), np.array([self.score(index, run)])
             return float(relative_reward(after, before)[0])
         if run.regalloc is None or default.regalloc is None:
@@ -182,7 +182,7 @@ def compile_once(
             use=use,
             keep=_KEEP[detail if problem is INLINE_SIZE else "all"],
             flips=flips,
-            regalloc=problem.context == "function",
+            regalloc=problem.by_regalloc_cost,
         ),
     )
 
@@ -227,7 +227,7 @@ def evaluate_policy(
     done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
     if not done:
         return -np.inf, 0
-    if baselines.problem.context == "function":
+    if baselines.problem.by_regalloc_cost:
         return float(np.mean([baselines.reward(index, run) for index, run in done])), len(done)
     after = sum(baselines.score(index, run) for index, run in done)
     before = sum(baselines.score(index, baselines.defaults[index]) for index, _ in done)

@@ -63,7 +63,7 @@ def check_proposal(problem: Problem, proposal: Proposal) -> None:
     """
     flips = proposal.flip_probability
     single = bool(proposal.forced) or proposal.independent > 0
-    if single and (problem is not INLINE_SIZE or (proposal.forced and flips.any())):
+    if single and (not problem.takes_sites or (proposal.forced and flips.any())):
         raise UsageError(
             f"training: expected decisions of single sites only for {INLINE_SIZE.name} and without flips, found "
             f"them for {problem.name} with flip probabilities up to {flips.max():g}; leave one of them out"
@@ -229,7 +229,7 @@ def _experience(task: Task, run: Compilation, proposal: Proposal, item: _Item, b
         found = batch_of_log(baselines.problem, log, task.features, heuristic=proposal.actor == HEURISTIC)
     default, base = baselines.defaults[item.index], bases.run(proposal, item)
     credit = _NO_CREDIT
-    if baselines.problem.context == "function":
+    if baselines.problem.by_regalloc_cost:
         scores, defaults = _costs(run, found), _costs(default, found)
         if base is not None:
             credit = _function_credit(

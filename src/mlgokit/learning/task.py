@@ -150,7 +150,7 @@ def check_carried_out(algorithm: str, problem: Problem) -> None:
     Raises:
         UsageError: it cannot.
     """
-    if algorithm == "local-search" and problem is not INLINE_SIZE:
+    if algorithm == "local-search" and not problem.takes_sites:
         raise UsageError(
             f"algorithm local-search: expected the problem {INLINE_SIZE.name}, for which the compiler can be given the "
             f"decisions of single sites, found {problem.name}; use bc-max"
