@@ -56,7 +56,7 @@ def test_a_gated_policy_asks_what_the_heuristic_would_decide() -> None:
     policy = make(INLINE_SIZE, OutputKind.EFFECT_BYTES, ("callee_users", "cost_estimate"))
     policy = dataclasses.replace(policy, gate=Gate(feature="callee_users", margins=(math.inf, math.inf)))
     question = asked(INLINE_SIZE)
-    with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate goes by"):
+    with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate needs"):
         PolicyAdvisor(policy).advise(question)
     for default in (0, 1):
         known = dataclasses.replace(question, values={**question.values, "inlining_default": np.array([default])})

@@ -37,24 +37,24 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
         return {}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
-        count = min(settings.modules or len(quick), len(quick))
-        if "effects/sign" in state:
-            count = max(1, round(settings.later_share * count))
-        modules = quick[drawn_modules(len(quick), count, rng)]
+        del rng
+        modules, seeds = _drawn(task, settings, quick, turn=_turns(state))
         actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else best(state)
         base = dataclasses.replace(followed(actor, modules), detail="scores")
-        return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), rng), base)
+        return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
 
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        del proposals
+        del proposals, rng
+        fitting = np.random.default_rng([task.seed, _turns(state)])
+        state = {**state, "turns": np.array(_turns(state) + 1)}
         effects = with_effects(state, experiences, task)
         state = {**state, **{f"effects/{name}": value for name, value in effects.items()}}
         metrics = _metrics(experiences, effects)
         if not len(effects["change"]):
             return state, metrics
-        policy, report, fitted_on = _fitted(effects, task, settings, rng)
+        policy, report, fitted_on = _fitted(effects, task, settings, fitting)
         metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
         return {**state, **_packed(policy), "policy/fitted_on": fitted_on}, metrics
 
@@ -83,9 +83,31 @@ def _quick_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
     return quick
 
 
-def _exploring(
-    task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, rng: np.random.Generator
-) -> Proposal:
+def _turns(state: State) -> int:
+    """How many turns the learner was told of."""
+    return int(state.get("turns", np.array(0)))
+
+
+def _drawn(task: Task, settings: EffectRegressionConfig, quick: Ints, *, turn: int) -> tuple[Ints, Ints]:
+    """The modules of a turn, counted from 0, and a seed for each exploration of them.
+
+    The draws of all turns are one stream from the run's seed, and those of earlier turns are drawn again here: it is
+    the stream with which the published results were made.
+    """
+    rng = np.random.default_rng(task.seed)
+    first = min(settings.modules or len(quick), len(quick))
+
+    def next_draws(count: int) -> tuple[Ints, Ints]:
+        modules = quick if count == len(quick) else quick[drawn_modules(len(quick), count, rng)]
+        return modules, drawn_seeds(len(modules) * settings.explorations, rng)
+
+    drawn = next_draws(first)
+    for _ in range(turn):
+        drawn = next_draws(max(1, round(settings.later_share * first)))
+    return drawn
+
+
+def _exploring(task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, seeds: Ints) -> Proposal:
     """Explorations around ``actor``; also of independent flips with probabilities, for modules that take no table."""
     share = np.full(len(modules), settings.flip_probability)
     if task.decisions is not None:
@@ -93,7 +115,7 @@ def _exploring(
     return Proposal(
         actor=actor,
         modules=modules,
-        seeds=drawn_seeds(len(modules), rng),
+        seeds=seeds,
         temperature=0.0 if isinstance(actor, str) else settings.temperature,
         flip_probability=np.minimum(0.3, share),
         independent=settings.independent,

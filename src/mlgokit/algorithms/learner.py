@@ -53,6 +53,7 @@ class Task:
         mask: name of the feature that says which columns are legal, for the policy; empty without columns.
         decisions: int64 [M] how many decisions each module has under the heuristic; nothing if not known.
         seconds: float64 [M] processor time of each module's compilation under the heuristic; nothing if not known.
+        seed: of the run, for learners whose draws are one stream over all turns.
     """
 
     problem: str
@@ -64,6 +65,7 @@ class Task:
     mask: str = ""
     decisions: Ints | None = None
     seconds: Floats | None = None
+    seed: int = 1
 
     @property
     def modules(self) -> int:

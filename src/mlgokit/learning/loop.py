@@ -37,6 +37,8 @@ CHECKPOINT_NAME = "checkpoint.state"
 BEST_NAME = "best.policy"
 JUDGES = 40
 """Modules that judge the members of an ensemble which were not fitted on their projects."""
+INNER_MARGIN = 0.05
+"""By how much an earlier policy must be judged better than the last one, where modules judge that also teach."""
 _COUNTERS = "loop/"
 
 
@@ -163,7 +165,7 @@ def learn(
         append_event(folder / EVENTS_NAME, _event(row))
         _keep(folder, algorithm, state, counters)
     return Learned(
-        policy=_final(run, state, counters),
+        policy=_final(run, state, counters, rows),
         counters=counters,
         rows=tuple(rows),
         taught=len(taught),
@@ -249,10 +251,17 @@ def _judged(run: _Run, state: State, counters: Counters) -> tuple[float, Counter
     return gain, dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain, stale=0)
 
 
-def _final(run: _Run, state: State, counters: Counters) -> Policy:
-    """The best judged policy; the last one is judged too, which is no part of the checkpoint: a run may go on."""
+def _final(run: _Run, state: State, counters: Counters, rows: Sequence[Row]) -> Policy:
+    """The best judged policy; the last one is judged too, which is no part of the checkpoint: a run may go on.
+
+    Where modules judge that also teach, each is compiled by a few members of an ensemble, which says little of the
+    whole: there the last policy, which has learned from most, gives way only to one that is better by a margin.
+    """
     last = run.learner.best(state)
     if not run.judged:
+        return last
+    gains = [row["validation_gain"] for row in rows if math.isfinite(row["validation_gain"])]
+    if set(run.judged) <= set(run.taught) and gains and counters.best_gain <= gains[-1] + INNER_MARGIN:
         return last
     if counters.turn % (run.config.evaluate_every or 1) and _gain(run, state) > counters.best_gain:
         return last
