@@ -91,20 +91,24 @@ def _turns(state: State) -> int:
 def _drawn(task: Task, settings: EffectRegressionConfig, quick: Ints, *, turn: int) -> tuple[Ints, Ints]:
     """The modules of a turn, counted from 0, and a seed for each exploration of them.
 
-    The draws of all turns are one stream from the run's seed, and those of earlier turns are drawn again here: it is
-    the stream with which the published results were made.
+    The draws of all turns are one stream from the run's seed, over all modules that compile: the published results were
+    made with it. Those of earlier turns are drawn again here, and modules without decisions are drawn for nothing.
     """
     rng = np.random.default_rng(task.seed)
-    first = min(settings.modules or len(quick), len(quick))
+    place = np.arange(task.modules) if task.place is None else task.place
+    slow = np.delete(place, quick)
+    drawable = np.setdiff1d(np.arange(max(task.modules, task.compiled)), slow)
+    first = min(settings.modules or len(drawable), len(drawable))
 
     def next_draws(count: int) -> tuple[Ints, Ints]:
-        modules = quick if count == len(quick) else quick[drawn_modules(len(quick), count, rng)]
-        return modules, drawn_seeds(len(modules) * settings.explorations, rng)
+        modules = drawable if count == len(drawable) else drawable[drawn_modules(len(drawable), count, rng)]
+        return modules, drawn_seeds(count * settings.explorations, rng)
 
-    drawn = next_draws(first)
+    places, seeds = next_draws(first)
     for _ in range(turn):
-        drawn = next_draws(max(1, round(settings.later_share * first)))
-    return drawn
+        places, seeds = next_draws(max(1, round(settings.later_share * first)))
+    decide = np.isin(places, place)
+    return np.searchsorted(place, places[decide]), seeds[np.repeat(decide, settings.explorations)]
 
 
 def _exploring(task: Task, settings: EffectRegressionConfig, actor: Actor, modules: Ints, seeds: Ints) -> Proposal:

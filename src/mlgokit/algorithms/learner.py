@@ -54,6 +54,8 @@ class Task:
         decisions: int64 [M] how many decisions each module has under the heuristic; nothing if not known.
         seconds: float64 [M] processor time of each module's compilation under the heuristic; nothing if not known.
         seed: of the run, for learners whose draws are one stream over all turns.
+        place: int64 [M] each module's place among all that compile, decisions or not; nothing if all have decisions.
+        compiled: how many compile.
     """
 
     problem: str
@@ -66,6 +68,8 @@ class Task:
     decisions: Ints | None = None
     seconds: Floats | None = None
     seed: int = 1
+    place: Ints | None = None
+    compiled: int = 0
 
     @property
     def modules(self) -> int:

@@ -48,6 +48,8 @@ class Baselines:
         available: names of the features that the compiler sends.
         rows: [N, number of those] some of their values under the heuristic; N is 0 if they were not wanted.
         left_out: reason to number of modules that did not compile or have nothing to decide.
+        place: int64 [M] each module's place among all that compile.
+        compiled: how many compile, those without decisions included.
     """
 
     compiler: Compiler
@@ -59,6 +61,8 @@ class Baselines:
     available: tuple[str, ...]
     rows: npt.NDArray[Any]
     left_out: dict[str, int]
+    place: npt.NDArray[np.int64]
+    compiled: int
 
     def score(self, index: int, run: Compilation) -> float:
         """The score of a whole module; smaller is better. That of register allocation is the sum over its functions."""
@@ -120,6 +124,7 @@ def compile_defaults(
     done = parallel(work, modules, workers=compiler.workers, report=report, label="default trace")
     weights = project_weights(modules, [run for run, _, _ in done])
     chosen = [index for index, (run, _, rows) in enumerate(done) if run.ok and rows is not None]
+    compiled = [index for index, (run, _, _) in enumerate(done) if run.ok]
     kept = set(chosen)
     left_out = Counter(
         run.reason or ("nothing to decide" if run.ok else run.status.value)
@@ -142,6 +147,8 @@ def compile_defaults(
         available=done[chosen[0]][1],
         rows=np.concatenate([rows for index in chosen if (rows := done[index][2]) is not None]),
         left_out=dict(left_out),
+        place=np.searchsorted(compiled, chosen),
+        compiled=len(compiled),
     )
 
 

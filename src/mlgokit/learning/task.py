@@ -73,6 +73,8 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
         decisions=np.array([baselines.defaults[index].decision_count for index in taught], np.int64),
         seconds=np.array([baselines.defaults[index].user_seconds for index in taught]),
         seed=config.seed,
+        place=baselines.place[list(taught)],
+        compiled=baselines.compiled,
     )
 
 
