@@ -74,7 +74,8 @@ class Learned:
     """What a run ended with.
 
     Attributes:
-        policy: the best judged one, or the last one if none was judged.
+        policy: the best judged one; the last one if none was judged, or members judged what they teach and the last is
+            not clearly worse.
         counters: how far it went.
         rows: a row of numbers for each turn.
         taught: modules that taught.
