@@ -134,9 +134,7 @@ def corpus_writer(
     try:
         with contextlib.ExitStack() as stack:
             with writing(folder):
-                names, facts, failed = (
-                    stack.enter_context((scratch / name).open("w+", encoding="utf-8")) for name in _PARTS
-                )
+                names, facts, failed = (stack.enter_context(_scratch_file(scratch / name, folder)) for name in _PARTS)
                 names.write(head)
                 facts.write(f'{{"format_version": {SIDECAR_VERSION},\n "modules": {{')
             decisions = earlier_assignments(folder)
@@ -168,6 +166,17 @@ def corpus_writer(
             (scratch / "names").replace(folder / DESCRIPTION_NAME)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
+    """A new file that is closed at the end; what it still holds then may find the disk full."""
+    file = path.open("w+", encoding="utf-8")
+    try:
+        yield file
+    finally:
+        with writing(folder):
+            file.close()
 
 
 def _keep_facts(writer: CorpusWriter, partial: Path) -> None:

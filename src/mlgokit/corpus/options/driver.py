@@ -81,6 +81,12 @@ def may_be_asked(unit: Option) -> bool:
     return not (unit.name.startswith(("-target", "--target")) and is_accelerator(value))
 
 
+def may_be_left_out(word: str) -> bool:
+    """Whether an option is known to start other programs or to be for an accelerator, so that it is not asked about."""
+    unit = next(iter(driver_units([word])))
+    return _REVIEWED.fullmatch(unit.name) is not None or _STARTS_OTHERS.fullmatch(unit.name) is not None
+
+
 def is_accelerator(triple: str) -> bool:
     """Whether a target is none that a corpus can have: the driver starts programs to look for such a device."""
     return _ACCELERATOR.fullmatch(triple) is not None

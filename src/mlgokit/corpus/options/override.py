@@ -17,7 +17,7 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver
-from mlgokit.corpus.options.driver import may_be_asked
+from mlgokit.corpus.options.driver import may_be_asked, may_be_left_out
 from mlgokit.corpus.options.parse import LLVM_KINDS, Option, option_table, parse_options, spell_options
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
@@ -33,6 +33,10 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_FOR_THE_LINKER = re.compile(
+    r"-[LlBTueNnRYs].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|no-pie|nopie|Q.*)|-?-(specs|ld-path|coverage|save-temps)(=.*)?"
+)
+"""Options of a driver that mean nothing for the code of a module: libraries, scripts, symbols, places."""
 _LLD = re.compile(r"(ld\.lld|ld64\.lld|lld|ld)(-[\d.]+)?(\.exe)?")
 _CLANG = re.compile(r"(.*-)?(clang|clang\+\+|cc|c\+\+)(-[\d.]+)?(\.exe)?")
 _TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
@@ -171,7 +175,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expanded(words[1:], folder)))
-    driver_words = [*_without_inputs(_expanded(words[1:], folder)), "-fuse-ld=lld", "-lc"]
+    driver_words = [*_without_inputs(_expanded(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.splitlines() if line.startswith(' "')]
     if done.returncode != 0 or not lines:
@@ -316,8 +320,12 @@ def _expanded(words: Sequence[str], folder: Path | None) -> list[str]:
         ) from error
 
 
-def _without_inputs(words: Iterable[str]) -> Iterator[str]:
-    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter."""
+def _without_inputs(words: Iterable[str], clang: Path) -> Iterator[str]:
+    """A driver's options; its inputs need not exist any more, and libraries and accelerators do not matter.
+
+    Raises:
+        UsageError: an option is not a reviewed one, and may mean something for the code.
+    """
     rest = iter(words)
     for word in rest:
         if word in _DRIVER_WITH_VALUE:
@@ -326,6 +334,11 @@ def _without_inputs(words: Iterable[str]) -> Iterator[str]:
                 yield from (word, value)
         elif word.startswith("-") and not word.startswith("-Wl,-l") and (word[:2] == "-z" or _is_asked(word)):
             yield word
+        elif word.startswith("-") and not (may_be_left_out(word) or _FOR_THE_LINKER.fullmatch(word)):
+            raise UsageError(
+                f"link command: expected options that {clang} takes, found: {word[:200]!r}, which nobody has reviewed; "
+                "leave it out of the command, or give the command of ld.lld"
+            )
 
 
 def _is_asked(word: str, *values: str) -> bool:
