@@ -83,8 +83,8 @@ def may_be_asked(unit: Option) -> bool:
 
 def may_be_left_out(word: str) -> bool:
     """Whether an option is known to start other programs or to be for an accelerator, so that it is not asked about."""
-    unit = next(iter(driver_units([word])))
-    return _REVIEWED.fullmatch(unit.name) is not None or _STARTS_OTHERS.fullmatch(unit.name) is not None
+    names = [unit.name for unit in driver_units([word])]
+    return any(_REVIEWED.fullmatch(name) or _STARTS_OTHERS.fullmatch(name) for name in names)
 
 
 def is_accelerator(triple: str) -> bool:

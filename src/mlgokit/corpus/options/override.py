@@ -34,9 +34,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 _FOR_THE_LINKER = re.compile(
-    r"-[LlBTueNnRYs].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|no-pie|nopie|Q.*)|-?-(specs|ld-path|coverage|save-temps)(=.*)?"
+    r"-[LlBTueNnRYs].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|no-pie|nopie|Q.*)"
+    r"|-?-(specs|ld-path|coverage|save-temps)(=.*)?|--|-gen-reproducer.*|--(offload|cuda|hip|rocm|amdgpu)-.*"
 )
-"""Options of a driver that mean nothing for the code of a module: libraries, scripts, symbols, places."""
+"""Options that mean nothing for the code of a module: libraries, scripts, symbols, places, devices, bug reports."""
 _LLD = re.compile(r"(ld\.lld|ld64\.lld|lld|ld)(-[\d.]+)?(\.exe)?")
 _CLANG = re.compile(r"(.*-)?(clang|clang\+\+|cc|c\+\+)(-[\d.]+)?(\.exe)?")
 _TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
