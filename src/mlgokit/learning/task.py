@@ -62,6 +62,9 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
         normaliser = _normaliser(baselines, features, config, known, algorithm=algorithm)
     projects = [baselines.modules[index].project for index in taught]
     numbers = {name: number for number, name in enumerate(sorted(set(projects)))}
+    place = baselines.place[list(taught)]
+    # What is kept apart to judge is not drawn to teach.
+    places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
     return Task(
         problem=problem.name,
         kind=problem.advice_kind,
@@ -73,8 +76,8 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
         decisions=np.array([baselines.defaults[index].decision_count for index in taught], np.int64),
         seconds=np.array([baselines.defaults[index].user_seconds for index in taught]),
         seed=config.seed,
-        place=baselines.place[list(taught)],
-        compiled=baselines.compiled,
+        place=np.searchsorted(places, place),
+        compiled=len(places),
     )
 
 
