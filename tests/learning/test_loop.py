@@ -11,9 +11,11 @@ from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import UsageError
+from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import BEST_NAME, INNER_MARGIN, Learned, learn
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import Learning
+from mlgokit.learning.task import make_task, split_modules
 from mlgokit.module import Module
 from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import INLINE_SIZE
@@ -241,3 +243,13 @@ def test_every_module_teaches_and_members_judge_on_projects_they_do_not_know(
     # Of two members each knows one of the two projects, so that four modules are judged by networks of one member.
     judges = {use.policies[INLINE_SIZE.name] for _, use in uses(fake)[-4:]}
     assert len(judges) == 2
+
+
+def test_modules_kept_apart_to_judge_are_not_drawn_to_teach(compiler: CachingCompiler, modules: list[Module]):
+    baselines = compile_defaults(compiler, modules, INLINE_SIZE)
+    taught, judged = split_modules(baselines, Learning(evaluate_every=1, validation_share=0.5))
+    task = make_task(baselines, taught, Learning(), algorithm="effect-regression")
+    assert judged
+    assert task.compiled == task.modules == len(taught)
+    assert task.place is not None
+    assert task.place.tolist() == list(range(len(taught)))
