@@ -3,9 +3,7 @@
 import dataclasses
 import functools
 import os
-import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,11 @@ from treatments import clean_environment
 from tuning_builds import build_project, filled, image_of, source_folder
 from tuning_projects import PROJECTS
 
-from mlgokit.compiler import process
+from mlgokit.bench.callgrind import SLOWER, Callgrind, find_callgrind
+from mlgokit.bench.counts import Execution
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import InputError, ToolError, UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.files import digest_file
 from mlgokit.tables.decisions import read_table, write_table
@@ -109,7 +108,7 @@ class Executed:
 class _Count:
     config: TuningExecution
     toolchain: Toolchain
-    valgrind: str
+    counter: Callgrind
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,14 +120,11 @@ def measure(config: TuningExecution, setup: Setup) -> Result:
     """Build and run what is asked for.
 
     Raises:
-        UsageError: a project is not known, or was not tuned, or valgrind is missing.
-        ToolError: a build or a run fails.
+        UsageError: a project is not known, or was not tuned.
+        ToolError: valgrind is missing, or a build or a run fails.
     """
     check_names("projects", config.projects, WORK)
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
-        raise UsageError("valgrind: expected it in PATH, found none; `apt install valgrind`")
-    count = _Count(config=config, toolchain=setup.toolchain(config.llvm), valgrind=valgrind)
+    count = _Count(config=config, toolchain=setup.toolchain(config.llvm), counter=find_callgrind())
     found: dict[str, dict[str, Executed]] = {}
     for number, name in enumerate(config.projects):
         tuned = config.folder / config.arm.replace(" ", "-") / name / "tuned.so"
@@ -140,8 +136,7 @@ def measure(config: TuningExecution, setup: Setup) -> Result:
             setup.report(number, len(config.projects), f"{name}, {build}")
             known = config.builds / name / f"{build} {digest[:16]}.json"
             found[name][build] = Executed(**kept_row(known, functools.partial(_executed, count, name, build, tuned)))
-    said = process.run([valgrind, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
-    setup.tools["valgrind"] = said
+    setup.tools["valgrind"] = count.counter.version
     return summarise(found)
 
 
@@ -166,53 +161,25 @@ def _executed(count: _Count, name: str, build: str, tuned: Path) -> dict[str, in
     image = image_of(project, place)
     marks = {"{source}": str(source), "{build}": str(place)}
     (folder,) = filled([work.folder], marks)
-    profile = place.with_suffix(".callgrind")
-    argv = [
-        count.valgrind, "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={profile}",
-        str(place / work.argv[0]), *filled(work.argv[1:], marks),
-    ]  # fmt: skip
     libraries = os.pathsep.join([str(image.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-    done = process.run(
-        argv, timeout_seconds=SECONDS, cwd=Path(folder), env={**clean_environment(), "LD_LIBRARY_PATH": libraries}
+    execution = Execution(
+        argv=[str(place / work.argv[0]), *filled(work.argv[1:], marks)],
+        folder=Path(folder),
+        environment={**clean_environment(), "LD_LIBRARY_PATH": libraries},
+        own=image,
+        timeout_seconds=SECONDS / SLOWER,
     )
-    if done.returncode != 0 or not profile.exists():
-        raise ToolError(
-            f"{name}: expected `{shlex.join(argv)}` to succeed, found {done.returncode}:\n{done.stderr[-1500:]}"
-        )
-    mine, everywhere = read_profile(profile, image)
-    return {"instructions": mine[0], "accesses": mine[1], "everywhere": everywhere, "image": built.image.image}
-
-
-def read_profile(path: Path, image: Path) -> tuple[tuple[int, int], int]:
-    """Instructions and memory accesses of a program or library, and instructions of the whole process.
-
-    The format is callgrind's: a line with costs follows its position, and one after ``calls=`` is of the called
-    function, which has lines of its own (https://valgrind.org/docs/manual/cl-format.html).
-
-    Raises:
-        InputError: the profile has no costs of it.
-    """
-    names: dict[str, str] = {}
-    inside, skipped, instructions, accesses, everywhere = False, False, 0, 0, 0
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if found := re.match(r"ob=\((\d+)\)(?: (.*))?$", line):
-                names.setdefault(found[1], found[2] or "")
-                inside = bool(names[found[1]]) and Path(names[found[1]]).resolve() == image.resolve()
-            elif found := re.match(r"cob=\((\d+)\) (.*)$", line):
-                names.setdefault(found[1], found[2])
-            elif line.startswith("calls="):
-                skipped = True
-            elif re.match(r"[+\-*\d]", line):
-                costs = [int(word) for word in line.split()[1:4]]
-                if not skipped:
-                    everywhere += costs[0]
-                    instructions += costs[0] if inside else 0
-                    accesses += sum(costs[1:]) if inside else 0
-                skipped = False
-    if not instructions:
-        raise InputError(f"{path}: expected costs of {image}, found none; its program must run it")
-    return (instructions, accesses), everywhere
+    profiles = place.with_suffix(".profiles")
+    profiles.mkdir(exist_ok=True)
+    found = count.counter.count(execution, profiles)
+    if found.reason or found.own is None:
+        raise ToolError(f"{name}: expected `{shlex.join(execution.argv)}` to be counted, found: {found.reason}")
+    return {
+        "instructions": found.own.instructions or 0,
+        "accesses": (found.own.loads or 0) + (found.own.stores or 0),
+        "everywhere": found.whole.instructions or 0,
+        "image": built.image.image,
+    }
 
 
 def summarise(found: dict[str, dict[str, Executed]]) -> Result:

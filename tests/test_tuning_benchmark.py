@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from mlgokit.errors import InputError
-
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 DEVELOPED_ON = {"re2", "yaml-cpp", "lua"}
 TRAINED_ON = {
@@ -37,40 +35,6 @@ def test_there_are_enough_projects_and_none_was_learned_from(benchmark: Callable
         assert one.shown
         assert re.fullmatch("[0-9a-f]{64}", one.archive.sha256)
         assert re.compile(one.counted).groups == (1 if one.counted else 0)
-
-
-PROFILE = """# callgrind format
-positions: line
-events: Ir Dr Dw I1mr
-summary: 999 9 9
-
-ob=(1) /usr/lib/ld.so
-fl=(1) ???
-fn=(1) start
-0 7 1
-cob=(2) {image}
-cfn=(2) entered
-calls=1 0
-0 100 20 10
-
-ob=(2)
-fn=(2)
-0 40 8 3 5
-+3 2
-cob=(1)
-cfn=(1)
-calls=3 0
-* 50 1 1
--3 1 0 1
-"""
-
-
-def test_a_profile_is_counted_without_the_calls_to_others(benchmark: Callable[[str], ModuleType], tmp_path: Path):
-    module, image, profile = benchmark("tuning_execution"), tmp_path / "libtuned.so", tmp_path / "profile"
-    profile.write_text(PROFILE.format(image=image))
-    assert module.read_profile(profile, image) == ((43, 12), 50)
-    with pytest.raises(InputError, match="expected costs of"):
-        module.read_profile(profile, tmp_path / "other.so")
 
 
 def test_every_project_has_work_to_count(benchmark: Callable[[str], ModuleType]):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.pairs import LOOKS
 from mlgokit.tune import measurement
 from mlgokit.tune.measurement import (
-    LOOKS,
     Comparison,
     LinkedBuild,
     Measure,

@@ -56,7 +56,8 @@ class Completed:
         timed_out: the deadline passed and the group was killed.
         wall_seconds: elapsed time.
         user_seconds: processor time in user mode of the child and the children it waited for.
-        peak_bytes: largest resident set.
+        peak_bytes: largest resident set of one process.
+        system_seconds: as ``user_seconds``, in system mode, if known.
     """
 
     returncode: int
@@ -66,6 +67,7 @@ class Completed:
     wall_seconds: float
     user_seconds: float
     peak_bytes: int
+    system_seconds: float = 0.0
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -126,10 +128,12 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     limits: Limits | None = None,
+    core: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
 
-    Without other ``limits`` a compiler, that is whatever is called with ``-cc1``, has :data:`COMPILER_LIMITS`.
+    Without other ``limits`` a compiler, that is whatever is called with ``-cc1``, has :data:`COMPILER_LIMITS`. With
+    ``core`` it runs on that processor alone.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -140,20 +144,35 @@ def start(
     if limits is None and len(argv) > 1 and os.fspath(argv[1]) == "-cc1":
         limits = COMPILER_LIMITS
     try:
-        process = subprocess.Popen(
-            dying_with_parent(argv),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            start_new_session=True,
-        )
+        with _pinned(core):
+            process = subprocess.Popen(
+                dying_with_parent(argv),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                start_new_session=True,
+            )
     except OSError as error:
         raise ToolError(f"{program}: cannot be started ({error.strerror}); check the path") from error
     if limits is not None:
         _limit(process.pid, limits, program)
     return process
+
+
+@contextlib.contextmanager
+def _pinned(core: int | None) -> Generator[None]:
+    """Keep this thread, and so the children that it starts, on one processor meanwhile."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _limit(pid: int, limits: Limits, program: str) -> None:
@@ -206,10 +225,11 @@ def run(
     stdin: bytes = b"",
     stderr_bytes: int = TAIL_BYTES,
     limits: Limits | None = None,
+    core: int | None = None,
 ) -> Completed:
     r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
-    See :func:`start` for ``limits``.
+    See :func:`start` for ``limits`` and ``core``.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -222,7 +242,7 @@ def run(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as source:
         source.write(stdin)
         source.seek(0)
-        process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits)
+        process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits, core=core)
         timed_out = False
         _running.add(process.pid)
         try:
@@ -245,6 +265,7 @@ def run(
             timed_out=timed_out,
             wall_seconds=time.monotonic() - begin,
             user_seconds=usage.ru_utime,
+            system_seconds=usage.ru_stime,
             peak_bytes=usage.ru_maxrss * 1024,
         )
 

@@ -1,9 +1,7 @@
 """What judges a build beside the account: the user's own link, or the user's own command that prints a number.
 
-A command may be noisy. Then two builds are measured in turn, in pairs whose order alternates, so that a slow drift of
-the machine hits both alike, until the interval of the mean difference excludes zero or enough pairs were made. The
-interval is looked at after 4, 6, 8, 12 and 20 pairs, each time at a fifth of the allowed error (Bonferroni), so that
-looking often does not make chance look like an effect.
+A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.evaluation.pairs`), until the interval of
+the mean difference excludes zero or enough pairs were made.
 """
 
 import re
@@ -16,11 +14,9 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.statistics import mean_interval
+from mlgokit.evaluation.pairs import measure_in_pairs
 from mlgokit.tune.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
 
-LOOKS = (4, 6, 8, 12, 20)
-"""Pairs after which the interval is looked at."""
 CHECKS = 3
 """Runs of a command on the plain build before the search; all alike, it is taken for exact."""
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3})++(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -190,20 +186,15 @@ def compare(
             return Comparison(before=known, reason=found.reason)
         change = found.value - known
         return Comparison(before=known, after=found.value, low=change, high=change, pairs=1)
-    values: tuple[list[float], list[float]] = ([], [])
-    low, high = float("-inf"), float("inf")
-    while True:
-        pair = len(values[0])
-        for side in (0, 1) if pair % 2 == 0 else (1, 0):
-            found = measure(how, (before, after)[side])
-            if found.value is None:
-                return Comparison(pairs=pair, reason=found.reason)
-            values[side].append(found.value)
-        if (pairs := pair + 1) in LOOKS:
-            differences = [second - first for first, second in zip(*values, strict=True)]
-            low, high = mean_interval(differences, level=1 - how.error / len(LOOKS))
-            if high < 0 or low > 0 or low == high or pairs == LOOKS[-1]:
-                break
-        if is_over():
-            break
-    return Comparison(before=sum(values[0]) / pairs, after=sum(values[1]) / pairs, low=low, high=high, pairs=pairs)
+
+    def once(side: int) -> float | str:
+        found = measure(how, (before, after)[side])
+        return found.reason if found.value is None else found.value
+
+    found = measure_in_pairs(once, is_over=is_over, error=how.error)
+    pairs = len(found.before)
+    if found.reason:
+        return Comparison(pairs=pairs, reason=found.reason)
+    return Comparison(
+        before=sum(found.before) / pairs, after=sum(found.after) / pairs, low=found.low, high=found.high, pairs=pairs
+    )

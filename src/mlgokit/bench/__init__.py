@@ -1,0 +1,1 @@
+"""What a policy, a tuned plugin or any option does to programs that run."""

@@ -1,0 +1,97 @@
+"""What a program executed, and who counts it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mlgokit.compiler.process import Limits
+
+EVENTS = ("instructions", "loads", "stores", "branches")
+RUN_LIMITS = Limits(file_bytes=1 << 30, memory_bytes=1 << 46)
+"""Of a program that is run: its files and its output are bounded, and its memory is its own affair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How often each was executed; ``None`` for what was not counted.
+
+    Attributes:
+        instructions: all of them.
+        loads: instructions that read memory.
+        stores: instructions that write memory.
+        branches: conditional and indirect ones; with hardware counters all branches.
+    """
+
+    instructions: int | None = None
+    loads: int | None = None
+    stores: int | None = None
+    branches: int | None = None
+
+    def to_json(self) -> dict[str, int | None]:
+        """By the name of the event."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What one run executed, or why it could not be counted.
+
+    Attributes:
+        whole: in the whole process and its children.
+        own: in the files that the workload built, if the counter knows.
+        reason: why nothing was counted, or empty.
+    """
+
+    whole: Counts = Counts()
+    own: Counts | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """A program to run.
+
+    Attributes:
+        argv: program and arguments.
+        folder: where it runs.
+        environment: its variables.
+        own: file, or folder of the files, whose instructions count as the workload's own.
+        expected: its exit code.
+        timeout_seconds: deadline when nobody counts.
+    """
+
+    argv: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    own: Path
+    expected: int = 0
+    timeout_seconds: float = 60.0
+
+
+class Counter(Protocol):
+    """Whoever counts."""
+
+    @property
+    def name(self) -> str:
+        """Of the tool, with its version."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether two runs of one program give the same numbers."""
+        ...
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """What it counts, of :data:`EVENTS`."""
+        ...
+
+    def count(self, execution: Execution, scratch: Path) -> Counted:
+        """Run and count; files go to ``scratch``, which is there.
+
+        Raises:
+            ToolError: the tool cannot be started.
+        """
+        ...

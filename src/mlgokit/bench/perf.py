@@ -1,0 +1,136 @@
+"""Counting with the processor's own counters, by ``perf stat``: as fast as the program, where a machine lets it.
+
+Virtual machines and containers often list events that never count. So each event is tried on a program, and only what
+gives a number there is used.
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counts, Execution
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "instructions": ("instructions:u",),
+    "loads": ("mem_inst_retired.all_loads:u", "ls_dispatch.ld_dispatch:u", "L1-dcache-loads:u"),
+    "stores": ("mem_inst_retired.all_stores:u", "ls_dispatch.store_dispatch:u", "L1-dcache-stores:u"),
+    "branches": ("branches:u",),
+}
+"""Names of each event, the exact ones first: Intel's, AMD's, and the generic one that each machine maps as it can."""
+_LEAST = 1000
+"""A run of Python executes millions; fewer of anything means that nothing counts."""
+_WHOLE_TIME = 99.9
+"""Percent of the time that an event was counted; with less perf guesses the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Perf:
+    """A counter that asks the processor.
+
+    Attributes:
+        perf: the program.
+        version: what it says it is.
+        names: by event, perf's name of what really counts here.
+    """
+
+    perf: str
+    version: str
+    names: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Perf's version and its names of the events."""
+        return f"{self.version}: {', '.join(self.names.values())}"
+
+    @property
+    def exact(self) -> bool:
+        """Interrupts and page faults disturb the last digits."""
+        return False
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Those that count here."""
+        return tuple(self.names)
+
+    def count(self, execution: Execution, scratch: Path) -> Counted:
+        """Run the program, its children too, under ``perf stat``.
+
+        Raises:
+            ToolError: perf cannot be started.
+        """
+        output = scratch / "perf.csv"
+        output.unlink(missing_ok=True)
+        done = process.run(
+            [*_words(self.perf, tuple(self.names.values()), output), *execution.argv],
+            timeout_seconds=execution.timeout_seconds,
+            cwd=execution.folder,
+            env=execution.environment,
+            limits=RUN_LIMITS,
+        )
+        if done.timed_out:
+            return Counted(reason=f"perf did not end within {execution.timeout_seconds:.0f} s")
+        if done.returncode != execution.expected:
+            reason = f"under perf it ended with {done.returncode} in place of {execution.expected}"
+            return Counted(reason=f"{reason}: {first_error(done.stderr)}")
+        found = read_counters(output.read_text(encoding="utf-8", errors="replace")) if output.exists() else {}
+        values = {event: found[name] for event, name in self.names.items() if name in found}
+        if "instructions" not in values:
+            return Counted(reason="perf counted no instructions in this run")
+        return Counted(whole=Counts(**values))
+
+
+def find_perf(scratch: Path) -> Perf | str:
+    """Perf with all events that count on this machine, or why none does.
+
+    Args:
+        scratch: a folder for its files.
+    """
+    perf = shutil.which("perf")
+    if perf is None:
+        return "perf is not installed"
+    names: dict[str, str] = {}
+    for event in EVENTS:
+        for name in _NAMES[event]:
+            output = scratch / "tried.csv"
+            output.unlink(missing_ok=True)
+            process.run([*_words(perf, [name], output), sys.executable, "-I", "-c", "pass"], timeout_seconds=60)
+            text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+            if read_counters(text).get(name, 0) >= _LEAST:
+                names[event] = name
+                break
+        if "instructions" not in names:
+            return "perf counts no instructions on this machine"
+    said = process.run([perf, "--version"], timeout_seconds=60).stdout.decode("utf-8", "replace").strip()
+    return Perf(perf=perf, version=said, names=names)
+
+
+def _words(perf: str, names: Sequence[str], output: Path) -> list[str]:
+    return [perf, "stat", "-x", ",", "--no-big-num", "-e", ",".join(names), "-o", str(output), "--"]
+
+
+def read_counters(text: str) -> dict[str, int]:
+    r"""Events and their numbers in the output of ``perf stat -x,``; what was not counted all the time is left out.
+
+    A line is value, unit, event, time counted, percent of the time, and what depends on the event.
+
+    Example:
+        >>> read_counters("# started on Sun\n5000,,instructions:u,9,100.00,,\n<not counted>,,branches:u,0,0.00,,\n")
+        {'instructions:u': 5000}
+    """
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.split(",")
+        if len(words) >= 5 and words[0].isdecimal() and _number(words[4]) >= _WHOLE_TIME:
+            found[words[2]] = int(words[0])
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
