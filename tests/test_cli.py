@@ -168,6 +168,7 @@ CODES = {
     "FetchError": 4,
     "ReuseError": 5,
     "StorageError": 6,
+    "BusyError": 7,
 }
 SENTENCE = "[red]corpus[/red] x: expected :smile:, found 'none'; do " + "a very long " * 20 + "walk"
 

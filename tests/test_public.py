@@ -12,7 +12,7 @@ import mlgokit
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = """
-    Advice Advisor Check ClangCompiler Compilation CompileRequest CompileStatus Compiler CompilerEnvironment
+    Advice Advisor BusyError Check ClangCompiler Compilation CompileRequest CompileStatus Compiler CompilerEnvironment
     CompilerOptions Corpus DecisionTable Evaluate Evaluation ExportedPlugin Extract FakeCompiler Fetch INLINE_SIZE
     Import InputError Learning Log MlgokitError Module ObjectSizes Observation PROBLEMS PluginUse Policy PolicyAdvisor
     Problem REGALLOC_EVICTION REGALLOC_PRIORITY ReuseError StorageError ToolError Toolchain Trace Train Tune

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mlgokit.corpus.corpus import Corpus as Corpus, load_corpus as load_corpus
     from mlgokit.corpus.identity import training_modules as training_modules
     from mlgokit.errors import (
+        BusyError as BusyError,
         InputError as InputError,
         MlgokitError as MlgokitError,
         ReuseError as ReuseError,
@@ -83,7 +84,7 @@ _PLACES = {
     "compiler.toolchain": ("Toolchain", "find_toolchain"),
     "corpus.corpus": ("Corpus", "load_corpus"),
     "corpus.identity": ("training_modules",),
-    "errors": ("InputError", "MlgokitError", "ReuseError", "StorageError", "ToolError", "UsageError"),
+    "errors": ("BusyError", "InputError", "MlgokitError", "ReuseError", "StorageError", "ToolError", "UsageError"),
     "evaluation.compare": ("Evaluation",),
     "export.plugin": ("ExportedPlugin", "export_plugin"),
     "learning.environment": ("CompilerEnvironment", "open_environment"),

@@ -11,7 +11,8 @@ A message is one sentence with four parts: what, where, expected versus found, w
     |  |- PolicyError        a policy file
     |  `- FetchError         an archive that could not be had or has the wrong digest
     |- ReuseError            a folder that another configuration made; exit code 5
-    `- StorageError          the disk is full or not writable; exit code 6
+    |- StorageError          the disk is full or not writable; exit code 6
+    `- BusyError             another process uses the folder or file; exit code 7
 
 A compiler that fails on a module is a result (:class:`mlgokit.compiler.compilation.Compilation`), never an exception.
 """
@@ -81,3 +82,9 @@ class StorageError(MlgokitError):
     """The disk is full or not writable."""
 
     exit_code: ClassVar[int] = 6
+
+
+class BusyError(MlgokitError):
+    """Another process uses a folder or file that is wanted alone; the message says which."""
+
+    exit_code: ClassVar[int] = 7

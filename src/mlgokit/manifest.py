@@ -25,6 +25,7 @@ from typing import Any, cast
 
 from mlgokit.errors import ReuseError
 from mlgokit.files import atomic_write
+from mlgokit.locks import LOCK_NAME
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -157,9 +158,10 @@ def _record(
 
 
 def _has_files(folder: Path) -> bool:
-    """Whether anything is in ``folder`` but what a killed :func:`atomic_write` leaves behind."""
+    """Whether anything is in ``folder`` but a lock and what a killed :func:`atomic_write` leaves behind."""
     try:
-        return any(not (entry.name.startswith(".") and entry.suffix == ".tmp") for entry in folder.iterdir())
+        names = [entry.name for entry in folder.iterdir()]
+        return any(name != LOCK_NAME and not (name.startswith(".") and name.endswith(".tmp")) for name in names)
     except FileNotFoundError:
         return False
 

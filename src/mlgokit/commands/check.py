@@ -15,6 +15,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.locks import reading
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
@@ -77,8 +78,9 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             workers=config.compiler.workers,
             report=report,
         )
-        chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
-        found = check_plugin(chosen.modules, compiler, config.plugin, decisions, allocations, report=report)
+        with reading(corpus):
+            chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
+            found = check_plugin(chosen.modules, compiler, config.plugin, decisions, allocations, report=report)
         return dataclasses.replace(found, left_out=chosen.left_out)
 
 

@@ -26,6 +26,7 @@ from mlgokit.evaluation.sentences import (
     relative_change,
 )
 from mlgokit.files import atomic_write
+from mlgokit.locks import reading
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report, say_nothing
@@ -56,7 +57,16 @@ class Evaluate:
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
-    """Compare plain builds with builds under the policy."""
+    """Compare plain builds with builds under the policy.
+
+    Raises:
+        BusyError: another process changes the corpus.
+    """
+    with reading(config.corpus):
+        return _evaluate(config, report)
+
+
+def _evaluate(config: Evaluate, report: Report) -> Evaluation:
     corpus = load_corpus(config.corpus, config.changes.edits())
     known = {module.project for module in corpus.modules}
     unknown = sorted(set(config.projects) - known)

@@ -13,6 +13,7 @@ from mlgokit.errors import UsageError
 from mlgokit.evaluation.importance_page import importance_page
 from mlgokit.files import atomic_write
 from mlgokit.learning.decision_batch import feature_rows
+from mlgokit.locks import reading
 from mlgokit.policy.importance import Questions, drawn_questions, importance
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import PROBLEMS
@@ -43,6 +44,7 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     """Measure, and write both files.
 
     Raises:
+        BusyError: another process traces into the folder.
         InputError: the policy or a log cannot be read.
         UsageError: a number is below 1, or there are too few observations.
     """
@@ -56,15 +58,16 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
         raise UsageError(f"policy {config.policy}: expected one for {known}, found {policy.problem!r}; name another")
     rng = np.random.default_rng(config.seed)
     parts: list[Questions] = []
-    for log in trace_logs(config.traces, report=report, label="read traces"):
-        if not log.observation_count:
-            continue
-        values = feature_rows(problem, log, policy.features)
-        mask = None if problem.mask is None else log.columns[problem.mask].reshape(len(values), -1) != 0
-        keep = slice(None) if mask is None else mask.any(axis=1)
-        parts.append(Questions(values=values[keep], mask=None if mask is None else mask[keep]))
-        if sum(map(len, parts)) > 50 * config.observations:
-            parts = [drawn_questions(parts, 25 * config.observations, rng)]
+    with reading(config.traces):
+        for log in trace_logs(config.traces, report=report, label="read traces"):
+            if not log.observation_count:
+                continue
+            values = feature_rows(problem, log, policy.features)
+            mask = None if problem.mask is None else log.columns[problem.mask].reshape(len(values), -1) != 0
+            keep = slice(None) if mask is None else mask.any(axis=1)
+            parts.append(Questions(values=values[keep], mask=None if mask is None else mask[keep]))
+            if sum(map(len, parts)) > 50 * config.observations:
+                parts = [drawn_questions(parts, 25 * config.observations, rng)]
     if not parts:
         raise UsageError(f"traces {config.traces}: expected observations of {problem.name}, found none; trace modules")
     questions = drawn_questions(parts, config.observations, rng)

@@ -41,6 +41,7 @@ from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
+from mlgokit.locks import locked
 from mlgokit.manifest import package_version
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
@@ -100,7 +101,16 @@ class _Clock:
 
 
 def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
-    """Carry every stage out; a run that was finished with the same settings is shown again."""
+    """Carry every stage out; a run that was finished with the same settings is shown again.
+
+    Raises:
+        BusyError: another process works in the folder.
+    """
+    with locked(config.folder):
+        return _carry_out(config, report)
+
+
+def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     digest = _digest(config, toolchain.version_text)
     finished = _finished_run(config.folder, digest)

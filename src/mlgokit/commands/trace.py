@@ -12,6 +12,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.learning import trace as tracing
+from mlgokit.locks import locked, reading
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -51,7 +52,16 @@ class Trace:
 
 
 def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Write training logs, ``performance.csv``, and ``traces.json`` with what became of each module."""
+    """Write training logs, ``performance.csv``, and ``traces.json`` with what became of each module.
+
+    Raises:
+        BusyError: another process works in the output folder, or changes the corpus.
+    """
+    with locked(config.output), reading(config.corpus):
+        return _trace(config, report)
+
+
+def _trace(config: Trace, report: Report) -> dict[str, Any]:
     problem = PROBLEMS[config.problem]
     selection = tracing.select(
         modules=config.module_filter,

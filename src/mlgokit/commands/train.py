@@ -17,6 +17,7 @@ from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.settings import LIKE_PRESET, Learning
+from mlgokit.locks import locked, reading
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -61,7 +62,16 @@ class Trained:
 
 
 def run(config: Train, *, report: Report = say_nothing) -> Trained:
-    """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder."""
+    """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder.
+
+    Raises:
+        BusyError: another process works in the output folder, or changes the corpus.
+    """
+    with locked(config.output), reading(config.corpus):
+        return _train(config, report)
+
+
+def _train(config: Train, report: Report) -> Trained:
     deadline = time.monotonic() + 60 * config.minutes
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)

@@ -1,5 +1,6 @@
 """The command that tunes one project: search, verification, and one plugin to add to the build."""
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -26,6 +27,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
+from mlgokit.locks import locked, locked_output, reading
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
@@ -123,6 +125,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     """Tune a project, and leave the plugin, and ``tuned.json`` in the folder.
 
     Raises:
+        BusyError: another process works in the folder, makes the same output, or changes the corpus.
         UsageError: the call contradicts itself.
         ReuseError: the folder has another search, or one that is not to be gone on with.
         CorpusError: there is nothing to tune.
@@ -134,11 +137,18 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         )
     check_objective(config)
     check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
+    with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:
+        return _tune(config, stack, report)
+
+
+def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
+    """Tune in a folder that is ours; the stack holds the corpus."""
     costs = config.objective == "spill-cost"
     policies = policies_of(config)
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     earlier = earlier_table(config, toolchain)
     corpus = _corpus_to_tune(config, toolchain, report=report)
+    stack.enter_context(reading(corpus))
     chosen = (modules_of_project if costs else modules_for_size)(corpus, config.project)
     chosen.tell(report)
     modules = list(chosen.modules)

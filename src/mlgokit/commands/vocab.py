@@ -1,5 +1,6 @@
 """The command that makes a vocabulary: quantiles of each feature, from traces or training sets, a batch at a time."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.learning.decision_batch import ABOUT_DECISIONS
+from mlgokit.locks import locked, reading
 from mlgokit.policy.vocab import DEFAULT_BUCKETS, Columns, fit_vocab, write_vocab
 from mlgokit.progress import Report, say_nothing
 from mlgokit.traces import Log, iter_log
@@ -39,6 +41,7 @@ def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
     """Read everything, as often as bounded memory needs, and write the files.
 
     Raises:
+        BusyError: another process writes into the output folder, or traces.
         InputError: there is no log, or one is damaged.
         UsageError: not just one source is named, the share is none, or there are no observations.
     """
@@ -61,8 +64,10 @@ def run(config: Vocab, *, report: Report = say_nothing) -> dict[str, Any]:
             keep = slice(None) if config.sampling_fraction == 1 else rng.random(count) < config.sampling_fraction
             yield {name: column[keep] for name, column in log.columns.items() if name not in ABOUT_DECISIONS}
 
-    found = fit_vocab(chunks, buckets=config.num_buckets)
-    write_vocab(found, config.output)
+    traces = contextlib.nullcontext() if config.traces is None else reading(config.traces)
+    with locked(config.output), traces:
+        found = fit_vocab(chunks, buckets=config.num_buckets)
+        write_vocab(found, config.output)
     return {"folder": str(config.output), "features": list(found), "buckets": config.num_buckets, "passes": passes}
 
 

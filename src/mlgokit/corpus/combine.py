@@ -1,5 +1,6 @@
 """Several corpora in the folders of one, joined: names get their folder in front, everything else must agree."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Generator, Mapping
@@ -12,6 +13,7 @@ from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
+from mlgokit.locks import locked, reading
 
 _REMEDY = f"delete {SIDECAR_NAME} to combine without it"
 _WHAT = {".bc": "bitcode", ".cmd": "a command line", ".thinlto.bc": "a ThinLTO index"}
@@ -26,6 +28,7 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
             by default the description is put into ``root`` and no file is moved, as LLVM's script does.
 
     Raises:
+        BusyError: another process uses the joined corpus, or changes one of the others.
         CorpusError: there is no corpus, or two differ in more than their modules.
         StorageError: the disk is full or not writable.
     """
@@ -34,7 +37,11 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
     if not parts:
         raise CorpusError(f"{root}: expected folders with {DESCRIPTION_NAME}, found none; give the folder above them")
     fields = _shared_fields(parts)
-    with corpus_writer(target, fields, remedy="extract the corpora again") as writer:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(target))
+        for part in parts:
+            stack.enter_context(reading(part))
+        writer = stack.enter_context(corpus_writer(target, fields, remedy="extract the corpora again"))
         for part in parts:
             _add(writer, part, move=target.resolve() != root.resolve())
     return writer.imported()

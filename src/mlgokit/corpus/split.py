@@ -16,6 +16,7 @@ from typing import Any
 from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
 from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
 from mlgokit.errors import UsageError
+from mlgokit.locks import locked
 from mlgokit.module import Module
 
 SPLIT_KEY = "split"
@@ -140,6 +141,7 @@ def split_corpus(
         The result, and the corpus with the new flags.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: the sidecar is malformed.
         StorageError: the disk is full or not writable.
         UsageError: a name is unknown, the share is no share, or a decision would have to be replaced.
@@ -153,25 +155,26 @@ def split_corpus(
             f"split: expected names of projects in {corpus.folder}, found {', '.join(unknown)}; it has "
             f"{', '.join(sorted(projects))}"
         )
-    facts, failures = read_sidecar(corpus.folder)
-    if not force and not held_out:
-        _check_replaceable(corpus, facts)
-    notes: list[str] = []
-    if held_out:
-        decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
-    else:
-        decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=force)
-    modules = tuple(
-        replace(module, held_out=held_out, split=mark)
-        for module in corpus.modules
-        for held_out, mark in [decisions[module.name]]
-    )
-    for module in modules:
-        fact = facts.setdefault(module.name, {"project": module.project, "language": module.language})
-        fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]
-    write_sidecar(corpus.folder, facts, failures)
-    split = replace(corpus, modules=modules)
-    return split_result(split, contents, facts=facts, share=share, seed=seed, notes=tuple(notes)), split
+    with locked(corpus.folder, make=False):
+        facts, failures = read_sidecar(corpus.folder)
+        if not force and not held_out:
+            _check_replaceable(corpus, facts)
+        notes: list[str] = []
+        if held_out:
+            decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
+        else:
+            decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=force)
+        modules = tuple(
+            replace(module, held_out=held_out, split=mark)
+            for module in corpus.modules
+            for held_out, mark in [decisions[module.name]]
+        )
+        for module in modules:
+            fact = facts.setdefault(module.name, {"project": module.project, "language": module.language})
+            fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]
+        write_sidecar(corpus.folder, facts, failures)
+        split = replace(corpus, modules=modules)
+        return split_result(split, contents, facts=facts, share=share, seed=seed, notes=tuple(notes)), split
 
 
 def split_result(

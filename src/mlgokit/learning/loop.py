@@ -26,6 +26,7 @@ from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.metrics import Row, read_metrics, rounds_of, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
+from mlgokit.locks import locked
 from mlgokit.manifest import finite_json
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
@@ -127,6 +128,7 @@ def learn(
         deadline: on :func:`time.monotonic`'s clock; no turn but the first begins after it.
 
     Raises:
+        BusyError: another process works in the folder.
         CorpusError: there is nothing to learn from.
         InputError: the checkpoint or the policy to start from cannot be used.
         ToolError: JAX is not installed.
@@ -142,37 +144,38 @@ def learn(
         )
     config = config.resolved(algorithm)
     traced = not LEARNERS[algorithm].fits_normaliser
-    baselines = compile_defaults(
-        compiler, modules, problem, objective=config.objective, with_rows=traced, report=report
-    )
-    taught, judged = split_modules(baselines, config)
-    task = make_task(baselines, taught, config, algorithm=algorithm)
-    learner = make_learner(algorithm, task, settings)
-    state, counters = _resumed(folder, algorithm) or (
-        learner.start(np.random.default_rng([config.seed, 0])),
-        Counters(),
-    )
-    rows = [row for row in read_metrics(folder) if row["turn"] <= counters.turn] if counters.turn else []
-    if not judged and learner.without is not None and config.evaluate_every:
-        judged = _inner_judges(task, taught, config)
-    run = _Run(
-        baselines=baselines, task=task, learner=learner, taught=taught, judged=judged, config=config, folder=folder
-    )
-    start_events(folder / EVENTS_NAME, map(_event, rows))
-    while not _is_over(config, counters, deadline):
-        state, counters, row = _turn(run, state, counters, algorithm=algorithm, report=report, deadline=deadline)
-        rows.append(row)
-        write_metrics(folder, rows)
-        append_event(folder / EVENTS_NAME, _event(row))
-        _keep(folder, algorithm, state, counters)
-    return Learned(
-        policy=_final(run, state, counters, rows),
-        counters=counters,
-        rows=tuple(rows),
-        taught=len(taught),
-        judged=len(judged),
-        left_out=baselines.left_out,
-    )
+    with locked(folder):
+        baselines = compile_defaults(
+            compiler, modules, problem, objective=config.objective, with_rows=traced, report=report
+        )
+        taught, judged = split_modules(baselines, config)
+        task = make_task(baselines, taught, config, algorithm=algorithm)
+        learner = make_learner(algorithm, task, settings)
+        state, counters = _resumed(folder, algorithm) or (
+            learner.start(np.random.default_rng([config.seed, 0])),
+            Counters(),
+        )
+        rows = [row for row in read_metrics(folder) if row["turn"] <= counters.turn] if counters.turn else []
+        if not judged and learner.without is not None and config.evaluate_every:
+            judged = _inner_judges(task, taught, config)
+        run = _Run(
+            baselines=baselines, task=task, learner=learner, taught=taught, judged=judged, config=config, folder=folder
+        )
+        start_events(folder / EVENTS_NAME, map(_event, rows))
+        while not _is_over(config, counters, deadline):
+            state, counters, row = _turn(run, state, counters, algorithm=algorithm, report=report, deadline=deadline)
+            rows.append(row)
+            write_metrics(folder, rows)
+            append_event(folder / EVENTS_NAME, _event(row))
+            _keep(folder, algorithm, state, counters)
+        return Learned(
+            policy=_final(run, state, counters, rows),
+            counters=counters,
+            rows=tuple(rows),
+            taught=len(taught),
+            judged=len(judged),
+            left_out=baselines.left_out,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.info import CorpusInfo
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import choose_projects
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
 FRONT_END_SECONDS = ExtractionLimits().module_seconds
@@ -33,9 +34,14 @@ class Extract:
 
 
 def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:
-    """Make the corpus and count it."""
-    extract(config, report=report)
-    return info.run(info.Info(corpus=config.corpus, compiler=config.compiler), report=report)
+    """Make the corpus and count it.
+
+    Raises:
+        BusyError: another process uses the corpus.
+    """
+    with locked(config.corpus):
+        extract(config, report=report)
+        return info.run(info.Info(corpus=config.corpus, compiler=config.compiler), report=report)
 
 
 def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:

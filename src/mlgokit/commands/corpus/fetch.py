@@ -6,6 +6,7 @@ from typing import Any
 
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import choose_projects
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
 
@@ -24,7 +25,16 @@ class Fetch:
 
 
 def run(config: Fetch, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Fetch and unpack; returns the folder of each project."""
+    """Fetch and unpack; returns the folder of each project.
+
+    Raises:
+        BusyError: another process unpacks into the folder.
+    """
+    with locked(config.folder):
+        return _fetch(config, report)
+
+
+def _fetch(config: Fetch, report: Report) -> dict[str, Any]:
     projects = choose_projects(config.manifest, config.projects)
     cache = config.cache or default_cache_folder()
     roots: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
 from mlgokit.errors import ToolError
+from mlgokit.locks import reading
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
 
@@ -34,10 +35,15 @@ class Info:
 
 
 def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
-    """Count the corpus."""
-    corpus = load_corpus(config.corpus)
-    contents = contents_of(corpus, config.compiler, use_compiler=config.counts, report=report)
-    return corpus_info(corpus, contents)
+    """Count the corpus.
+
+    Raises:
+        BusyError: another process changes the corpus.
+    """
+    with reading(config.corpus):
+        corpus = load_corpus(config.corpus)
+        contents = contents_of(corpus, config.compiler, use_compiler=config.counts, report=report)
+        return corpus_info(corpus, contents)
 
 
 def render(info: CorpusInfo, console: Console) -> None:

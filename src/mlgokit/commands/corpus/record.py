@@ -14,6 +14,7 @@ from mlgokit.compiler.record import record_build
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import CorpusError
+from mlgokit.locks import locked_output
 from mlgokit.progress import Report, say_nothing
 
 DATABASE_NAME = "compile_commands.json"
@@ -41,10 +42,16 @@ def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
     """Record the build, and import it if a corpus is named.
 
     Raises:
+        BusyError: another process records into the same file.
         CorpusError: the build failed, or compiled nothing.
         ToolError: Bear is not there.
         UsageError: there is no such build.
     """
+    with locked_output(config.output):
+        return _record(config, report)
+
+
+def _record(config: Record, report: Report) -> dict[str, Any]:
     database = config.output.absolute()
     build = record_build(config.command, database=database, timeout_seconds=60 * config.timeout_minutes)
     shown = shlex.join(config.command)

@@ -13,6 +13,7 @@ from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, print_leaks
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.split import ProjectSplit, SplitBy, SplitResult, split_corpus
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
 
@@ -45,18 +46,23 @@ class Split:
 
 
 def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
-    """Split the corpus, and write it down."""
-    corpus = load_corpus(config.corpus)
-    result, _ = split_corpus(
-        corpus,
-        contents_of(corpus, config.compiler, report=report),
-        share=config.share,
-        seed=config.seed,
-        by=config.by,
-        held_out=config.held_out,
-        force=config.force,
-    )
-    return result
+    """Split the corpus, and write it down.
+
+    Raises:
+        BusyError: another process uses the corpus.
+    """
+    with locked(config.corpus, make=False):
+        corpus = load_corpus(config.corpus)
+        result, _ = split_corpus(
+            corpus,
+            contents_of(corpus, config.compiler, report=report),
+            share=config.share,
+            seed=config.seed,
+            by=config.by,
+            held_out=config.held_out,
+            force=config.force,
+        )
+        return result
 
 
 def render(result: SplitResult, console: Console) -> None:

@@ -16,6 +16,7 @@ from mlgokit.corpus.sources.extract import project_jobs
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.locks import reading
 from mlgokit.manifest import MANIFEST_NAME
 from mlgokit.progress import Report, say_nothing
 
@@ -48,6 +49,7 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     """Compare; the command line ends with 1 if not all that was looked at has the build's code.
 
     Raises:
+        BusyError: another process changes the corpus.
         UsageError: not exactly one thing to compare with is named.
     """
     named = [name for name in ("objects", "compile_commands", "sources") if getattr(config, name) is not None]
@@ -56,6 +58,11 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
             "verify: expected one of --objects, --compile-commands and --sources, found "
             f"{' and '.join(named) or 'none'}; name what the build left"
         )
+    with reading(config.corpus):
+        return _verify(config, report)
+
+
+def _verify(config: Verify, report: Report) -> VerifyResult:
     edits = config.changes.edits()
     toolchain = find_toolchain(config.compiler.llvm)
     corpus = load_corpus(config.corpus, edits)

@@ -13,6 +13,7 @@ from mlgokit.corpus.importers.objects import first_of_each_name
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError
+from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
@@ -51,6 +52,7 @@ def import_local_thinlto(
         report: told after every module.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: there is no such folder, or nothing in it.
         StorageError: the disk is full or not writable.
         UsageError: nobody is to work.
@@ -85,6 +87,7 @@ def import_bitcode(
         report: told after every module.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: there is no such folder, or nothing in it.
         StorageError: the disk is full or not writable.
         UsageError: nobody is to work.
@@ -119,7 +122,8 @@ def _import_files(
 ) -> Imported:
     check_workers(workers)
     work: Callable[[ObjectFile], Module | ModuleFailure] = functools.partial(_import, shared)
-    with corpus_writer(shared.corpus_folder, fields, remedy=remedy) as writer:
+    folder = shared.corpus_folder
+    with locked(folder), corpus_writer(folder, fields, remedy=remedy) as writer:
         unique = first_of_each_name(files, has_thinlto=shared.has_thinlto)
         write_outcomes(writer, work, unique, workers=workers, report=report)
     return writer.imported()

@@ -28,6 +28,7 @@ from mlgokit.corpus.options.safety import check_front_end
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import digest_file
+from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
@@ -161,6 +162,7 @@ def import_commands(
         report: told after every module.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: the database is none, or no module could be made.
         ReuseError: the corpus folder was made in another way.
         StorageError: the disk is full or not writable.
@@ -170,42 +172,43 @@ def import_commands(
     wanted = wanted or CommandFilter()
     request = _request(database, project=project, level=level, wanted=wanted)
     options, sources = _survey(request)
-    claim_corpus(
-        corpus_folder,
-        config={
-            "source": "compile_commands",
-            "project": request.project,
-            "level": level,
-            "include": wanted.include,
-            "exclude": wanted.exclude,
-        },
-        toolchain=toolchain,
-        inputs={"compile_commands": digest_file(database)},
-    )
-    plan = _Plan(
-        toolchain=toolchain,
-        answers=dry_runs(toolchain, options, workers=workers),
-        sources=sources,
-        held_out=held_out,
-    )
-    reading, dropped = _Reading(), Counter[str]()
-    remedy = "correct the database, or give options that this compiler takes"
-    with (
-        front_ends(corpus_folder, limits=limits) as make,
-        corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
-    ):
+    with locked(corpus_folder):
+        claim_corpus(
+            corpus_folder,
+            config={
+                "source": "compile_commands",
+                "project": request.project,
+                "level": level,
+                "include": wanted.include,
+                "exclude": wanted.exclude,
+            },
+            toolchain=toolchain,
+            inputs={"compile_commands": digest_file(database)},
+        )
+        plan = _Plan(
+            toolchain=toolchain,
+            answers=dry_runs(toolchain, options, workers=workers),
+            sources=sources,
+            held_out=held_out,
+        )
+        reading, dropped = _Reading(), Counter[str]()
+        remedy = "correct the database, or give options that this compiler takes"
+        with (
+            front_ends(corpus_folder, limits=limits) as make,
+            corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
+        ):
 
-        def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
-            return job if isinstance(job, ModuleFailure) else make(job)
+            def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
+                return job if isinstance(job, ModuleFailure) else make(job)
 
-        jobs = _jobs(request, reading, plan, dropped)
-        write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources)
-    return ImportedCommands(
-        imported=writer.imported(),
-        repeated=reading.repeated,
-        unwanted=reading.unwanted,
-        dropped=dict(dropped.most_common()),
-    )
+            jobs = _jobs(request, reading, plan, dropped)
+            write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources)
+        return ImportedCommands(
+            imported=writer.imported(),
+            repeated=reading.repeated,
+            unwanted=reading.unwanted,
+            dropped=dict(dropped.most_common()),
+        )
 
 
 def command_jobs(

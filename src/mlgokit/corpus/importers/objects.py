@@ -22,6 +22,7 @@ from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_section
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
+from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
@@ -79,6 +80,7 @@ def import_objects(
         report: told after every object.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: no object gives a module, or a list of objects cannot be read.
         StorageError: the disk is full or not writable.
         ToolError: llvm-objcopy cannot be started.
@@ -96,7 +98,7 @@ def import_objects(
         llvm_objcopy=llvm_objcopy,
     )
     fields = description_fields(has_thinlto=distributed_thinlto)
-    with corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
+    with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
         unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, report=report)
     return writer.imported()

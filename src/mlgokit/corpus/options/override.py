@@ -22,6 +22,7 @@ from mlgokit.corpus.options.parse import LLVM_KINDS, Option, option_table, parse
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write
+from mlgokit.locks import locked
 
 DEFAULT_LEVEL = "2"
 """What lld optimizes with if nothing is said."""
@@ -266,25 +267,27 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
     """Write the options into a corpus whose description waits for them.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: there is no description, or it has no place for them.
         StorageError: the disk is full or not writable.
     """
-    path = folder / "corpus_description.json"
-    try:
-        description: object = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CorpusError(
-            f"{path}: expected a corpus's description, found: {error}; extract the corpus first"
-        ) from error
-    fields = cast("dict[str, Any]", description) if isinstance(description, dict) else {}
-    found = fields.get("global_command_override")
-    if found != [UNSPECIFIED]:
-        raise CorpusError(
-            f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {found!r:.200}; "
-            "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
-        )
-    fields["global_command_override"] = list(options)
-    atomic_write(path, json.dumps(fields, indent=2) + "\n")
+    with locked(folder, make=False):
+        path = folder / "corpus_description.json"
+        try:
+            description: object = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise CorpusError(
+                f"{path}: expected a corpus's description, found: {error}; extract the corpus first"
+            ) from error
+        fields = cast("dict[str, Any]", description) if isinstance(description, dict) else {}
+        found = fields.get("global_command_override")
+        if found != [UNSPECIFIED]:
+            raise CorpusError(
+                f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {found!r:.200}; "
+                "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
+            )
+        fields["global_command_override"] = list(options)
+        atomic_write(path, json.dumps(fields, indent=2) + "\n")
 
 
 def _commands(words: Sequence[str]) -> Iterator[list[str]]:

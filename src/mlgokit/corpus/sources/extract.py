@@ -24,6 +24,7 @@ from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import CorpusError
+from mlgokit.locks import locked
 from mlgokit.manifest import digest_value
 from mlgokit.progress import Report, say_nothing
 
@@ -55,6 +56,7 @@ def extract_projects(
         report: told after every module.
 
     Raises:
+        BusyError: another process uses the corpus.
         CorpusError: a project's sources are not there, a glob matches nothing, or no module could be made.
         ReuseError: the corpus folder was made from other projects, options or by another compiler.
         StorageError: the disk is full or not writable.
@@ -62,16 +64,17 @@ def extract_projects(
     """
     jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder)
     inputs = {project.name: _project_digest(project) for project in projects}
-    claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
-    return make_corpus(
-        jobs,
-        corpus_folder=corpus_folder,
-        wanted=f"modules of {len(projects)} projects",
-        remedy="correct the list of projects",
-        workers=workers,
-        limits=limits,
-        report=report,
-    )
+    with locked(corpus_folder):
+        claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
+        return make_corpus(
+            jobs,
+            corpus_folder=corpus_folder,
+            wanted=f"modules of {len(projects)} projects",
+            remedy="correct the list of projects",
+            workers=workers,
+            limits=limits,
+            report=report,
+        )
 
 
 def _project_digest(project: Project) -> str:

@@ -1,0 +1,265 @@
+"""Folders and files that one process changes at a time, or several read: who does is written down, a kill lets go.
+
+What holds is ``flock`` on a small file, not the file itself, which a kill may leave behind without harm. No child
+process inherits the descriptor, so a compiler that outlives us holds nothing. A file system without ``flock`` has no
+locks: work there goes on without, and two processes in one folder are the user's to avoid.
+"""
+
+import contextlib
+import contextvars
+import errno
+import fcntl
+import json
+import os
+import shlex
+import socket
+import stat
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.errors import BusyError, StorageError
+from mlgokit.files import writing
+
+LOCK_NAME = ".mlgokit.lock"
+"""Of the lock in a folder; it goes when the last one lets go."""
+
+GRACE_SECONDS = 0.3
+"""Who leaves may hold a lock for an instant longer, and so may a child between its fork and its program."""
+
+_PAUSE_SECONDS = 0.01
+_MOST_BYTES = 1 << 16
+_LONGEST = 160
+_WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF}
+_held: contextvars.ContextVar[frozenset[Path]] = contextvars.ContextVar("held", default=frozenset())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a lock.
+
+    Attributes:
+        command: as it was typed.
+        process: its id.
+        host: the machine.
+        since: local time, as ISO 8601 writes it.
+    """
+
+    command: str
+    process: int
+    host: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"`{self.command}` (process {self.process} on {self.host}, since {self.since})"
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, make: bool = True) -> Generator[None]:
+    """Have a folder to ourselves; inside of another such block for it nothing is done.
+
+    Args:
+        folder: what to lock.
+        make: make it if need be; otherwise one that is not there is not locked.
+
+    Raises:
+        BusyError: another process uses it; the sentence says which.
+        StorageError: the folder is not writable.
+    """
+    if not make and not folder.is_dir():
+        yield
+        return
+    made: list[Path] = []
+    with writing(folder):
+        for path in (folder, *folder.parents):
+            if path.exists():
+                break
+            made.append(path)
+    try:
+        with _exclusive(folder.resolve() / LOCK_NAME, folder, "a folder"):
+            yield
+    finally:
+        # A call that turned out to be wrong leaves nothing.
+        with contextlib.suppress(OSError):
+            for path in made:
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def locked_output(path: Path) -> Generator[None]:
+    """Be the only one who makes a file; inside of another such block for it nothing is done.
+
+    Raises:
+        BusyError: another process does; the sentence says which.
+        StorageError: the folder of the file is not writable.
+    """
+    with _exclusive(path.parent.resolve() / f".{path.name[:200]}{LOCK_NAME}", path, "an output"):
+        yield
+
+
+@contextlib.contextmanager
+def reading(folder: Path) -> Generator[None]:
+    """Keep others from changing a folder that is read; a folder where no file can be made is read without a lock.
+
+    Raises:
+        BusyError: another process changes it; the sentence says which.
+    """
+    place = folder.resolve() / LOCK_NAME
+    descriptor = None
+    if place not in _held.get() and folder.is_dir():
+        with contextlib.suppress(StorageError):
+            descriptor = _hold(place, folder, "a folder", shared=True)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            _let_go(descriptor, place, shared=True)
+
+
+@contextlib.contextmanager
+def _exclusive(place: Path, shown: Path, kind: str) -> Generator[None]:
+    held = _held.get()
+    if place in held:
+        yield
+        return
+    descriptor = _hold(place, shown, kind, shared=False)
+    token = _held.set(held | {place})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+        _let_go(descriptor, place, shared=False)
+
+
+def _hold(place: Path, shown: Path, kind: str, *, shared: bool) -> int:
+    """A descriptor of the lock file, which holds the lock unless the file system has none."""
+    end = time.monotonic() + GRACE_SECONDS
+    while True:
+        with writing(shown):
+            if not shared:
+                place.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = _opened(place)
+        kept = is_free = False
+        try:
+            with writing(shown):
+                is_free = _try(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            # Whoever held it may have deleted the file between our two calls.
+            kept = is_free and _stands(descriptor, place)
+            holders = [] if is_free else _holders(descriptor)
+        finally:
+            if not kept:
+                os.close(descriptor)
+        if kept:
+            _sign(descriptor, alone=not shared)
+            return descriptor
+        if not is_free and time.monotonic() >= end:
+            found = " and ".join(map(str, holders[:2])) or "one that does"
+            raise BusyError(
+                f"{shown}: expected {kind} that no other process uses, found {found}; wait until it ends, "
+                "or name another"
+            )
+        time.sleep(0 if is_free else _PAUSE_SECONDS)
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    """Whether the lock could be had; a file system without locks gives it to everybody."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+    return True
+
+
+def _opened(place: Path) -> int:
+    """The lock file, made if need be; a folder of someone else may have put anything in its place.
+
+    Raises:
+        OSError: it cannot be made.
+        StorageError: it is no file of its own.
+    """
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(place, flags | os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    except PermissionError as error:
+        # Left behind by a killed process of another user: it can be held all the same.
+        try:
+            descriptor = os.open(place, flags | os.O_RDONLY)
+        except OSError:
+            raise error from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise StorageError(f"{place}: expected a file for the lock, found a link or a device; delete it")
+    return descriptor
+
+
+def _stands(descriptor: int, place: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), place.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(descriptor: int, *, alone: bool) -> None:
+    """Write down who we are; readers add a line to those of other readers."""
+    program, *words = sys.argv or [""]
+    name = "mlgokit" if Path(program).parts[-2:] == ("mlgokit", "__main__.py") else Path(program).name
+    holder = Holder(
+        command=shlex.join([name or "python", *words])[:_LONGEST],
+        process=os.getpid(),
+        host=socket.gethostname(),
+        since=datetime.now().astimezone().isoformat(timespec="seconds"),
+    )
+    # A full disk, or a file of another user: the lock holds, and nobody learns whose it is.
+    with contextlib.suppress(OSError):
+        if alone:
+            os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(asdict(holder)).encode() + b"\n")
+
+
+def _holders(descriptor: int) -> list[Holder]:
+    """Those who signed and still run, as far as that can be known."""
+    found: list[Holder] = []
+    for line in os.pread(descriptor, _MOST_BYTES, 0).splitlines():
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            fields = cast("dict[str, Any]", json.loads(line))
+            holder = Holder(
+                command=_printable(fields["command"]),
+                process=int(fields["process"]),
+                host=_printable(fields["host"]),
+                since=_printable(fields["since"]),
+            )
+            if holder.host != socket.gethostname() or _runs(holder.process):
+                found.append(holder)
+    return found
+
+
+def _printable(text: object) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:_LONGEST])
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return process > 0
+
+
+def _let_go(descriptor: int, place: Path, *, shared: bool) -> None:
+    """Give the lock back; the last one takes the file away."""
+    with contextlib.suppress(OSError):
+        if shared:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _stands(descriptor, place):
+            place.unlink()
+    os.close(descriptor)
