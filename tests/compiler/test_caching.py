@@ -188,9 +188,12 @@ def test_another_problem_keeps_costs_and_the_number_of_decisions(
     assert len(fake.asked) == 4
 
 
-def test_a_missed_deadline_is_not_remembered(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
-    fake.answer = lambda *_: Compilation(status=CompileStatus.TIMED_OUT, reason="after 7 s")
-    assert compiler.compile(module, DEFAULT).status is CompileStatus.TIMED_OUT
+@pytest.mark.parametrize("status", [CompileStatus.TIMED_OUT, CompileStatus.LIMITED])
+def test_a_limit_that_was_met_is_not_remembered(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler, status: CompileStatus
+):
+    fake.answer = lambda *_: Compilation(status=status, reason="after 7 s")
+    assert compiler.compile(module, CompileRequest(use=asking(":never"))).status is status
     assert not compiler.store.exists()
 
     fake.answer = lambda *_: THREE

@@ -248,7 +248,7 @@ def test_the_deadline_ends_the_compiler_and_its_children(compile_with: Compile):
     # The fixture waits for all of them to end, and would do so for ever if one lived on.
     result = compile_with("sleep 600 & sleep 600", timeout_seconds=1)
 
-    assert (result.status, result.reason) == (CompileStatus.TIMED_OUT, "after 1 s")
+    assert (result.status, result.reason) == (CompileStatus.TIMED_OUT, "after 1 s; allow more with --timeout-seconds")
     assert (result.sizes, result.logs) == (None, {})
     assert result.wall_seconds >= 1
 

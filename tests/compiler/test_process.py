@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.process import COMPILER_LIMITS, TAIL_BYTES, Limits, kill_pool, kill_running, run
+from mlgokit.compiler.limits import COMPILER_LIMITS, TOOL_LIMITS, USERS_LIMITS, Limits
+from mlgokit.compiler.process import TAIL_BYTES, kill_pool, kill_running, run
 from mlgokit.errors import ToolError
 
 LONG = 60.0
@@ -91,8 +92,7 @@ def test_an_interruption_kills_the_child(tmp_path: Path, monkeypatch: pytest.Mon
     os.mkfifo(started)
     pids: list[int] = []
 
-    def interrupt(_process: object, *, deadline: float) -> None:
-        del deadline
+    def interrupt(_process: object, **_: object) -> None:
         pids.append(int(started.read_text()))
         raise KeyboardInterrupt
 
@@ -155,6 +155,8 @@ def test_a_child_writes_no_more_than_it_may(tmp_path: Path):
     script = f"{LIMITED}; exec dd if=/dev/zero of=big bs=64k"
     done = run(["sh", "-c", script], timeout_seconds=LONG, cwd=tmp_path, limits=SMALL)
     assert done.returncode == -signal.SIGXFSZ
+    assert done.exceeded == "it wrote more than 1 MiB into one file, and was ended"
+    assert done.stderr.splitlines()[0] == f"error: sh: {done.exceeded}"
     assert (tmp_path / "big").stat().st_size == SMALL.file_bytes
 
 
@@ -170,6 +172,20 @@ def test_a_child_takes_no_more_memory_than_it_may():
     wait = "import resource, sys\nwhile resource.getrlimit(resource.RLIMIT_AS)[0] < 0: pass\n"
     code = "import sys\ntry: bytearray(2 << 30)\nexcept MemoryError: sys.exit(7)"
     assert run([sys.executable, "-c", wait + code], timeout_seconds=LONG, limits=SMALL).returncode == 7
+    done = run(
+        [
+            sys.executable,
+            "-c",
+            wait
+            + "import os\nos.abort() if not print('LLVM ERROR: out of memory', file=sys.stderr, flush=True) else 0",
+        ],
+        timeout_seconds=LONG,
+        limits=SMALL,
+    )
+    assert (done.returncode, done.exceeded) == (
+        -signal.SIGABRT,
+        "it asked for more than 1 GiB of memory, and was ended",
+    )
     assert run([sys.executable, "-c", code], timeout_seconds=LONG).returncode == 0
 
 
@@ -180,9 +196,15 @@ def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
     compiler.chmod(0o755)
     found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
     # In blocks of 512 bytes and in KiB.
-    assert found[1] == str(COMPILER_LIMITS.memory_bytes // 1024)
-    assert int(found[0]) in {COMPILER_LIMITS.file_bytes // 512, COMPILER_LIMITS.file_bytes // 1024}
-    assert run([compiler, "-v"], timeout_seconds=LONG).stdout.decode().split() == ["unlimited", "unlimited"]
+    assert found[1] == str((COMPILER_LIMITS.memory_bytes or 0) // 1024)
+    assert int(found[0]) in {(COMPILER_LIMITS.file_bytes or 0) // 512, (COMPILER_LIMITS.file_bytes or 0) // 1024}
+    compiler.write_text(f"#!/bin/sh\n{wait}\nulimit -f\nulimit -v\n")
+    found = run([compiler, "-v"], timeout_seconds=LONG).stdout.decode().split()
+    assert found[1] == str((TOOL_LIMITS.memory_bytes or 0) // 1024)
+    assert int(found[0]) in {(TOOL_LIMITS.file_bytes or 0) // 512, (TOOL_LIMITS.file_bytes or 0) // 1024}
+    compiler.write_text("#!/bin/sh\nsleep 0.1; ulimit -f; ulimit -v\n")
+    found = run([compiler], timeout_seconds=LONG, limits=USERS_LIMITS).stdout.decode().split()
+    assert found == ["unlimited", "unlimited"]
 
 
 def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
@@ -192,3 +214,27 @@ def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
     found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
     assert found[0] != "unlimited"
     assert found[1] == "unlimited"
+
+
+def test_a_child_that_prints_for_ever_is_ended():
+    limits = Limits(file_bytes=None, memory_bytes=None, printed_bytes=1 << 20)
+    for stream in (1, 2):
+        done = run(["sh", "-c", f"exec yes >&{stream}"], timeout_seconds=LONG, limits=limits)
+        assert (done.timed_out, done.exceeded) == (False, "it printed more than 1 MiB, and was ended")
+        assert len(done.stdout) in {0, 1 << 20}
+
+
+def test_what_a_child_leaves_behind_ends_with_it():
+    done = run(["sh", "-c", "sleep 600 >&2 & echo $!"], timeout_seconds=LONG)
+    assert done.returncode == 0
+    pid = int(done.stdout)
+    for _ in range(1000):
+        if not is_running(pid):
+            break
+        run(["true"], timeout_seconds=LONG)
+    assert not is_running(pid)
+
+
+def test_a_deadline_is_no_other_limit():
+    done = run(["sh", "-c", "echo Cannot allocate memory >&2; sleep 600"], timeout_seconds=1, limits=SMALL)
+    assert (done.timed_out, done.exceeded) == (True, "")

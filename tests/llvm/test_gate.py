@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
@@ -22,7 +21,6 @@ from mlgokit.corpus.options.override import link_options
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import CorpusError
-from mlgokit.module import Module
 
 pytestmark = pytest.mark.llvm
 
@@ -226,42 +224,6 @@ def test_a_link_command_is_only_asked_about(build: Path, toolchain: Toolchain):
     ]
     link_options([*words, "-fopenmp", "-fopenmp-targets=nvptx64", "-B."], toolchain=toolchain, folder=build)
     untouched(build, others=("more.rsp",))
-
-
-def test_little_bitcode_makes_no_large_object(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two kilobytes of bitcode made 1.4 GB of object; the limits are lower here, for the machine's sake."""
-    monkeypatch.setattr(process, "COMPILER_LIMITS", process.Limits(file_bytes=8 << 20, memory_bytes=2 << 30))
-    sources = {"large": "char large[1 << 26] = {1};\n", "good": SOURCE}
-    # As text, because the writer of bitcode reads it as well.
-    (tmp_path / "assembly.bc").write_text('module asm ".incbin \\22/dev/zero\\22"\n')
-    for name, text in sources.items():
-        (tmp_path / f"{name}.c").write_text(text)
-        argv = [
-            toolchain.clang,
-            "-cc1",
-            "-triple",
-            toolchain.target,
-            "-O2",
-            "-emit-llvm-bc",
-            "-o",
-            tmp_path / f"{name}.bc",
-        ]
-        run(*argv, tmp_path / f"{name}.c")
-    compiler = ClangCompiler(toolchain=toolchain)
-    found = {
-        name: compiler.compile(
-            Module(
-                name=name, project="p", language="c", bitcode=tmp_path / f"{name}.bc", bitcode_bytes=1,
-                command_line=("-cc1", "-triple", toolchain.target, "-O2"),
-            )
-        )
-        for name in (*sources, "assembly")
-    }  # fmt: skip
-    assert {name: result.status for name, result in found.items()} == {
-        "large": CompileStatus.CRASHED,
-        "assembly": CompileStatus.CRASHED,
-        "good": CompileStatus.OK,
-    }
 
 
 def test_mutated_commands_load_start_and_write_nothing(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch):

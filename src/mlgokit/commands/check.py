@@ -65,7 +65,10 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
     compiler = ClangCompiler(
-        toolchain=toolchain, workers=config.compiler.workers, timeout_seconds=config.compiler.deadline()
+        toolchain=toolchain,
+        workers=config.compiler.workers,
+        timeout_seconds=config.compiler.deadline(),
+        limits=config.compiler.limits(),
     )
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.limits import GIB, ModuleLimits
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
+from mlgokit.errors import UsageError
 from mlgokit.problems import PROBLEMS
 
 WORKERS = os.cpu_count() or 1
 """Compilers that run at once unless a command is told otherwise."""
+_MOST_GIB = 1 << 20
 if TYPE_CHECKING:
     ProblemName = str
 else:
@@ -31,11 +34,38 @@ class CompilerOptions:
     workers: int = WORKERS
     """Number of compilers that run at once."""
     timeout_seconds: float | None = None
-    """Deadline of one compilation in seconds; 60 if not given, and 120 for a front end alone."""
+    """Deadline of one compilation in seconds; if not given, 60, and 120 for a front end alone, or less as soon as it
+    is known what the module takes plainly."""
+    memory_limit_gib: float | None = None
+    """Memory that each compiler may take, in GiB; if not given, 8, or the machine's if that is less, or less as soon as
+    it is known what the module takes plainly."""
+    file_limit_gib: float | None = None
+    """Size of each file that a compiler may write, in GiB; if not given, 0.5, or less as soon as it is known what the
+    module's object takes plainly."""
 
     def deadline(self, default: float = 60.0) -> float:
         """The seconds that one compilation may take."""
         return default if self.timeout_seconds is None else self.timeout_seconds
+
+    def limits(self) -> ModuleLimits:
+        """What each compilation may take.
+
+        Raises:
+            UsageError: a limit is no positive number.
+        """
+        return ModuleLimits(
+            memory_bytes=_bytes("--memory-limit-gib", self.memory_limit_gib),
+            file_bytes=_bytes("--file-limit-gib", self.file_limit_gib),
+            seconds=self.timeout_seconds is None,
+        )
+
+
+def _bytes(option: str, gib: float | None) -> int | None:
+    if gib is None:
+        return None
+    if not 0 < gib < _MOST_GIB:
+        raise UsageError(f"{option}: expected a positive number of GiB, below {_MOST_GIB}, found {gib:g}; correct it")
+    return int(gib * GIB)
 
 
 Compiling = Annotated[CompilerOptions, tyro.conf.OmitArgPrefixes]
@@ -61,7 +91,11 @@ def open_compiler(options: CompilerOptions) -> ClangCompiler:
     """
     toolchain, plugin = open_tools(options)
     return ClangCompiler(
-        toolchain=toolchain, plugin=plugin, workers=options.workers, timeout_seconds=options.deadline()
+        toolchain=toolchain,
+        plugin=plugin,
+        workers=options.workers,
+        timeout_seconds=options.deadline(),
+        limits=options.limits(),
     )
 
 

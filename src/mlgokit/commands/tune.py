@@ -163,6 +163,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
             plugin=build_plugin(toolchain),
             workers=config.compiler.workers,
             timeout_seconds=config.compiler.deadline(),
+            limits=config.compiler.limits(),
             residents=Residents(),
             known={},
         ),

@@ -56,8 +56,9 @@ class CachingCompiler:
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Recall a compilation, or make it.
 
-        A missed deadline or a kill is not remembered: it may have been the machine's fault. Nor is a failure under the
-        heuristic or without the plugin, as everything is measured against that.
+        A missed deadline, a kill, or a limit that was met is not remembered: the machine may have been busy, and the
+        next run may allow more. Nor is a failure under the heuristic or without the plugin, as everything is measured
+        against that.
 
         A compilation that explored comes without the keys of its call sites, unless its log is kept: they do not
         compress, and nobody explores around it.
@@ -87,7 +88,8 @@ class CachingCompiler:
             done = done if done.logs else stored
         # Bitcode that is not what the key says may be mended: the next run shall try again.
         intact = module.bitcode_sha256 is None or module.bitcode_sha256 == digest_file(module.bitcode)
-        passing = done.status is CompileStatus.TIMED_OUT or done.killed or (baseline and not done.ok)
+        limited = done.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
+        passing = limited or done.killed or (baseline and not done.ok)
         if not passing and intact:
             save_compilation(path, stored)
         return done

@@ -39,6 +39,7 @@ class CompileStatus(enum.Enum):
     FAILED = "the compiler reported an error"
     CRASHED = "the compiler was ended by a signal"
     TIMED_OUT = "the compiler did not finish in time and was killed"
+    LIMITED = "the compiler took more than it may"
     BAD_OBJECT = "the compiler succeeded but its object cannot be read"
     BAD_TRACE = "the compiler succeeded but its training log cannot be read"
     BAD_RECORD = "the compiler succeeded but its optimization record cannot be read"

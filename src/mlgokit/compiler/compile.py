@@ -9,14 +9,15 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
-from mlgokit.compiler.request import PLAIN, CompileRequest, PluginUse
+from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
@@ -37,6 +38,7 @@ _CHANGES_COMPILER = re.compile(
 is not the compiler that the user named, so that this is turned off."""
 
 _FULL = os.strerror(errno.ENOSPC)
+_LIMITED = {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
 
 
 THINLTO_INDEX = "-fthinlto-index="
@@ -100,6 +102,7 @@ class ClangCompiler:
             nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
+        limits: what each compilation may take.
     """
 
     toolchain: Toolchain
@@ -108,6 +111,7 @@ class ClangCompiler:
     timeout_seconds: float = COMPILE_SECONDS
     residents: Residents | None = None
     known: dict[str, KnownFunctions] | None = None
+    limits: ModuleLimits = field(default_factory=ModuleLimits)
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Compile a module and measure its object.
@@ -121,7 +125,7 @@ class ClangCompiler:
         if known is None or known.refused:
             return _compile(self, module, request, None)
         part = _compile(self, module, request, known)
-        if part.status is CompileStatus.TIMED_OUT or (part.status is CompileStatus.OK and not known.refused):
+        if part.status in _LIMITED or (part.status is CompileStatus.OK and not known.refused):
             return part
         known.refused = known.refused or part.reason
         again = _compile(self, module, request, None)
@@ -175,7 +179,10 @@ def _compile(
             record=record,
             thinlto_index=module.thinlto_index,
         )
-        timeout_seconds = compiler.timeout_seconds + request.extra_seconds
+        deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
+        timeout_seconds = deadline + request.extra_seconds
+        only_object = record is None and (use is None or not use.logs)
+        limits = compiler.limits.of(module.name, only_object=only_object)
         done = None
         may_stay = request.reuse and use is not None and record is None and module.thinlto_index is None
         if compiler.residents is not None and may_stay:
@@ -186,25 +193,48 @@ def _compile(
                 request={"TMPDIR": scratch, **settings},
                 output=output,
                 timeout_seconds=timeout_seconds,
+                limits=_of_resident(compiler.limits, module),
             )
             if done is not None and done.returncode != 0 and not done.timed_out:
                 compiler.residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
                 done = None
         if done is None:
-            done = process.run(words(output=output), timeout_seconds=timeout_seconds, env=environment | settings)
+            done = process.run(
+                words(output=output), timeout_seconds=timeout_seconds, env=environment | settings, limits=limits
+            )
         failed = _failure(done, output, timeout_seconds)
         if failed is not None:
             return failed
+        if _is_plain(use):
+            compiler.limits.note(
+                module.name,
+                memory_bytes=done.peak_bytes,
+                object_bytes=output.stat().st_size if output.exists() else 0,
+                seconds=done.user_seconds,
+            )
         measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         return _with_outputs(ended, functools.partial(measure, output), request, folder, record)
+
+
+def _is_plain(use: PluginUse | None) -> bool:
+    """Whether a compilation takes what the module's plain one takes."""
+    return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
+
+
+def _of_resident(limits: ModuleLimits, module: Module) -> Limits:
+    """A resident has its limits for all that is asked of it later, logs too."""
+    return limits.of(module.name, only_object=False)
 
 
 def _failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
     """The record of a compiler that did not succeed; ``None`` if it did."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     if done.timed_out:
-        return ended(status=CompileStatus.TIMED_OUT, reason=f"after {timeout_seconds:.0f} s")
+        reason = f"after {timeout_seconds:.0f} s; allow more with --timeout-seconds"
+        return ended(status=CompileStatus.TIMED_OUT, reason=reason)
+    if done.exceeded:
+        return ended(status=CompileStatus.LIMITED, reason=done.exceeded)
     if done.returncode == -signal.SIGKILL:
         reason = "killed by signal 9, perhaps for want of memory"
         return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)

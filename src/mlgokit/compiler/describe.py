@@ -121,8 +121,8 @@ def describe_module(
             return ModuleDescription(
                 reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds
             )
-        if done.returncode < 0:
-            reason = f"the compiler was ended by signal {-done.returncode}"
+        if done.exceeded or done.returncode < 0:
+            reason = done.exceeded or f"the compiler was ended by signal {-done.returncode}"
             return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
         if done.returncode != 0:
             check_room(Path(scratch), done.stderr)

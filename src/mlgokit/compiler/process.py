@@ -11,38 +11,22 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from mlgokit.compiler import limits as limiting
+from mlgokit.compiler.limits import Limits
 from mlgokit.errors import ToolError
 
 TAIL_BYTES = 8192
+_LONG_TAIL_BYTES = 65536
+_LOOK_SECONDS = 1.0
 _SETPRIV = shutil.which("setpriv")
 _running: set[int] = set()
 _SANITIZERS = (b"__asan_init", b"__msan_init", b"__tsan_init", b"__hwasan_init")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a child and its children may take each; what takes more is ended by the system.
-
-    Attributes:
-        file_bytes: size of each file that it writes, its standard error among them.
-        memory_bytes: of addresses; a compiler of two GB of memory has no more than three GB of them.
-    """
-
-    file_bytes: int
-    memory_bytes: int
-
-
-COMPILER_LIMITS = Limits(
-    file_bytes=512 << 20,
-    memory_bytes=min(8 << 30, max(2 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))),
-)
-"""Of ``clang -cc1``: two kilobytes of bitcode can ask for gigabytes of object, one line of assembly for all memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +36,14 @@ class Completed:
     Attributes:
         returncode: as :mod:`subprocess` reports it; negative for a signal.
         stdout: all bytes of standard output.
-        stderr: the end of standard error, 8 KiB unless more was asked for, decoded leniently.
+        stderr: the end of standard error, 8 KiB unless more was asked for, decoded leniently. If a limit ended the
+            child, a line before it says so, because the child may have had no chance to.
         timed_out: the deadline passed and the group was killed.
         wall_seconds: elapsed time.
         user_seconds: processor time in user mode of the child and the children it waited for.
-        peak_bytes: largest resident set of one process.
+        peak_bytes: largest resident set of one process; on Linux never below that of this process.
         system_seconds: as ``user_seconds``, in system mode, if known.
+        exceeded: which limit ended the child, as a sentence about it; empty if none did.
     """
 
     returncode: int
@@ -68,6 +54,7 @@ class Completed:
     user_seconds: float
     peak_bytes: int
     system_seconds: float = 0.0
+    exceeded: str = ""
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -132,8 +119,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
 
-    Without other ``limits`` a compiler, that is whatever is called with ``-cc1``, has :data:`COMPILER_LIMITS`. With
-    ``core`` it runs on that processor alone.
+    See :func:`limits_of` for ``limits``. With ``core`` it runs on that processor alone.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -141,8 +127,6 @@ def start(
     program = os.fspath(argv[0])
     if shutil.which(program) is None:
         raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
-    if limits is None and len(argv) > 1 and os.fspath(argv[1]) == "-cc1":
-        limits = COMPILER_LIMITS
     try:
         with _pinned(core):
             process = subprocess.Popen(
@@ -156,8 +140,7 @@ def start(
             )
     except OSError as error:
         raise ToolError(f"{program}: cannot be started ({error.strerror}); check the path") from error
-    if limits is not None:
-        _limit(process.pid, limits, program)
+    _limit(process.pid, limits_of(argv, limits), program)
     return process
 
 
@@ -175,6 +158,14 @@ def _pinned(core: int | None) -> Generator[None]:
         os.sched_setaffinity(0, before)
 
 
+def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
+    """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool."""
+    if limits is not None:
+        return limits
+    is_compiler = len(argv) > 1 and os.fspath(argv[1]) == "-cc1"
+    return limiting.COMPILER_LIMITS if is_compiler else limiting.TOOL_LIMITS
+
+
 def _limit(pid: int, limits: Limits, program: str) -> None:
     """Limit a child that has just begun; on a busy machine it may run for some milliseconds before that.
 
@@ -182,8 +173,11 @@ def _limit(pid: int, limits: Limits, program: str) -> None:
     """
     # One that has ended already needs none.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
-        if not _is_sanitized(shutil.which(program) or program):
+        if limits.file_bytes is not None:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
+            # A crash of a large compiler would leave gigabytes.
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        if limits.memory_bytes is not None and not _is_sanitized(shutil.which(program) or program):
             resource.prlimit(pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
 
 
@@ -229,7 +223,7 @@ def run(
 ) -> Completed:
     r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
-    See :func:`start` for ``limits`` and ``core``.
+    What is left of its group when it ends is killed. See :func:`limits_of` for ``limits``, :func:`start` for ``core``.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -243,45 +237,61 @@ def run(
         source.write(stdin)
         source.seek(0)
         process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits, core=core)
-        timed_out = False
+        limits = limits_of(argv, limits)
         _running.add(process.pid)
         try:
-            status, usage = _wait(process, deadline=begin + timeout_seconds)
-            if status is None:
-                timed_out = True
+            is_over = _wait(
+                process,
+                deadline=begin + timeout_seconds,
+                is_too_much=lambda: _printed(out, err) > limits.printed_bytes,
+            )
         except BaseException:
             kill_group(process)
             raise
         finally:
             _running.discard(process.pid)
-        if status is None:
-            status, usage = end(process)
-        process.returncode = status
+        status, usage = end(process)
+        printed_bytes = _printed(out, err)
+        timed_out = not is_over and printed_bytes <= limits.printed_bytes
+        complaint = "" if status == 0 or timed_out else _complaint(err)
+        sentence = limiting.exceeded(limits, returncode=status, complaint=complaint, printed_bytes=printed_bytes)
+        said = f"error: {Path(os.fspath(argv[0])).name}: {sentence}\n" if sentence else ""
         out.seek(0)
         return Completed(
             returncode=status,
-            stdout=out.read(),
-            stderr=tail(err, stderr_bytes),
+            stdout=out.read(limits.printed_bytes),
+            stderr=said + tail(err, stderr_bytes),
             timed_out=timed_out,
             wall_seconds=time.monotonic() - begin,
             user_seconds=usage.ru_utime,
             system_seconds=usage.ru_stime,
             peak_bytes=usage.ru_maxrss * 1024,
+            exceeded=sentence,
         )
 
 
-def _wait(process: subprocess.Popen[bytes], *, deadline: float) -> tuple[int | None, resource.struct_rusage]:
-    """Wait with a deadline for a child, keeping its resource usage; ``None`` when the deadline passes."""
+def _printed(*files: IO[bytes]) -> int:
+    """Size of the largest."""
+    return max(os.fstat(file.fileno()).st_size for file in files)
+
+
+def _complaint(file: IO[bytes]) -> str:
+    """Where a child says what it lacks: first, before all that it then prints of its state, or last."""
+    file.seek(0)
+    return file.read(TAIL_BYTES).decode("utf-8", "replace") + tail(file, _LONG_TAIL_BYTES)
+
+
+def _wait(process: subprocess.Popen[bytes], *, deadline: float, is_too_much: Callable[[], bool]) -> bool:
+    """Wait for a child, which is not reaped; whether it ended before the deadline, and before it was too much."""
     descriptor = os.pidfd_open(process.pid)
     try:
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
         while True:
             left = deadline - time.monotonic()
-            if left <= 0:
-                return None, resource.getrusage(resource.RUSAGE_SELF)
-            if poller.poll(min(left, 60) * 1000):
-                _, raw, usage = os.wait4(process.pid, 0)
-                return os.waitstatus_to_exitcode(raw), usage
+            if left <= 0 or is_too_much():
+                return False
+            if poller.poll(min(left, _LOOK_SECONDS) * 1000):
+                return True
     finally:
         os.close(descriptor)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.errors import ToolError, UsageError
 
 BEAR = "bear"
@@ -53,6 +54,7 @@ def record_build(command: Sequence[str], *, database: Path, timeout_seconds: flo
         stdin=subprocess.DEVNULL,
         stdout=_STDERR,
         stderr=_STDERR,
+        limits=USERS_LIMITS,
     )
     timed_out = False
     try:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
+from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing, whole_file
@@ -41,10 +42,12 @@ class ExtractionLimits:
     Attributes:
         module_seconds: elapsed time of the front end.
         bitcode_bytes: size of the bitcode.
+        compiler: memory, and the size of each file.
     """
 
     module_seconds: float = 120.0
     bitcode_bytes: int = 64 << 20
+    compiler: Limits = COMPILER_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +247,13 @@ def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[flo
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits
-    done = process.run(argv, timeout_seconds=limits.module_seconds, cwd=job.directory, env=front_end_environment())
+    done = process.run(
+        argv,
+        timeout_seconds=limits.module_seconds,
+        cwd=job.directory,
+        env=front_end_environment(),
+        limits=limits.compiler,
+    )
     if making.cancelled.is_set() and done.returncode != 0:
         raise CancelledError
     if done.returncode != 0:
@@ -252,6 +261,8 @@ def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[flo
     reason = None
     if done.timed_out:
         reason = f"the front end did not finish in {limits.module_seconds:g} seconds"
+    elif done.exceeded:
+        reason = f"the front end: {done.exceeded}"
     elif done.returncode < 0:
         reason = f"the front end was ended by signal {-done.returncode}"
     elif done.returncode != 0:

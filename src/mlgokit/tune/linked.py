@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
@@ -210,7 +211,7 @@ def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_
             words.append(str(library))
         else:
             words.append(word.replace(OUTPUT, str(image)))
-    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder)
+    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, limits=USERS_LIMITS)
     if done.timed_out:
         return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
     if done.returncode != 0:

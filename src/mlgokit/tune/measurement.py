@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.errors import InputError, UsageError
@@ -155,7 +156,7 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
             words += [str(linked.objects[name]) for name in how.modules if name in linked.objects]
         else:
             words.append(word.replace(OUTPUT, str(linked.image)))
-    done = process.run(words, timeout_seconds=how.timeout_seconds)
+    done = process.run(words, timeout_seconds=how.timeout_seconds, limits=USERS_LIMITS)
     if done.timed_out or done.returncode != 0:
         ending = f"did not end within {how.timeout_seconds:.0f} s"
         if not done.timed_out:

@@ -52,6 +52,8 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         sources_folder=config.sources,
         corpus_folder=config.corpus,
         workers=config.compiler.workers,
-        limits=ExtractionLimits(module_seconds=config.compiler.deadline(FRONT_END_SECONDS)),
+        limits=ExtractionLimits(
+            module_seconds=config.compiler.deadline(FRONT_END_SECONDS), compiler=config.compiler.limits().most
+        ),
         report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
     )

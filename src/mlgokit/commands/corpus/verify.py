@@ -70,7 +70,10 @@ def _verify(config: Verify, report: Report) -> VerifyResult:
         corpus,
         _reference(config, corpus, toolchain),
         compiler=ClangCompiler(
-            toolchain=toolchain, workers=config.compiler.workers, timeout_seconds=config.compiler.deadline()
+            toolchain=toolchain,
+            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
+            limits=config.compiler.limits(),
         ),
         rng=np.random.default_rng(config.seed),
         most=config.most,

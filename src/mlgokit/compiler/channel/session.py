@@ -20,6 +20,7 @@ from typing import IO
 from mlgokit.advisors import Advice, Advisor, Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.conversation import Conversation
+from mlgokit.compiler.limits import COMPILER_LIMITS, exceeded
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.problems import Problem
 from mlgokit.traces import Log
@@ -228,6 +229,8 @@ class Session:
 
     def _failure(self, returncode: int, stderr: str) -> str:
         """The sentence about a compiler that ended by itself, and badly."""
+        if sentence := exceeded(COMPILER_LIMITS, returncode=returncode, complaint=stderr):
+            return f"{self.program}: expected exit code 0, found that {sentence}"
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         silence = "it said nothing"

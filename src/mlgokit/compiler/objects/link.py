@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler import process
+from mlgokit.compiler.limits import link_limits
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import SectionTotals, read_groups, section_totals
 from mlgokit.errors import InputError, UsageError
@@ -119,7 +120,11 @@ def link_image(
     with tempfile.TemporaryDirectory(prefix="mlgokit-link-") as folder:
         response = Path(folder, "arguments.rsp")
         response.write_text("\n".join(map(_quoted, words)), encoding="utf-8")
-        completed = process.run([lld, f"@{response}"], timeout_seconds=timeout_seconds)
+        completed = process.run(
+            [lld, f"@{response}"],
+            timeout_seconds=timeout_seconds,
+            limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
+        )
     if completed.timed_out:
         return _failed(LinkStatus.TIMED_OUT, completed.stderr)
     if completed.returncode != 0:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgokit.compiler import process
+from mlgokit.compiler.limits import Limits
 from mlgokit.compiler.process import Completed
 
 MOST_RESIDENTS = 64
@@ -76,6 +77,7 @@ class Residents:
         request: Mapping[str, str],
         output: Path,
         timeout_seconds: float,
+        limits: Limits | None = None,
     ) -> Completed | None:
         """Let the resident of ``argv`` compile, after making one if there is none.
 
@@ -85,6 +87,7 @@ class Residents:
             request: variables that the child gets besides.
             output: where the object goes.
             timeout_seconds: deadline of the resident's start, and of the child.
+            limits: of a resident that is started, and so of all its children.
 
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
@@ -100,7 +103,7 @@ class Residents:
             resident = self._idle.pop(key, None)
         begin = time.monotonic()
         if resident is None:
-            started = self._start(argv, environment, timeout_seconds)
+            started = self._start(argv, environment, timeout_seconds, limits)
             if isinstance(started, str):
                 self.decline(key, started)
                 return None
@@ -136,7 +139,9 @@ class Residents:
         if starter is not None:
             starter.shutdown()
 
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> _Resident | str:
+    def _start(
+        self, argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float, limits: Limits | None
+    ) -> _Resident | str:
         ours, theirs = socket.socketpair()
         with self._lock:
             if self._starter is None:
@@ -150,6 +155,7 @@ class Residents:
                     stdin=theirs.fileno(),
                     stderr=messages,
                     env={**environment, "MLGOKIT_RESIDENT": "1"},
+                    limits=limits,
                 ).result()
             except BaseException:
                 ours.close()

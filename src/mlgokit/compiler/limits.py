@@ -1,0 +1,176 @@
+"""What a child process may take, and how to tell that it took more."""
+
+import os
+import re
+import signal
+import threading
+from dataclasses import dataclass, field
+
+GIB = 1 << 30
+MOST_PRINTED_BYTES = 256 << 20
+"""Of what a child prints, on each of its two streams; all of standard output is read into memory."""
+
+_MACHINE_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+_THREAD_BYTES = 128 << 20
+"""Addresses, not memory, that the C library sets aside for each thread that allocates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a child and its children may take each; what takes more is ended by the system.
+
+    Attributes:
+        file_bytes: size of each file that it writes, its standard error among them; ``None`` for any.
+        memory_bytes: of addresses; a compiler of two GB of memory has no more than three GB of them. ``None`` for any.
+        printed_bytes: of each of its standard streams, looked at every second.
+        settable: whether ``--memory-limit-gib`` and ``--file-limit-gib`` change them.
+    """
+
+    file_bytes: int | None
+    memory_bytes: int | None
+    printed_bytes: int = MOST_PRINTED_BYTES
+    settable: bool = False
+
+
+COMPILER_LIMITS = Limits(file_bytes=512 << 20, memory_bytes=min(8 * GIB, max(2 * GIB, _MACHINE_BYTES)), settable=True)
+"""Of ``clang -cc1``: two kilobytes of bitcode can ask for gigabytes of object, one line of assembly for all memory."""
+
+_TOOL_FILE_BYTES = 4 * GIB
+_TOOL_MEMORY_BYTES = max(8 * GIB, _MACHINE_BYTES) + _THREAD_BYTES * (os.cpu_count() or 1)
+TOOL_LIMITS = Limits(file_bytes=_TOOL_FILE_BYTES, memory_bytes=_TOOL_MEMORY_BYTES)
+"""Of drivers, linkers and other tools of LLVM: linkers map what they write, and have a thread for each processor."""
+
+USERS_LIMITS = Limits(file_bytes=None, memory_bytes=None)
+"""Of commands that the user named: a build, a link, a measurement. Only what they print is bounded."""
+
+_NO_MEMORY = re.compile(
+    r"LLVM ERROR: out of memory|Allocation failed|bad_alloc|Cannot allocate memory|failed to map segment"
+)
+_FILE_TOO_LARGE = "File too large"
+
+
+def size_text(count: int) -> str:
+    """A number of bytes for a sentence.
+
+    Example:
+        >>> [size_text(512 << 20), size_text(3 << 30), size_text(3 << 29), size_text(999)]
+        ['512 MiB', '3 GiB', '1.5 GiB', '999 bytes']
+    """
+    for unit, name in ((GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.4g} {name}"
+    return f"{count} bytes"
+
+
+def exceeded(limits: Limits, *, returncode: int, complaint: str, printed_bytes: int = 0) -> str:
+    """The sentence about a child that was ended by a limit; empty if it was not.
+
+    Args:
+        limits: that it had.
+        returncode: how it ended, as :mod:`subprocess` reports it; a shell's and bubblewrap's 128 and more count too.
+        complaint: what it printed on standard error.
+        printed_bytes: size of the larger of its two streams.
+    """
+    if printed_bytes > limits.printed_bytes:
+        return f"it printed more than {size_text(limits.printed_bytes)}, and was ended"
+    if returncode == 0:
+        return ""
+    file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
+    too_large = returncode in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ} or _FILE_TOO_LARGE in complaint
+    if file_bytes is not None and too_large:
+        remedy = "; allow more with --file-limit-gib" if limits.settable else ""
+        return f"it wrote more than {size_text(file_bytes)} into one file, and was ended{remedy}"
+    if memory_bytes is not None and _NO_MEMORY.search(complaint):
+        remedy = "; allow more with --memory-limit-gib" if limits.settable else ""
+        return f"it asked for more than {size_text(memory_bytes)} of memory, and was ended{remedy}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plain:
+    """What the plain compilation of a module took."""
+
+    memory_bytes: int
+    object_bytes: int
+    seconds: float
+
+
+LEAST_MEMORY_BYTES = 2 * GIB
+LEAST_FILE_BYTES = 64 << 20
+LEAST_SECONDS = 20.0
+MEMORY_FACTOR = 8
+FILE_FACTOR = 16
+TIME_FACTOR = 50
+"""A module's compilation may take so many times what its plain one took, and always the least above. A policy that
+inlines all that it can makes objects up to 8 times as large; addresses are 2 to 4 times the memory that is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModuleLimits:
+    """What the compilations of a run may take, of each module by its own plain one as soon as that is known.
+
+    Threads may share it.
+
+    Attributes:
+        memory_bytes: what the user allows, whatever the plain compilation took; ``None`` for the usual.
+        file_bytes: the same.
+        seconds: whether deadlines are derived too; not if the user gave one.
+    """
+
+    memory_bytes: int | None = None
+    file_bytes: int | None = None
+    seconds: bool = False
+    _plain: dict[str, _Plain] = field(default_factory=dict[str, _Plain])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def most(self) -> Limits:
+        """Those of a module of which nothing is known."""
+        return Limits(
+            memory_bytes=self.memory_bytes or COMPILER_LIMITS.memory_bytes,
+            file_bytes=self.file_bytes or COMPILER_LIMITS.file_bytes,
+            settable=True,
+        )
+
+    def note(self, module: str, *, memory_bytes: int, object_bytes: int, seconds: float) -> None:
+        """Remember what a plain compilation took; of several the most."""
+        with self._lock:
+            known = self._plain.get(module)
+            self._plain[module] = _Plain(
+                memory_bytes=max(memory_bytes, known.memory_bytes if known else 0),
+                object_bytes=max(object_bytes, known.object_bytes if known else 0),
+                seconds=max(seconds, known.seconds if known else 0.0),
+            )
+
+    def of(self, module: str, *, only_object: bool) -> Limits:
+        """The limits of one compilation.
+
+        Args:
+            module: the name that :meth:`note` was given.
+            only_object: the compiler writes an object and nothing else: how large a log may be, no object says.
+        """
+        most, plain = self.most, self._plain.get(module)
+        if plain is None or most.memory_bytes is None or most.file_bytes is None:
+            return most
+        memory = min(most.memory_bytes, max(LEAST_MEMORY_BYTES, MEMORY_FACTOR * plain.memory_bytes))
+        file = min(most.file_bytes, max(LEAST_FILE_BYTES, FILE_FACTOR * plain.object_bytes))
+        return Limits(
+            memory_bytes=self.memory_bytes or memory,
+            file_bytes=self.file_bytes or (file if only_object else most.file_bytes),
+            settable=True,
+        )
+
+    def deadline(self, module: str, most_seconds: float) -> float:
+        """The seconds that one compilation may take, at most ``most_seconds``."""
+        plain = self._plain.get(module)
+        if plain is None or not self.seconds:
+            return most_seconds
+        return min(most_seconds, max(LEAST_SECONDS, TIME_FACTOR * plain.seconds))
+
+
+def link_limits(objects_bytes: int) -> Limits:
+    """Of a link, by the size of all that goes in."""
+    return Limits(
+        file_bytes=min(_TOOL_FILE_BYTES, (256 << 20) + 4 * objects_bytes),
+        memory_bytes=min(_TOOL_MEMORY_BYTES, 4 * GIB + 32 * objects_bytes),
+    )
