@@ -169,6 +169,7 @@ CODES = {
     "ReuseError": 5,
     "StorageError": 6,
     "BusyError": 7,
+    "StaleError": 8,
 }
 SENTENCE = "[red]corpus[/red] x: expected :smile:, found 'none'; do " + "a very long " * 20 + "walk"
 

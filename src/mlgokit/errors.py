@@ -12,7 +12,8 @@ A message is one sentence with four parts: what, where, expected versus found, w
     |  `- FetchError         an archive that could not be had or has the wrong digest
     |- ReuseError            a folder that another configuration made; exit code 5
     |- StorageError          the disk is full or not writable; exit code 6
-    `- BusyError             another process uses the folder or file; exit code 7
+    |- BusyError             another process uses the folder or file; exit code 7
+    `- StaleError            what was remembered is not what the compiler gives; exit code 8
 
 A compiler that fails on a module is a result (:class:`mlgokit.compiler.compilation.Compilation`), never an exception.
 """
@@ -88,3 +89,9 @@ class BusyError(MlgokitError):
     """Another process uses a folder or file that is wanted alone; the message says which."""
 
     exit_code: ClassVar[int] = 7
+
+
+class StaleError(MlgokitError):
+    """A remembered result is not what the compiler gives: its key lacks something that decides it."""
+
+    exit_code: ClassVar[int] = 8

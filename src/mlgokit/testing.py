@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
@@ -54,6 +55,11 @@ class FakeCompiler:
     asked: list[tuple[Module, CompileRequest]] = field(default_factory=list[tuple[Module, CompileRequest]])
     closed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def loaded(self) -> Loaded:
+        """Its version; it has no program."""
+        return Loaded(version=self.toolchain.version_text or self.toolchain.version, target=self.toolchain.target)
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """The answer, and the files that the request wants kept."""

@@ -16,6 +16,7 @@ from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents
 from mlgokit.corpus.corpus import load_corpus
@@ -72,6 +73,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(options, "find_toolchain", lambda *_, **__: TOOLCHAIN)
     monkeypatch.setattr(options, "build_plugin", lambda _: plugin)
     monkeypatch.setattr(ClangCompiler, "compile", compile_nothing)
+    monkeypatch.setattr(ClangCompiler, "loaded", Loaded(version=TOOLCHAIN.version_text))
     return names
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.compiler.caching import CachingCompiler, open_caching
+from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compilation import NOT_FEATURES, Compilation, CompileStatus
 from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import StaleError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
@@ -206,20 +208,156 @@ def test_a_kill_from_outside_is_not_remembered(compiler: CachingCompiler, module
     assert not compiler.store.exists()
 
 
-def test_what_becomes_of_damaged_bitcode_is_not_remembered(
-    compiler: CachingCompiler, module: Module, fake: FakeCompiler
-):
+def test_what_becomes_of_damaged_bitcode_is_kept_apart(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
     intact = replace(module, bitcode_sha256=digest_file(module.bitcode))
     module.bitcode.write_bytes(b"damaged")
     fake.answer = lambda *_: Compilation(status=CompileStatus.FAILED, reason="error: e")
     never = CompileRequest(use=asking(":never"))
     assert not compiler.compile(intact, never).ok
-    assert not compiler.store.exists()
 
     module.bitcode.write_bytes(b"BC")
     fake.answer = lambda *_: THREE
     assert compiler.compile(intact, never).ok
-    assert len(list(compiler.store.rglob("*.npz"))) == 1
+    assert compiler.compile(intact, never).ok
+    assert len(fake.asked) == 2
+
+
+def test_the_bitcode_counts_and_not_what_the_sidecar_says_of_it(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    promised = replace(module, bitcode_sha256="0" * 64)
+    compiler.compile(promised, DEFAULT)
+    module.bitcode.write_bytes(b"other bitcode")
+    compiler.compile(promised, DEFAULT)
+    assert len(fake.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-fprofile-instrument-use-path={}",),
+        ("-fprofile-sample-use={}",),
+        ("-include", "{}"),
+        ("-fpass-plugin={}",),
+        ("-mllvm", "-an-option-of-next-year={}"),
+        ("-mllvm", "-dfsan-abilist", "-mllvm", "{}"),
+        ("-fnew-option=first,{},last",),
+        ("-fmodule-file=name={}",),
+    ],
+)
+def test_what_an_option_names_counts_by_its_content(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler, tmp_path: Path, words: tuple[str, ...]
+):
+    named = tmp_path / "named"
+    named.write_bytes(b"one")
+    asked = replace(module, command_line=("-cc1", *(word.format(named) for word in words)))
+    for _ in range(2):
+        compiler.compile(asked, DEFAULT)
+        compiler.compile(asked)
+    assert len(fake.asked) == 2
+    named.write_bytes(b"two")
+    compiler.compile(asked, DEFAULT)
+    compiler.compile(asked)
+    assert len(fake.asked) == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("@words",), ("-ivfsoverlay", "a"), ("-working-directory", "a"), ("-fpass-plugin=a.so",), ("-load", "a.so")],
+)
+def test_options_that_hide_what_they_read_are_not_remembered(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler, words: tuple[str, ...]
+):
+    for _ in range(2):
+        compiler.compile(replace(module, command_line=("-cc1", *words)), DEFAULT)
+    assert len(fake.asked) == 2
+    assert not compiler.store.exists()
+
+
+def test_what_changes_while_it_is_compiled_is_not_remembered(
+    compiler: CachingCompiler, module: Module, fake: FakeCompiler
+):
+    def answer(*_: object) -> Compilation:
+        module.bitcode.write_bytes(b"changed meanwhile")
+        return THREE
+
+    fake.answer = answer
+    assert compiler.compile(module, DEFAULT).ok
+    assert not compiler.store.exists()
+
+
+def test_a_missing_file_is_for_the_compiler_to_name(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    fake.answer = lambda *_: Compilation(status=CompileStatus.FAILED, reason="error: no such file")
+    missing = replace(module, bitcode=module.bitcode.with_name("none.bc"))
+    assert compiler.compile(missing, CompileRequest(use=asking(":never"))).reason == "error: no such file"
+    assert not compiler.store.exists()
+
+
+def test_results_of_another_version_are_not_read(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
+    compiler.compile(module, DEFAULT)
+    (kept,) = compiler.store.rglob("*.npz")
+    older = compiler.store / kept.parent.name / kept.name
+    older.parent.mkdir()
+    kept.rename(older)
+    assert older_results(compiler.store) == 1
+
+    compiler.compile(module, DEFAULT)
+    assert len(fake.asked) == 2
+    assert older_results(compiler.store) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "differs"),
+    [
+        (replace(THREE, sizes=toy_sizes({"f": 51, "g": 60})), "sizes: totals (SectionTotals(text=110"),
+        (Compilation(status=CompileStatus.CRASHED), "status: "),
+        (
+            replace(THREE, logs={"inline-size": toy_log(CALLS, [True, True, True])}),
+            "decisions: inlined (sum 2 recalled, 3 made)",
+        ),
+    ],
+)
+def test_a_recalled_result_that_is_another_one_now_is_an_error(
+    fake: FakeCompiler, module: Module, tmp_path: Path, now: Compilation, differs: str
+):
+    def opened(share: float) -> CachingCompiler:
+        return open_caching(fake, tmp_path / "store", recheck=Recheck(share=share, seed=1))
+
+    never = CompileRequest(use=asking(":never"))
+    opened(0).compile(module, never)
+    assert opened(1).compile(module, never).ok
+    assert len(fake.asked) == 2
+
+    fake.answer = lambda *_: now
+    assert opened(0).compile(module, never).status is CompileStatus.OK
+    with pytest.raises(StaleError) as raised:
+        opened(1).compile(module, never)
+    said = str(raised.value)
+    assert said.startswith("m: expected the compiler to give what the store ")
+    assert differs in said
+    assert "something decided it that its key has not, which is (version 2; compiler " in said
+    for had in ('command_line ["-cc1", "-Oz"]', f"bitcode {digest_file(module.bitcode)}", "policy :never", "seed 0"):
+        assert had in said
+    assert "use another store, and report this sentence" in said
+    # What is in the store now is right, and what else was there still is.
+    assert opened(1).compile(module, never).status is now.status
+
+
+def test_a_check_that_the_machine_ended_says_nothing(fake: FakeCompiler, module: Module, tmp_path: Path):
+    compiler = open_caching(fake, tmp_path / "store", recheck=Recheck(share=1, seed=1))
+    compiler.compile(module, DEFAULT)
+    for ended in (Compilation(status=CompileStatus.TIMED_OUT), Compilation(status=CompileStatus.CRASHED, killed=True)):
+        fake.answer = lambda *_, ended=ended: ended
+        assert compiler.compile(module, DEFAULT).ok
+
+
+def test_the_draw_follows_share_and_seed():
+    keys = [str(number) for number in range(4000)]
+    drawn = {key for key in keys if Recheck(share=0.01, seed=7).draws(key)}
+    assert 20 <= len(drawn) <= 60
+    assert drawn == {key for key in reversed(keys) if Recheck(share=0.01, seed=7).draws(key)}
+    assert drawn != {key for key in keys if Recheck(share=0.01, seed=8).draws(key)}
+    assert drawn < {key for key in keys if Recheck(share=0.1, seed=7).draws(key)}
 
 
 def test_a_damaged_file_in_the_store_is_made_again(compiler: CachingCompiler, module: Module, fake: FakeCompiler):
@@ -310,19 +448,6 @@ def test_an_exploration_has_keys_of_call_sites_only_with_its_log(compiler: Cachi
         assert bare.decisions.site is None
         logged = compiler.compile(module, CompileRequest(use=asking(seed=1, flip_probability=0.5), keep="log"))
         assert logged.decisions.sites.tolist() == [0, 2, 4]
-
-
-def test_what_an_older_version_kept_without_sites_is_made_again(
-    compiler: CachingCompiler, module: Module, fake: FakeCompiler
-):
-    columns = {name: column for name, column in THREE.logs["inline-size"].columns.items() if name != "site"}
-    fake.answer = lambda *_: replace(THREE, logs={"inline-size": replace(THREE.logs["inline-size"], columns=columns)})
-    assert compiler.compile(module, DEFAULT).decisions.site is None
-
-    fake.answer = lambda *_: THREE
-    for _ in range(2):
-        assert compiler.compile(module, DEFAULT).decisions.sites.tolist() == [0, 2, 4]
-    assert len(fake.asked) == 2
 
 
 def test_closing_reaches_the_other_compiler(compiler: CachingCompiler, fake: FakeCompiler):

@@ -9,7 +9,6 @@ import pytest
 
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import BEST_NAME, INNER_MARGIN, Learned, learn
@@ -128,22 +127,6 @@ def test_an_interrupted_training_repeats_no_compilation_and_gives_the_same_bits(
 
     assert len(fake.asked) == known + 3 * len(modules)
     assert policy_bytes(parts.policy) == policy_bytes(whole.policy)
-
-
-def test_what_an_older_version_kept_without_sites_is_compiled_again(
-    fake: FakeCompiler, compiler: CachingCompiler, modules: list[Module], tmp_path: Path
-):
-    before = train(compiler, modules, tmp_path / "first", iterations=1)
-    for path in compiler.store.rglob("*.npz"):
-        done = load_compilation(path, problem=INLINE_SIZE.name)
-        assert done is not None
-        save_compilation(path, dataclasses.replace(done, decisions=dataclasses.replace(done.decisions, site=None)))
-    fake.asked.clear()
-
-    after = train(compiler, modules, tmp_path / "second", iterations=1)
-
-    assert [name for name, _ in uses(fake)] == ["a", "b", "c", "d"]
-    assert policy_bytes(after.policy) == policy_bytes(before.policy)
 
 
 def test_random_flips_can_be_asked_for(

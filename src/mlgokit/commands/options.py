@@ -1,6 +1,7 @@
 """Options that several commands have."""
 
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import tyro
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import GIB, ModuleLimits
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 from mlgokit.errors import UsageError
@@ -42,6 +44,10 @@ class CompilerOptions:
     file_limit_gib: float | None = None
     """Size of each file that a compiler may write, in GiB; if not given, 0.5, or less as soon as it is known what the
     module's object takes plainly."""
+    check_share: float = SHARE
+    """Share of remembered results that are compiled again and compared, from 0 to 1; a difference is an error."""
+    check_seed: int | None = None
+    """Random seed of that draw; another one in each run if not given."""
 
     def deadline(self, default: float = 60.0) -> float:
         """The seconds that one compilation may take."""
@@ -57,6 +63,18 @@ class CompilerOptions:
             memory_bytes=_bytes("--memory-limit-gib", self.memory_limit_gib),
             file_bytes=_bytes("--file-limit-gib", self.file_limit_gib),
             seconds=self.timeout_seconds is None,
+        )
+
+    def recheck(self) -> Recheck:
+        """Which remembered results are compiled again.
+
+        Raises:
+            UsageError: the share is none.
+        """
+        if not 0 <= self.check_share <= 1:
+            raise UsageError(f"--check-share: expected a part from 0 to 1, found {self.check_share:g}; correct it")
+        return Recheck(
+            share=self.check_share, seed=secrets.randbits(32) if self.check_seed is None else self.check_seed
         )
 
 

@@ -1,13 +1,28 @@
-"""The manifest of the folder that a command compiles into."""
+"""The folder that a command compiles into, and the store of what it compiles."""
 
 from pathlib import Path
 from typing import Any
 
-from mlgokit.compiler.caching import CachingCompiler
+from mlgokit.commands.options import CompilerOptions, open_compiler
+from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.progress import Report
+
+
+def open_workshop(options: CompilerOptions, store: Path, *, report: Report) -> CachingCompiler:
+    """The clang that is asked for, with our plugin and a store.
+
+    Raises:
+        ToolError: there is no such clang, or it lacks what the plugin is built from.
+        UsageError: the options contradict themselves.
+    """
+    compiler = open_caching(open_compiler(options), store, recheck=options.recheck())
+    if older := older_results(store):
+        report(0, older, f"results of other versions in {store}, which are not read and may be deleted")
+    return compiler
 
 
 def claim_folder(

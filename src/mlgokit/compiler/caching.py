@@ -5,18 +5,23 @@ A compilation is keyed by all that decides its outcome.
 
 import dataclasses
 import hashlib
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, module_facts
+from mlgokit.compiler.loaded import Loaded
+from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.files import digest_file
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
+
+KEY_VERSION = 2
+"""Of keys and records. Those of a version have a folder of their own, so that none is taken for one of another."""
+FOLDER = f"version-{KEY_VERSION}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +34,14 @@ class CachingCompiler:
     Attributes:
         compiler: who compiles what the store does not have.
         store: folder of finished compilations.
-        identity: digest of compiler and plugin, as far as they change an outcome; filled by :func:`open_caching`.
-        plain_identity: the same of the compiler alone.
+        loaded: what that compiler is made of; filled by :func:`open_caching`.
+        recheck: which of the recalled results are compiled again.
     """
 
     compiler: Compiler
     store: Path
-    identity: str
-    plain_identity: str
+    loaded: Loaded
+    recheck: Recheck = NO_RECHECK
 
     @property
     def toolchain(self) -> Toolchain:
@@ -53,6 +58,12 @@ class CachingCompiler:
         """How many compilations are best made at once."""
         return self.compiler.workers
 
+    @property
+    def identity(self) -> str:
+        """Digest of compiler and plugin, by content."""
+        plugin = self.compiler.plugin
+        return digest_value([KEY_VERSION, self.loaded.facts, None if plugin is None else digest_once(plugin)])
+
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Recall a compilation, or make it.
 
@@ -64,57 +75,77 @@ class CachingCompiler:
         compress, and nobody explores around it.
 
         Raises:
+            StaleError: what was recalled is not what the compiler gives; the store has the right result then.
             StorageError: the disk is full or not writable.
-            ToolError: the compiler cannot be started.
+            ToolError: the compiler cannot be started, or was replaced since the store was opened.
         """
-        use = request.use
-        if not _is_kept(request):
+        key = self._key(module, request)
+        if key is None:
             return self.compiler.compile(module, request)
-        key = _digest(self._facts(module, request))
-        path = self.store / key[:2] / f"{key}.npz"
+        use = request.use
+        digest = digest_value(key)
+        path = self.store / FOLDER / digest[:2] / f"{digest}.npz"
         explored = use is not None and use.explores
         baseline = use is None or (not explored and set(use.policies.values()) == {HEURISTIC})
         known = load_compilation(path, problem=INLINE_SIZE.name if use is None else use.logs[0])
-        if known is not None and not (baseline and not known.ok):
-            lost = known.decision_count > 0 and any(not log.exists() for log in request.keep_logs.values())
-            # Older versions kept no sites.
-            lacks_sites = known.ok and not explored and len(known.decisions) > 0 and known.decisions.site is None
-            if not lost and not lacks_sites:
-                return known
+        if known is not None and baseline and not known.ok:
+            known = None
+        lost = known is None or (
+            known.decision_count > 0 and any(not log.exists() for log in request.keep_logs.values())
+        )
+        if known is not None and not lost and not self.recheck.draws(digest):
+            return known
         done = self.compiler.compile(module, request)
+        self.loaded.check()
         stored = done
         if explored:
             stored = dataclasses.replace(done, decisions=dataclasses.replace(done.decisions, site=None))
             done = done if done.logs else stored
-        # Bitcode that is not what the key says may be mended: the next run shall try again.
-        intact = module.bitcode_sha256 is None or module.bitcode_sha256 == digest_file(module.bitcode)
-        limited = done.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
-        passing = limited or done.killed or (baseline and not done.ok)
-        if not passing and intact:
+        ended = done.killed or done.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
+        if known is not None and not lost and ended:
+            return known
+        # What was changed while the compiler read it has no key.
+        if ended or (baseline and not done.ok and known is None) or self._key(module, request) != key:
+            return done
+        found = "" if known is None else difference(known, stored)
+        if baseline and not done.ok:
+            path.unlink(missing_ok=True)
+        elif known is None or found:
             save_compilation(path, stored)
+        if found:
+            raise stale_error(
+                module.name,
+                found,
+                memory=f"the store {self.store}",
+                key=key,
+                remedy="use another store, and report this sentence; in this one other results may be old too",
+            )
         return done
 
     def close(self) -> None:
         """End compilers that stay."""
         self.compiler.close()
 
-    def _facts(self, module: Module, request: CompileRequest) -> list[object]:
-        """All that decides the outcome; other entries are only there where they matter, so old stores stay valid."""
-        content = module.bitcode_sha256 or digest_file(module.bitcode)
-        content += "" if module.thinlto_index is None else digest_file(module.thinlto_index)
-        use = request.use
-        if use is None:
-            return ["baseline", self.plain_identity, content, module.command_line, request.regalloc]
-        ((problem, policy),) = use.policies.items()
-        facts: list[object] = [
-            self.identity, content, module.command_line,
-            policy if policy.startswith(":") else digest_file(Path(policy)),
-            use.seed, use.temperature, use.flip_probability, request.keep,
-        ]  # fmt: skip
-        facts += [problem, request.regalloc] if problem != INLINE_SIZE.name or request.regalloc else []
-        facts += [hashlib.sha256(use.decisions).hexdigest()] if use.decisions else []
-        facts += [] if request.flips is None else [hashlib.sha256(request.flips.tobytes()).hexdigest()]
-        return facts
+    def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
+        """All that decides the outcome, by name; ``None`` if that cannot be said, so that nothing is remembered."""
+        if not _is_kept(request) or has_hidden_inputs(module.command_line):
+            return None
+        key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
+        use, plugin = request.use, self.compiler.plugin
+        try:
+            key |= module_facts(module)
+            if use is None:
+                return key
+            ((problem, policy),) = use.policies.items()
+            key |= {"plugin": None if plugin is None else digest_once(plugin), "problem": problem}
+            key |= {"policy": policy if policy.startswith(":") else digest_once(Path(policy))}
+        except OSError:
+            # The compiler will say what is missing.
+            return None
+        key |= {"seed": use.seed, "temperature": use.temperature, "flip_probability": use.flip_probability}
+        key |= {"keep": request.keep, "decisions": hashlib.sha256(use.decisions).hexdigest() if use.decisions else None}
+        flips = None if request.flips is None else hashlib.sha256(request.flips.tobytes()).hexdigest()
+        return key | {"flips": flips}
 
 
 def _is_kept(request: CompileRequest) -> bool:
@@ -135,15 +166,20 @@ def _is_kept(request: CompileRequest) -> bool:
     return len(use.policies) == 1 and use == keyed
 
 
-def open_caching(compiler: Compiler, store: Path) -> CachingCompiler:
-    """Remember in ``store`` what ``compiler`` makes."""
-    toolchain = compiler.toolchain
-    plain = [toolchain.version_text or toolchain.version, toolchain.target]
-    plugin = [] if compiler.plugin is None else [digest_file(compiler.plugin)]
-    return CachingCompiler(
-        compiler=compiler, store=store, identity=_digest([*plain, *plugin]), plain_identity=_digest(plain)
-    )
+def open_caching(compiler: Compiler, store: Path, *, recheck: Recheck = NO_RECHECK) -> CachingCompiler:
+    """Remember in ``store`` what ``compiler`` makes.
+
+    Args:
+        compiler: makes what is not known.
+        store: the folder.
+        recheck: which of the recalled results are compiled again.
+
+    Raises:
+        ToolError: the compiler cannot be started, or what it loads cannot be read.
+    """
+    return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck)
 
 
-def _digest(facts: Sequence[object]) -> str:
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+def older_results(store: Path) -> int:
+    """How many results of other versions are in a store; they are not read."""
+    return sum(1 for path in store.rglob("*.npz") if FOLDER not in path.relative_to(store).parts)

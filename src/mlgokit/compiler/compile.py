@@ -15,6 +15,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.limits import Limits, ModuleLimits
+from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
@@ -113,6 +114,17 @@ class ClangCompiler:
     known: dict[str, KnownFunctions] | None = None
     limits: ModuleLimits = field(default_factory=ModuleLimits)
 
+    @property
+    def loaded(self) -> Loaded:
+        """The program and all libraries that it loads in the environment of compilers, looked at anew each time.
+
+        Raises:
+            ToolError: it cannot be started, or what it loads cannot be read.
+        """
+        toolchain = self.toolchain
+        version = toolchain.version_text or toolchain.version
+        return look_at(toolchain.clang, version=version, target=toolchain.target, environment=_environment())
+
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Compile a module and measure its object.
 
@@ -143,6 +155,12 @@ class ClangCompiler:
         return self.known.setdefault(module.name, KnownFunctions())
 
 
+def _environment() -> dict[str, str]:
+    """Ours without what changes clang. Of the loader's variables, the key has what they lead to."""
+    kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
+    return {**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"}
+
+
 def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
     if use is None:
         return None
@@ -161,8 +179,7 @@ def _compile(
         folder = Path(scratch)
         output = request.keep_object or folder / "module.o"
         record = folder / "module.opt.yaml" if request.regalloc else None
-        environment = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
-        environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
+        environment = _environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
         settings = use.environment(folder) if use else {}

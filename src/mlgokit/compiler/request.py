@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgokit.compiler.compilation import Compilation, Ints, Keep
+from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import writing
@@ -129,6 +130,15 @@ class Compiler(Protocol):
     @property
     def workers(self) -> int:
         """How many compilations are best made at once."""
+        ...
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the compiler is made of, by content.
+
+        Raises:
+            ToolError: it cannot be started, or what it loads cannot be read.
+        """
         ...
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:

@@ -1,0 +1,101 @@
+"""The files that a compilation reads, by content: a module's own, and all that its options name.
+
+Options are not understood here. Whatever part of a word is the path of a file counts as read, so that an option that
+nobody has thought of is covered too; a file too many costs a compilation, one too few gives an old result.
+"""
+
+import functools
+import itertools
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from mlgokit.files import digest_file
+from mlgokit.module import Module
+
+_RACY_NANOSECONDS = 2_000_000_000
+"""A file that changed so lately may change again without another time stamp."""
+_ENDS = ",;:"
+_BEGINS = f"={_ENDS}"
+_HIDDEN = ("@", "-ivfsoverlay", "-vfsoverlay", "--vfsoverlay", "-working-directory")
+"""How words begin that name files which in turn say where others are."""
+_LIBRARIES = ("-fpass-plugin=", "-load=", "-load-pass-plugin=")
+_digests: dict[tuple[int, ...], str] = {}
+
+
+def digest_once(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal, read again only if device, inode, size or times are others.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    begin = time.time_ns()
+    before = stamp_of(path)
+    if (found := _digests.get(before)) is not None:
+        return found
+    digest = digest_file(path)
+    if before == stamp_of(path) and begin - max(before[-2:]) > _RACY_NANOSECONDS:
+        _digests[before] = digest
+    return digest
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """What changes when a file does: device, inode, size and times in nanoseconds.
+
+    Raises:
+        OSError: it is not there.
+    """
+    status = path.stat()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def named_files(command_line: tuple[str, ...]) -> Mapping[str, str]:
+    """The files that the words of a command line name, in whatever spelling, with their SHA-256.
+
+    Raises:
+        OSError: one is there and cannot be read.
+    """
+    found: dict[str, str] = {}
+    for path in _candidates(command_line):
+        # Not through Path, which takes ten times as long, and is asked for a hundred words before each compilation.
+        if os.path.isfile(path):  # noqa: PTH113
+            found[path] = digest_once(Path(path))
+    return MappingProxyType(found)
+
+
+def has_hidden_inputs(command_line: tuple[str, ...]) -> bool:
+    """Whether options read files that no word names: response files, overlays, libraries looked for by name."""
+    return any(
+        word.startswith(_HIDDEN) or (word.startswith(_LIBRARIES) and "/" not in word) for word in command_line
+    ) or any(one == "-load" and "/" not in other for one, other in itertools.pairwise(command_line))
+
+
+def module_facts(module: Module) -> dict[str, object]:
+    """All of a module that decides what a compiler makes of it, by content, its name left out.
+
+    Raises:
+        OSError: a file of it cannot be read.
+    """
+    index = module.thinlto_index
+    return {
+        "bitcode": digest_once(module.bitcode),
+        "thinlto_index": None if index is None else digest_once(index),
+        "command_line": module.command_line,
+        "files": dict(named_files(module.command_line)),
+    }
+
+
+@functools.lru_cache(maxsize=256)
+def _candidates(command_line: tuple[str, ...]) -> tuple[str, ...]:
+    """What may be a path; kept, because most modules of a project have the same command line."""
+    return tuple(dict.fromkeys(part for word in command_line for part in _parts(word)))
+
+
+def _parts(word: str) -> set[str]:
+    begins = {0, *(place + 1 for place, letter in enumerate(word) if letter in _BEGINS)}
+    begins |= {place for place in (word.find("/"), word.find("./"), word.find("../")) if place >= 0}
+    ends = {len(word), *(place for place, letter in enumerate(word) if letter in _ENDS)}
+    parts = {word[begin:end] for begin in begins for end in ends if begin < end}
+    return {part for part in parts if not part.startswith("-")}

@@ -1,0 +1,158 @@
+"""What a compiler is made of: its program and every library that it loads, by content.
+
+A version line says too little: two builds of one version print the same, and ``LD_LIBRARY_PATH`` or ``LD_PRELOAD`` put
+other libraries below one program. These variables stay in compilers' environment, as some compilers do not start
+without them; what they lead to is looked up where it shows, in the memory of a compiler that runs.
+"""
+
+import fcntl
+import os
+import struct
+import tempfile
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.inputs import digest_once, stamp_of
+from mlgokit.errors import ToolError
+
+START_SECONDS = 30.0
+_PAUSE_SECONDS = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A program or library.
+
+    Attributes:
+        path: where it is.
+        sha256: its digest.
+        stamp: device, inode, size and times when it was digested.
+    """
+
+    path: Path
+    sha256: str
+    stamp: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A compiler by content.
+
+    Attributes:
+        version: the line that it prints.
+        target: what it compiles for by default.
+        files: its program, what a wrapper starts in its place, and the libraries of both.
+    """
+
+    version: str = ""
+    target: str = ""
+    files: tuple[LoadedFile, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What decides the outcome; places do not."""
+        names = sorted((file.path.name, file.sha256) for file in self.files)
+        return {"version": self.version, "target": self.target, "files": names}
+
+    def check(self) -> None:
+        """See that nothing was replaced since.
+
+        Raises:
+            ToolError: a file is another one now.
+        """
+        for file in self.files:
+            try:
+                same = stamp_of(file.path) == file.stamp
+            except OSError:
+                same = False
+            if not same and _digest(file.path) != file.sha256:
+                raise ToolError(
+                    f"{file.path}: expected the compiler that the run began with, found that this part of it was "
+                    "replaced meanwhile; run the same command again: what was finished is kept"
+                )
+
+
+def look_at(clang: Path, *, version: str, target: str, environment: Mapping[str, str]) -> Loaded:
+    """Start a compiler, let it wait for its source, and digest what it has loaded by then.
+
+    Args:
+        clang: the program, or a wrapper of it.
+        version: the line that it prints.
+        target: what it compiles for by default.
+        environment: in which it will compile.
+
+    Raises:
+        ToolError: it cannot be started, or does not read a source from its standard input.
+    """
+    paths = {Path(path) for path in _mapped(clang, environment)} | {clang.resolve()}
+    files: list[LoadedFile] = []
+    for path in sorted(paths):
+        digest = _digest(path)
+        if not digest:
+            raise ToolError(
+                f"{clang}: expected to read what it loads, found that {path} cannot be read; "
+                "if the compiler is being replaced, run the same command again when that is done"
+            )
+        files.append(LoadedFile(path=path, sha256=digest, stamp=stamp_of(path)))
+    return Loaded(version=version, target=target, files=tuple(files))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return digest_once(path)
+    except OSError:
+        return ""
+
+
+def _mapped(clang: Path, environment: Mapping[str, str]) -> set[str]:
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    with (
+        os.fdopen(reading, "rb") as source,
+        os.fdopen(writing, "wb", buffering=0) as pipe,
+        tempfile.TemporaryFile() as err,
+    ):
+        # What was written is gone from the pipe when the compiler reads: then all is loaded, and it waits for the rest.
+        pipe.write(b"\n")
+        argv = [clang, "-cc1", "-fsyntax-only", "-x", "c", "-"]
+        child = process.start(argv, stdin=source, stderr=err, env=environment)
+        try:
+            with process.awaited(child.pid):
+                deadline = time.monotonic() + START_SECONDS
+                while struct.unpack("i", fcntl.ioctl(writing, termios.FIONREAD, bytes(4)))[0]:
+                    if child.poll() is not None or time.monotonic() > deadline:
+                        said = (process.tail(err).strip().splitlines() or ["no message"])[-1]
+                        raise ToolError(
+                            f"{clang}: expected a clang that reads a source from its standard input, found {said}; "
+                            "give another path"
+                        )
+                    time.sleep(_PAUSE_SECONDS)
+                return {path for pid in _members(child.pid) for path in _executable(pid)}
+        finally:
+            process.kill_group(child)
+
+
+def _members(group: int) -> Iterator[int]:
+    """The processes of a group: a wrapper may start the compiler beside itself."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group:
+                yield int(entry.name)
+
+
+def _executable(pid: int) -> Iterator[str]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+            yield fields[5]

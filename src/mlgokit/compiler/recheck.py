@@ -1,0 +1,138 @@
+"""The continuous check: some of what was recalled in place of compiled is compiled after all, and compared."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.errors import StaleError
+from mlgokit.traces import render_log
+
+SHARE = 0.01
+"""Of recalled results that are compiled again, unless a user says otherwise."""
+_LONGEST = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """Which recalled results are compiled again.
+
+    Attributes:
+        share: how many of them, from 0 for none to 1 for all.
+        seed: of the draw; the same one draws the same results, in whatever order threads come to them.
+    """
+
+    share: float
+    seed: int
+
+    def draws(self, what: str) -> bool:
+        """Whether the result with this key is compiled again."""
+        if not 0 < self.share < 1:
+            return self.share >= 1
+        number = int.from_bytes(hashlib.sha256(f"{self.seed} {what}".encode()).digest()[:8], "big")
+        return number < self.share * 2**64
+
+
+NO_RECHECK = Recheck(share=0.0, seed=0)
+
+
+def difference(recalled: Compilation, made: Compilation) -> str:
+    """What differs in two compilations that should be one, in words; empty if nothing does.
+
+    A compiler that was ended from outside says nothing. Messages and times may differ.
+    """
+    if made.killed or made.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}:
+        return ""
+    if recalled.status is not made.status:
+        return f"status: {recalled.status.value} recalled, {made.status.value} made"
+    if recalled.decision_count != made.decision_count:
+        return f"decisions: {recalled.decision_count} recalled, {made.decision_count} made"
+    both = recalled.logs.keys() & made.logs.keys()
+    if other := next((name for name in both if render_log(recalled.logs[name]) != render_log(made.logs[name])), ""):
+        return f"the log of {other}"
+    return next(
+        filter(None, (_differing_part(name, recalled, made) for name in ("sizes", "decisions", "regalloc"))), ""
+    )
+
+
+def _differing_part(name: str, recalled: Compilation, made: Compilation) -> str:
+    one, other = getattr(recalled, name), getattr(made, name)
+    if one is None or other is None:
+        return "" if one is other else f"{name}: {'made' if one is None else 'recalled'} only"
+    if isinstance(one, ObjectSizes) and isinstance(other, ObjectSizes):
+        one, other = _in_order(one), _in_order(other)
+    found = _first_difference(one, other)
+    return f"{name}: {found}" if found else ""
+
+
+def stale_error(module: str, found: str, *, memory: str, key: Mapping[str, object], remedy: str) -> StaleError:
+    """The sentence about a result that was recalled and is another one when it is compiled.
+
+    Args:
+        module: its name.
+        found: what :func:`difference` said.
+        memory: what recalled it.
+        key: all that it was recalled by.
+        remedy: what to do about it.
+    """
+    had = "; ".join(f"{name} {_short(value)}" for name, value in key.items())
+    return StaleError(
+        f"{module}: expected the compiler to give what {memory} gave, found another result ({found}): "
+        f"something decided it that its key has not, which is ({had}); {remedy}"
+    )
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
+
+
+def _first_difference(one: object, other: object) -> str:
+    """The first field that differs, with its sums where it is an array."""
+    for field_ in dataclasses.fields(one):  # pyright: ignore[reportArgumentType]
+        before: Any = getattr(one, field_.name)
+        after: Any = getattr(other, field_.name)
+        if before is None or after is None:
+            # Keys of call sites are not kept of explorations.
+            continue
+        if isinstance(before, np.ndarray):
+            was, now = cast("npt.NDArray[Any]", before), cast("npt.NDArray[Any]", after)
+            if not np.array_equal(was, now, equal_nan=was.dtype.kind == "f"):
+                return f"{field_.name} (sum {was.sum()} recalled, {now.sum()} made)"
+        elif before != after:
+            return f"{field_.name} ({_short(str(before))} recalled, {_short(str(after))} made)"
+    return ""
+
+
+def _in_order(sizes: ObjectSizes) -> ObjectSizes:
+    """The same with functions and signatures by name: an object that lacks known functions has those at its end."""
+    ranks = sorted(range(len(sizes.signatures)), key=sizes.signatures.__getitem__)
+    # What is in no group has the index -1, which is the last one here.
+    renamed = np.full(len(ranks) + 1, -1, np.int64)
+    renamed[ranks] = np.arange(len(ranks))
+    signature = renamed[sizes.function_signature]
+    columns = (sizes.function_text, sizes.function_rodata, sizes.function_except_table, sizes.function_eh_frame)
+    numbers: list[list[int]] = np.stack([signature, *columns], axis=1).tolist()
+    # Local functions may share a name.
+    rows = list(zip(sizes.function_names, numbers, strict=True))
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    text, rodata, except_table, eh_frame = (column[order] for column in columns)
+    return dataclasses.replace(
+        sizes,
+        function_names=tuple(sizes.function_names[index] for index in order),
+        function_text=text,
+        function_rodata=rodata,
+        function_except_table=except_table,
+        function_eh_frame=eh_frame,
+        function_signature=signature[order],
+        signatures=tuple(sizes.signatures[index] for index in ranks),
+        signature_rest=sizes.signature_rest[ranks],
+        signature_data=sizes.signature_data[ranks],
+    )
