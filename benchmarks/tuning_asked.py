@@ -9,6 +9,7 @@ from timing import spent
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import NEVER, PLAIN, CompileRequest
@@ -46,6 +47,11 @@ class Recorder:
     def toolchain(self) -> Toolchain:
         """The compiler's."""
         return self.compiler.toolchain
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the compiler is made of."""
+        return self.compiler.loaded
 
     @property
     def plugin(self) -> Path | None:
