@@ -23,6 +23,7 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.compare import compare_projects
+from mlgokit.evaluation.sides import Side
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.settings import Learning
@@ -192,10 +193,9 @@ def built(bench: Bench, modules: Sequence[Module], use: PluginUse) -> dict[str, 
         compiler=ClangCompiler(
             toolchain=bench.toolchain, plugin=bench.plugin, timeout_seconds=bench.config.timeout_seconds
         ),
-        use=use,
-        rng=np.random.default_rng(1),
+        after=Side(use=use),
         report=bench.report,
-        plain_objects=bench.config.folder / "plain",
+        before_objects=bench.config.folder / "plain",
     )
     return {
         one.project: {

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         UsageError as UsageError,
     )
-    from mlgokit.evaluation.compare import Evaluation as Evaluation
+    from mlgokit.evaluation.records import Evaluation as Evaluation
     from mlgokit.export.plugin import ExportedPlugin as ExportedPlugin, export_plugin as export_plugin
     from mlgokit.learning.environment import (
         CompilerEnvironment as CompilerEnvironment,
@@ -85,7 +85,7 @@ _PLACES = {
     "corpus.corpus": ("Corpus", "load_corpus"),
     "corpus.identity": ("training_modules",),
     "errors": ("BusyError", "InputError", "MlgokitError", "ReuseError", "StorageError", "ToolError", "UsageError"),
-    "evaluation.compare": ("Evaluation",),
+    "evaluation.records": ("Evaluation",),
     "export.plugin": ("ExportedPlugin", "export_plugin"),
     "learning.environment": ("CompilerEnvironment", "open_environment"),
     "learning.settings": ("Learning",),

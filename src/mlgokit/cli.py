@@ -59,7 +59,7 @@ COMMANDS = {
     "vocab": Command(vocab.Vocab, vocab.run),
     "train": Command(train.Train, train.run),
     "importance": Command(importance.Importance, importance.run),
-    "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render),
+    "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code),
     "export plugin": Command(export.Export, export.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }

@@ -86,7 +86,7 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
 READING: dict[str, Callable[[Path], Any]] = {
     "corpus info": lambda corpus: Info(corpus=corpus),
     "corpus verify": lambda corpus: Verify(corpus=corpus, objects=corpus),
-    "evaluate": lambda corpus: Evaluate(policy=":never", corpus=corpus),
+    "evaluate": lambda corpus: Evaluate(plain=True, corpus=corpus),
     "trace": lambda corpus: Trace(corpus=corpus, output=corpus.parent / "trace"),
     "train": lambda corpus: Train(corpus=corpus, output=corpus.parent / "train"),
 }

@@ -169,7 +169,9 @@ STAGES: dict[str, Callable[[Path, Path], object]] = {
     "info": lambda corpus, _: info.run(info.Info(corpus=corpus)),
     "trace": lambda corpus, output: trace.run(trace.Trace(corpus=corpus, output=output)),
     "train": lambda corpus, output: train.run(train.Train(corpus=corpus, output=output)),
-    "evaluate": lambda corpus, output: evaluate.run(evaluate.Evaluate(policy=":never", corpus=corpus, output=output)),
+    "evaluate": lambda corpus, output: evaluate.run(
+        evaluate.Evaluate(policy=(":never",), corpus=corpus, output=output)
+    ),
 }
 
 
@@ -295,16 +297,16 @@ def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[s
     ("config", "kind", "message"),
     [
         (
-            {"policy": ":default", "projects": ("alpha", "delta")},
+            {"policy": (":default",), "projects": ("alpha", "delta")},
             UsageError,
             r"^projects: expected names from the corpus .*, found delta; it has alpha, gamma$",
         ),
         (
-            {"policy": ":sometimes"},
+            {"policy": (":sometimes",)},
             UsageError,
-            r"^policy :sometimes: expected a file or :default, :never, :always; correct the name$",
+            r"^policy :sometimes: expected a file or :default, :never, :always; correct the name; for reg",
         ),
-        ({"policy": "nowhere"}, PolicyError, r"^policy nowhere: expected a readable file, found: No such file"),
+        ({"policy": ("nowhere",)}, PolicyError, r"^policy nowhere: expected a readable file, found: No such file"),
     ],
 )
 def test_evaluations_that_make_no_sense(corpus: Path, config: dict[str, Any], kind: type[Exception], message: str):
@@ -317,7 +319,7 @@ def test_nothing_is_held_out(corpus: Path):
     write_corpus(corpus, modules, ())
 
     with pytest.raises(CorpusError, match=r"expected at least one held-out project to evaluate on, found none; name "):
-        evaluate.run(evaluate.Evaluate(policy=":default", corpus=corpus))
+        evaluate.run(evaluate.Evaluate(policy=(":default",), corpus=corpus))
 
 
 # ---- What is in a corpus, and its split ----

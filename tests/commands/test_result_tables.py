@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mlgokit.commands import evaluate
 from mlgokit.commands.quickstart import print_run
-from mlgokit.evaluation.compare import Evaluation
+from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.report import RunReport
 
 REPORT = RunReport.from_json(json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text()))
@@ -47,8 +47,8 @@ def test_nothing_is_cut_off_in_80_columns():
 def test_c_and_cxx_stand_apart():
     text = shown_run(REPORT)
 
-    assert text.index("Held-out C++ projects") < text.index("leveldb") < text.index("Held-out C projects")
-    assert text.index("Held-out C projects") < text.index("zlib")
+    assert text.index("C++ projects:") < text.index("leveldb") < text.index("\nC projects:")
+    assert text.index("\nC projects:") < text.index("zlib")
 
 
 def test_the_summary_has_every_measure_with_its_interval():

@@ -41,7 +41,7 @@ def test_changes_are_refused_before_anything_is_read():
         (verify.run, verify.Verify(objects=Path("nowhere"), changes=changes)),
         (trace.run, trace.Trace(corpus=Path("nowhere"), changes=changes)),
         (train.run, train.Train(corpus=Path("nowhere"), changes=changes)),
-        (evaluate.run, evaluate.Evaluate(policy=":never", corpus=Path("nowhere"), changes=changes)),
+        (evaluate.run, evaluate.Evaluate(policy=(":never",), corpus=Path("nowhere"), changes=changes)),
     ]
     for stage, config in configs:
         with pytest.raises(UsageError, match="add and replace options: expected each option in one of them"):

@@ -1,8 +1,8 @@
 """The Markdown of a run says what it is, and shows growth as growth."""
 
-from mlgokit.evaluation.compare import MEASURES, Change, Evaluation, ProjectComparison, Sizes
 from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison
+from mlgokit.evaluation.records import MEASURES, Change, Evaluation, ProjectComparison, Sizes
 from mlgokit.evaluation.report import RoundReport, RunReport, StageTime
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from mlgokit.errors import InputError, StorageError
-from mlgokit.evaluation.compare import Change, Evaluation
+from mlgokit.evaluation.records import Change, Evaluation
 from mlgokit.evaluation.report import (
     RunReport,
     failures,

@@ -29,6 +29,7 @@ from mlgokit.compiler.toolchain import LOCATION_VARIABLE, Toolchain, find_toolch
 from mlgokit.corpus.sources.fetch import cached_path
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import ToolError
+from mlgokit.evaluation.records import read_evaluation
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
@@ -373,8 +374,10 @@ def test_the_heuristic_is_traced_and_echoed(tmp_path: Path, toolchain: Toolchain
     output = tmp_path / "evaluation.json"
     echoed = mlgokit("evaluate", ":default", "--corpus", tiny_corpus, "--output", output, *llvm, "--json")
 
-    assert echoed.code == 0
-    assert echoed.json == json.loads(output.read_text())
+    # Nothing differs, which is no reason to ship.
+    assert echoed.code == 1
+    assert echoed.json["verdict"]["reasons"] == ["The change is 0.00 %, which is not below 0 %."]
+    assert read_evaluation(output).to_json() == json.loads(output.read_text()) == echoed.json
     (project,) = echoed.json["projects"]
     assert (project["project"], project["modules"], project["link_failure"]) == (HELD_OUT, 2, "")
     assert project["before"] == project["after"]
@@ -395,7 +398,7 @@ def test_a_policy_is_trained_evaluated_and_exported(
     assert load_policy(policy).features == load_policy(tmp_path / "train" / "best.policy").features
 
     evaluated = mlgokit("evaluate", policy, *place, "--projects", "alpha", "beta", "--json")
-    assert evaluated.code == 0
+    assert evaluated.code == (0 if evaluated.json["verdict"]["ship"] else 1)
     assert [one["project"] for one in evaluated.json["projects"]] == ["alpha", "beta"]
     assert all(one["link_failure"] == "" and one["failures"] == [] for one in evaluated.json["projects"])
 

@@ -1,72 +1,149 @@
-"""The command that compares builds under a policy with plain ones."""
+"""The command that compares two ways of building: sizes, costs of register allocation, and whether to ship."""
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import numpy as np
 import tyro
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_compiler
-from mlgokit.compiler.request import PluginUse
+from mlgokit.commands.evaluate_tables import print_evaluation
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.errors import CorpusError, UsageError
-from mlgokit.evaluation.compare import Change, Evaluation, ProjectComparison, Sizes, compare_projects
-from mlgokit.evaluation.sentences import (
-    FEW_PROJECTS,
-    LANGUAGES,
-    MEASURES,
-    is_linked,
-    percent,
-    relative_change,
-)
+from mlgokit.corpus.importers.compile_commands import split_command
+from mlgokit.errors import CorpusError, MlgokitError, UsageError
+from mlgokit.evaluation.compare import Intervals, compare_projects
+from mlgokit.evaluation.records import Evaluation
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
+from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.locks import reading
-from mlgokit.policy.store import load_policy
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.manifest import package_version
+from mlgokit.module import Module
+from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import numbers, plain_table, say, words
-
-COMPARED = ("objects", "text", "image")
-"""The measures of a project or program that a table shows."""
+from mlgokit.tables.file import tables_inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Build projects plainly and under a policy, link both, and compare the sizes."""
+    """Build both ways, compare sizes and costs, and say whether to ship: exit code 0 to ship, 1 not to.
 
-    policy: Annotated[str, tyro.conf.Positional]
-    """Policy file, or one of the rules :default (LLVM's heuristic), :never and :always."""
+    One side is judged, the other is plain unless --against-... says otherwise.
+    """
+
+    policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Policies that are judged, as with --policy."""
+    policy: Texts = ()
+    """Policy to judge, at most one for each problem: a file, a rule for inlining (:default is LLVM's heuristic, :never,
+    :always), or PROBLEM=RULE; may be repeated."""
+    plugin: Path | None = None
+    """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""
+    options: str = ""
+    """Options of clang to judge, as in --options='-mllvm -inline-threshold=5'; with the equals sign, as they begin with
+    a dash. A corpus is bitcode: what the front end does with an option is in it already."""
+    plain: bool = False
+    """Plain build as the side that is judged, to see that nothing differs."""
+    against_policy: Texts = ()
+    """Policy of the other side, as with --policy."""
+    against_plugin: Path | None = None
+    """Plugin of the other side."""
+    against_options: str = ""
+    """Options of the other side."""
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     projects: tuple[str, ...] = ()
     """Names of the projects to build; all that are held out of training if none is given."""
+    costs: Literal["auto", "yes", "no"] = "auto"
+    """Costs of register allocation by function; read by default if a side decides allocations."""
     output: Path | None = None
-    """JSON file for the result."""
+    """JSON file for the result: every project, module and function that differs, see docs/formats.md."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
+    level: float = 0.95
+    """Probability that the intervals are made for."""
+    rules: VerdictRules = dataclasses.field(default_factory=VerdictRules)
+    """Rules of the verdict."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     changes: Changes = NO_CHANGES
-    """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
+    """Changes of the options of clang -cc1 in all command lines, on both sides; each may be repeated."""
 
 
 def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
-    """Compare plain builds with builds under the policy.
+    """Build both ways and compare.
 
     Raises:
         BusyError: another process changes the corpus.
+        UsageError: the call contradicts itself.
+        CorpusError: there is nothing to build.
+        ToolError: a compiler or linker is missing.
     """
+    before, after = sides_of(config)
     with reading(config.corpus):
-        return _evaluate(config, report)
+        return _compare_corpus(config, before, after, report)
 
 
-def _evaluate(config: Evaluate, report: Report) -> Evaluation:
+def _compare_corpus(config: Evaluate, before: Side, after: Side, report: Report) -> Evaluation:
+    modules = chosen_modules(config)
+    compiler = open_compiler(config.compiler)
+    found = compare_projects(
+        modules,
+        compiler=compiler,
+        before=before,
+        after=after,
+        intervals=Intervals(seed=config.seed, level=config.level),
+        costs=wants_costs(config.costs, before, after),
+        report=report,
+    )
+    return finished(config, found, source=str(config.corpus), toolchain=compiler.toolchain.describe())
+
+
+def render(evaluation: Evaluation, console: Console) -> None:
+    """Each project's sizes by language, the summary with its intervals, what failed, and the verdict."""
+    print_evaluation(evaluation, console)
+
+
+def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001  (as of other commands)
+    """0 if the verdict is to ship, else 1."""
+    return 0 if evaluation.verdict is not None and evaluation.verdict.ship else MlgokitError.exit_code
+
+
+def sides_of(config: Evaluate) -> tuple[Side, Side]:
+    """The side that is compared with, and the one that is judged.
+
+    Raises:
+        UsageError: nothing is to be judged, or a side contradicts itself.
+    """
+    config.rules.check()
+    if not 0 < config.level < 1:
+        raise UsageError(f"--level: expected a number between 0 and 1, found {config.level:g}; 0.95 is usual")
+    policies = (*config.policies, *config.policy)
+    asked = bool(policies or config.plugin or config.options)
+    if asked == config.plain:
+        raise UsageError(
+            "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found "
+            f"{'one beside --plain' if asked else 'none'}; see `mlgokit evaluate --help`"
+        )
+    before = make_side(
+        config.against_policy, plugin=config.against_plugin, options=_words(config.against_options, "--against-options")
+    )
+    after = make_side(policies, plugin=config.plugin, options=_words(config.options, "--options"))
+    return before if before.record != PLAIN_SIDE.record else PLAIN_SIDE, after
+
+
+def chosen_modules(config: Evaluate) -> list[Module]:
+    """The modules of the projects that were named, or of those that are held out.
+
+    Raises:
+        CorpusError: there are none.
+        UsageError: a project is not in the corpus.
+    """
     corpus = load_corpus(config.corpus, config.changes.edits())
     known = {module.project for module in corpus.modules}
     unknown = sorted(set(config.projects) - known)
@@ -85,82 +162,39 @@ def _evaluate(config: Evaluate, report: Report) -> Evaluation:
             f"{config.corpus}: expected at least one held-out project to evaluate on, found none; "
             "name projects with --projects"
         )
-    if not config.policy.startswith(":"):
-        load_policy(Path(config.policy), problem=INLINE_SIZE.name)
-    elif config.policy not in INLINE_SIZE.rules:
-        raise UsageError(f"policy {config.policy}: expected a file or {', '.join(INLINE_SIZE.rules)}; correct the name")
-    evaluation = compare_projects(
-        modules,
-        compiler=open_compiler(config.compiler),
-        use=PluginUse(policies={INLINE_SIZE.name: config.policy}),
-        rng=np.random.default_rng(config.seed),
-        report=report,
+    return modules
+
+
+def wants_costs(costs: Literal["auto", "yes", "no"], before: Side, after: Side) -> bool:
+    """Whether costs of register allocation are read."""
+    if costs != "auto":
+        return costs == "yes"
+    return any(
+        any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
+        or (bool(side.record.plugin) and "allocations" in tables_inside(Path(side.record.plugin)))
+        for side in (before, after)
+    )
+
+
+def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: dict[str, str]) -> Evaluation:
+    """The evaluation with its verdict and what made it, written to ``--output``."""
+    _, after = sides_of(config)
+    measure = chosen_measure(config.rules, allocates_only=after.allocates_only and not found.before.options)
+    found = dataclasses.replace(
+        found,
+        verdict=judge(found, config.rules, measure),
+        source=source,
+        command=shlex.join(["mlgokit", *sys.argv[1:]]),
+        mlgokit_version=package_version(),
+        toolchain=toolchain,
     )
     if config.output is not None:
-        atomic_write(config.output, json.dumps(evaluation.to_json(), indent=1))
-    return evaluation
+        atomic_write(config.output, json.dumps(found.to_json(), indent=1))
+    return found
 
 
-def render(evaluation: Evaluation, console: Console) -> None:
-    """Each project's sizes by language, the summary with its 95 % intervals, and what failed."""
-    for language, title in LANGUAGES.items():
-        projects = [project for project in evaluation.projects if project.language == language]
-        if projects:
-            console.print(_project_table(title, projects))
-    if evaluation.summary:
-        console.print(_summary_table(evaluation.summary))
-        if min(changes["image"].projects for changes in evaluation.summary.values()) < FEW_PROJECTS:
-            say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
-    for project in evaluation.projects:
-        if project.link_failure:
-            say(console, f"{project.project}: not linked: {project.link_failure}")
-        for failure in project.failures:
-            say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
-
-
-def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Table:
-    titles = ("objects", "", "linked\n.text", "", "linked\nimage", "")
-    table = plain_table(
-        f"Held-out {language} projects: bytes before, and after with the change",
-        [*words("project"), *numbers(*titles)],
-    )
-    for project in projects:
-        name = Text(f"{project.project}\n").append(f"  {_modules(project.modules)}", style="dim")
-        table.add_row(name, *_project_cells(project))
-    return table
-
-
-def _summary_table(summary: Mapping[str, Mapping[str, Change]]) -> Table:
-    columns = [Column("language"), Column("measure"), *numbers("change", "95 % interval", "projects")]
-    table = plain_table("Change over the held-out projects (geometric mean)", columns)
-    for language, changes in sorted(summary.items(), reverse=True):
-        for measure, title in MEASURES.items():
-            change = changes[measure]
-            interval = f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none"
-            name = LANGUAGES.get(language, language)
-            table.add_row(name, title, change_text(change.mean), interval, str(change.projects))
-        table.add_section()
-    return table
-
-
-def _project_cells(project: ProjectComparison) -> list[Text]:
-    objects = _cells(project.before, project.after, "objects")
-    if not is_linked(project):
-        why = Text("not\nlinked" if project.modules else "not\ncompiled", style="yellow")
-        return [*objects, why, Text(), why, Text()]
-    return objects + [cell for measure in COMPARED[1:] for cell in _cells(project.before, project.after, measure)]
-
-
-def _cells(before: Sizes, after: Sizes, measure: str) -> list[Text]:
-    """Two cells of two lines: the size before over that after, and the change beside the latter."""
-    old, new = getattr(before, measure), getattr(after, measure)
-    return [Text(f"{old:,}\n{new:,}"), Text("\n").append_text(change_text(relative_change(old, new)))]
-
-
-def change_text(change: float) -> Text:
-    """A change in percent, green where it is a gain."""
-    return Text(percent(change), style="green" if change < 0 else "yellow" if change > 0 else "")
-
-
-def _modules(count: int) -> str:
-    return "1 module" if count == 1 else f"{count} modules"
+def _words(text: str, option: str) -> Sequence[str]:
+    try:
+        return split_command(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}; close the quotation") from error

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
-from mlgokit.commands.evaluate import COMPARED, change_text
+from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
@@ -25,9 +25,9 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import InputError, MlgokitError
-from mlgokit.evaluation.compare import Evaluation
 from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison, compare_program
+from mlgokit.evaluation.records import Evaluation, without_rows
 from mlgokit.evaluation.report import (
     RESULTS_NAME,
     RoundReport,
@@ -190,10 +190,11 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         lambda: train.run(training, report=report),
         lambda value: value.learned.counters.compilations,
     )
-    evaluating = evaluate.Evaluate(policy=str(trained.policy), corpus=corpus_folder, compiler=config.compiler)
+    evaluating = evaluate.Evaluate(policy=(str(trained.policy),), corpus=corpus_folder, compiler=config.compiler)
     evaluation: Evaluation = clock.time(
         "evaluate", lambda: evaluate.run(evaluating, report=report), lambda value: value.compilations
     )
+    atomic_write(folder / "evaluation.json", json.dumps(evaluation.to_json(), indent=1))
     plugin = folder / "policy.so"
     clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
     program: ProgramComparison | None = None
@@ -218,7 +219,7 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         corpus=_counts(corpus_info(corpus)),
         stages=tuple(clock.stages),
         rounds=tuple(_round(result) for result in rounds_of(trained.learned.rows)),
-        evaluation=evaluation,
+        evaluation=without_rows(evaluation),
         control=None,
         program=program,
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",

@@ -1,269 +1,287 @@
-"""Compiles projects plainly and under a policy, links both, and sets the sizes side by side."""
+"""Compiles projects both ways, links both, and sets modules, functions and images side by side."""
 
-import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import Compiler, CompileRequest
 from mlgokit.errors import ToolError
+from mlgokit.evaluation.images import LinkBuild, LinkTask, compare_image, static_link
+from mlgokit.evaluation.records import (
+    COST,
+    LINKED,
+    MEASURES,
+    BuiltImage,
+    Change,
+    Evaluation,
+    ImageComparison,
+    ModuleFailure,
+    ProjectComparison,
+    Sizes,
+)
+from mlgokit.evaluation.rows import compare_costs, compare_module
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, modules_of_side
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.evaluation.verdict import change_of
 from mlgokit.module import Module
-from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report, say_nothing
 
-LINK_SECONDS = 120.0
+BUILDS = ("before", "after")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """Bytes of one build of one project; ``text``, ``rodata`` and ``eh_frame`` are of the linked image.
+class Intervals:
+    """How intervals over projects are made.
 
     Attributes:
-        objects: sum over the objects of what llvm-size calls text.
-        link_aware: sum over the objects of the link-aware score.
-        text: machine code of the linked, garbage-collected image.
-        rodata: its read-only data, exception tables included.
-        eh_frame: its unwind tables.
-        image: text + rodata + eh_frame.
+        seed: of the resamples.
+        level: probability that an interval is made for.
     """
 
-    objects: int
-    link_aware: float
-    text: int
-    rodata: int
-    eh_frame: int
-    image: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleFailure:
-    """A module that one of the two builds could not compile, and why; it is left out of both."""
-
-    module: str
-    build: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectComparison:
-    """One project, plain ``-Oz`` before and the policy after.
-
-    Attributes:
-        project: its name.
-        language: ``c`` or ``c++``.
-        modules: number of modules in both builds.
-        before: sizes of the plain build.
-        after: sizes under the policy.
-        larger_modules: modules whose object grew.
-        user_seconds_before: processor time of the plain compilations.
-        user_seconds_after: processor time of the compilations under the policy.
-        link_failure: why the images could not be linked, else empty; their sizes are 0 then.
-        failures: modules left out.
-    """
-
-    project: str
-    language: str
-    modules: int
-    before: Sizes
-    after: Sizes
-    larger_modules: int
-    user_seconds_before: float
-    user_seconds_after: float
-    link_failure: str = ""
-    failures: tuple[ModuleFailure, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Geometric mean of size ratios less 1 (negative is smaller), with its 95 % interval over projects."""
-
-    mean: float
-    low: float
-    high: float
-    projects: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """All projects, and the summary by language and measure.
-
-    Attributes:
-        policy: what was evaluated.
-        projects: one comparison each.
-        summary: language -> measure (``objects``, ``link_aware``, ``text``, ``image``) -> change.
-        compilations: compilations spent.
-    """
-
-    policy: str
-    projects: tuple[ProjectComparison, ...]
-    summary: dict[str, dict[str, Change]]
-    compilations: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain JSON values."""
-        return dataclasses.asdict(self)
-
-
-MEASURES = ("objects", "link_aware", "text", "image")
+    seed: int = 1
+    level: float = 0.95
 
 
 def compare_projects(
     modules: Sequence[Module],
     *,
     compiler: Compiler,
-    use: PluginUse,
-    rng: np.random.Generator,
+    after: Side,
+    before: Side = PLAIN_SIDE,
+    intervals: Intervals | None = None,
+    costs: bool = False,
+    link: LinkBuild | None = None,
     report: Report = say_nothing,
-    plain_objects: Path | None = None,
+    before_objects: Path | None = None,
 ) -> Evaluation:
-    """Build every project of ``modules`` twice and compare; a module that fails in either build is left out of both.
+    """Build every project of ``modules`` both ways and compare; a module that fails in either is left out of the sums.
 
     Args:
         modules: what to build, whole projects.
         compiler: also whose lld.
-        use: the plugin and the policy.
-        rng: of the bootstrap intervals.
+        after: the side that is judged.
+        before: the side that it is compared with.
+        intervals: over projects.
+        costs: whether costs of register allocation are read.
+        link: links the objects of a project; by default all that is live from what the project offers to its users.
         report: progress.
-        plain_objects: folder that keeps the objects of the plain build for the next call; it must be of these modules
-            and this toolchain. Times of a plain build that was kept are 0.
+        before_objects: folder that keeps the objects of the first side for the next call; it must be of these modules,
+            this side and this toolchain. Times of objects that were kept are 0.
 
     Raises:
         ToolError: the toolchain has no linker.
+        UsageError: an option of a side is none.
     """
     toolchain = compiler.toolchain
-    if toolchain.lld is None:
-        raise ToolError(
-            f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
-            f"apt-get install lld-{toolchain.major}"
-        )
+    if link is None:
+        if toolchain.lld is None:
+            raise ToolError(
+                f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
+                f"apt-get install lld-{toolchain.major}"
+            )
+        link = static_link(toolchain.lld)
+    intervals = intervals or Intervals()
+    sides: dict[str, Side] = {"before": before, "after": after}
+    of_side = {build: modules_of_side(modules, side) for build, side in sides.items()}
     with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
         folder = Path(scratch)
-        kept = folder if plain_objects is None else plain_objects
+        kept = before_objects or folder
         kept.mkdir(parents=True, exist_ok=True)
-        tasks = [(index, build) for index in range(len(modules)) for build in ("before", "after")]
+        folders: dict[str, Path] = {"before": kept, "after": folder}
+        tasks = [(index, build) for index in range(len(modules)) for build in BUILDS]
 
         def build_one(task: tuple[int, str]) -> Compilation:
             index, build = task
-            module = modules[index]
-            target = (folder if build == "after" else kept) / f"{index}.{build}.o"
+            target = folders[build] / f"{index}.{build}.o"
             if target.exists():
                 return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
-            asked = use if build == "after" else None
-            return compiler.compile(module, CompileRequest(use=asked, keep="none", keep_object=target))
+            asked = sides[build].use if sides[build].compiles_with_plugin else None
+            request = CompileRequest(use=asked, keep="none", keep_object=target, regalloc=costs)
+            return compiler.compile(of_side[build][index], request)
 
-        results = dict(
-            zip(
-                tasks,
-                parallel(build_one, tasks, workers=compiler.workers, report=report, label="evaluate"),
-                strict=True,
+        done = parallel(build_one, tasks, workers=compiler.workers, report=report, label="evaluate")
+        pairs = list(zip(done[::2], done[1::2], strict=True))
+        projects: list[ProjectComparison] = []
+        for name in dict.fromkeys(module.project for module in modules):
+            chosen = [index for index, module in enumerate(modules) if module.project == name]
+            pair = _Project(
+                name=name,
+                language=modules[chosen[0]].language,
+                modules={modules[index].name: pairs[index] for index in chosen},
+                objects={
+                    build: {modules[index].name: folders[build] / f"{index}.{build}.o" for index in chosen}
+                    for build in BUILDS
+                },
+                scratch=folder,
+                plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
             )
-        )
-        names = list(dict.fromkeys(module.project for module in modules))
-        projects = tuple(
-            _compare_project(
-                name,
-                {index: module for index, module in enumerate(modules) if module.project == name},
-                results,
-                {"before": kept, "after": folder},
-                toolchain.lld,
-            )
-            for name in names
-        )
+            projects.append(_compare_project(pair, link))
+    return summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
+
+
+def summarised(
+    projects: Sequence[ProjectComparison], *, before: Side, after: Side, intervals: Intervals, compilations: int
+) -> Evaluation:
+    """The projects with their summary."""
+    rng = np.random.default_rng(intervals.seed)
     return Evaluation(
-        policy=use.policies.get(INLINE_SIZE.name) or str(use.plugin or compiler.plugin),
-        projects=projects,
-        summary=summarise(projects, rng=rng),
-        compilations=len(tasks),
+        policy=after.record.label,
+        projects=tuple(projects),
+        summary=summarise(projects, rng=rng, level=intervals.level),
+        compilations=compilations,
+        overall=changes_of(projects, rng=rng, level=intervals.level),
+        before=before.record,
+        after=after.record,
+        level=intervals.level,
+        seed=intervals.seed,
     )
 
 
-def _compare_project(
-    name: str,
-    modules: dict[int, Module],
-    results: dict[tuple[int, str], Compilation],
-    folders: dict[str, Path],
-    lld: Path,
-) -> ProjectComparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Project:
+    """What was compiled of a project.
+
+    Attributes:
+        name: its name.
+        language: of its sources.
+        modules: by name, before and after.
+        objects: by build, the object of each module.
+        scratch: for images.
+        plugins: whether the compilers had the plugin, before and after.
+    """
+
+    name: str
+    language: str
+    modules: Mapping[str, tuple[Compilation, Compilation]]
+    objects: Mapping[str, Mapping[str, Path]]
+    scratch: Path
+    plugins: tuple[bool, bool]
+
+
+def _compare_project(one: _Project, link: LinkBuild) -> ProjectComparison:
     failures = tuple(
-        ModuleFailure(module=module.name, build=build, reason=f"{result.status.value}: {result.reason}")
-        for index, module in modules.items()
-        for build in ("before", "after")
-        if (result := results[index, build]).status is not CompileStatus.OK
+        ModuleFailure(module=name, build=build, reason=f"{done.status.value}: {done.reason}")
+        for name, pair in one.modules.items()
+        for build, done in zip(BUILDS, pair, strict=True)
+        if done.status is not CompileStatus.OK
     )
     failed = {failure.module for failure in failures}
-    indices = [index for index, module in modules.items() if module.name not in failed]
-    roots = link_roots([folders["before"] / f"{index}.before.o" for index in indices])
-    weights = link_weights([found for index in indices if (found := results[index, "before"].sizes) is not None])
-    sizes = dict.fromkeys(("before", "after"), Sizes(objects=0, link_aware=0.0, text=0, rodata=0, eh_frame=0, image=0))
-    link_failure = "" if indices else "no module compiled in both builds"
-    for build in sizes if indices else ():
-        image = link_image(
-            [folders[build] / f"{index}.{build}.o" for index in indices],
-            folders["after"] / f"{build}.image",
-            roots=roots,
-            lld=lld,
-            timeout_seconds=LINK_SECONDS,
-        )
-        if image.status is not LinkStatus.LINKED:
-            first = next(iter(image.stderr.strip().splitlines()), "no message")
-            link_failure = f"{build}: {image.status.value}: {first}"
-        sizes[build] = _sizes([results[index, build] for index in indices], image, weights)
-    grown = sum(_object_text(results[index, "after"]) > _object_text(results[index, "before"]) for index in indices)
+    names = [name for name in one.modules if name not in failed]
+    weights = link_weights([found for name in names if (found := one.modules[name][0].sizes) is not None])
+    images: list[ImageComparison] = []
+    if names:
+        baseline = [one.objects["before"][name] for name in names]
+        rows = [
+            link(
+                LinkTask(
+                    project=one.name,
+                    build=build,
+                    objects={name: one.objects[build][name] for name in names},
+                    baseline=baseline,
+                    output=one.scratch / f"{build}.image",
+                )
+            )
+            for build in BUILDS
+        ]
+        images.append(compare_image(one.name, rows[0], rows[1]))
+    return project_comparison(
+        one.name, one.language, one.modules, images, failures=failures,
+        weights=weights, plugins=one.plugins, link_failure="" if names else "no module compiled in both builds",
+    )  # fmt: skip
+
+
+def project_comparison(
+    name: str,
+    language: str,
+    modules: Mapping[str, tuple[Compilation, Compilation]],
+    images: Sequence[ImageComparison],
+    *,
+    failures: Sequence[ModuleFailure],
+    weights: Mapping[str, int],
+    plugins: tuple[bool, bool],
+    link_failure: str = "",
+) -> ProjectComparison:
+    """A project's sums and rows.
+
+    Args:
+        name: the project's.
+        language: of its sources.
+        modules: by name, the compilations before and after.
+        images: what was linked.
+        failures: modules that do not count in the sums.
+        weights: of COMDAT signatures in the build before.
+        plugins: whether the compilers had the plugin.
+        link_failure: why nothing was linked, if that is known already.
+    """
+    failed = {failure.module for failure in failures}
+    pairs = [pair for module, pair in modules.items() if module not in failed]
+    for image in images:
+        for build, row in zip(BUILDS, (image.before, image.after), strict=True):
+            if row.status != LINKED:
+                link_failure = link_failure or f"{build}: {row.status}: {row.reason}"
+    grown = sum(_object_text(after) > _object_text(before) for before, after in pairs)
     return ProjectComparison(
         project=name,
-        language=next(iter(modules.values())).language,
-        modules=len(indices),
-        before=sizes["before"],
-        after=sizes["after"],
+        language=language,
+        modules=len(pairs),
+        before=_sizes([pair[0] for pair in pairs], [image.before for image in images], weights),
+        after=_sizes([pair[1] for pair in pairs], [image.after for image in images], weights),
         larger_modules=grown,
-        user_seconds_before=sum(results[index, "before"].user_seconds for index in indices),
-        user_seconds_after=sum(results[index, "after"].user_seconds for index in indices),
+        user_seconds_before=sum(before.user_seconds for before, _ in pairs),
+        user_seconds_after=sum(after.user_seconds for _, after in pairs),
         link_failure=link_failure,
-        failures=failures,
+        failures=tuple(failures),
+        module_rows=tuple(compare_module(module, pair, weights, plugins) for module, pair in modules.items()),
+        images=tuple(images),
+        costs=compare_costs([(before.regalloc, after.regalloc) for before, after in pairs]),
     )
 
 
-def _object_text(result: Compilation) -> int:
-    return result.sizes.llvm_size_text if result.sizes is not None else 0
+def _object_text(done: Compilation) -> int:
+    return done.sizes.llvm_size_text if done.sizes is not None else 0
 
 
-def _sizes(results: Sequence[Compilation], image: LinkedImage, weights: dict[str, int]) -> Sizes:
-    measured = [result.sizes for result in results if result.sizes is not None]
+def _sizes(compilations: Sequence[Compilation], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
+    measured = [done.sizes for done in compilations if done.sizes is not None]
     return Sizes(
         objects=sum(sizes.llvm_size_text for sizes in measured),
         link_aware=sum(link_aware_score(sizes, weights) for sizes in measured),
-        text=image.text,
-        rodata=image.rodata,
-        eh_frame=image.eh_frame,
-        image=image.image,
+        text=sum(image.text for image in images),
+        rodata=sum(image.rodata for image in images),
+        eh_frame=sum(image.eh_frame for image in images),
+        image=sum(image.image for image in images),
     )
 
 
-def summarise(projects: Sequence[ProjectComparison], *, rng: np.random.Generator) -> dict[str, dict[str, Change]]:
+def summarise(
+    projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float = 0.95
+) -> dict[str, dict[str, Change]]:
     """Change by language and measure, over the projects that could be linked."""
-    summary: dict[str, dict[str, Change]] = {}
-    for language in sorted({project.language for project in projects}):
-        chosen = [
-            project
-            for project in projects
-            if project.language == language and not project.link_failure and project.modules
-        ]
-        if not chosen:
+    languages = sorted({project.language for project in projects})
+    found = {
+        language: changes_of([one for one in projects if one.language == language], rng=rng, level=level)
+        for language in languages
+    }
+    return {language: changes for language, changes in found.items() if changes}
+
+
+def changes_of(
+    projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float = 0.95
+) -> dict[str, Change]:
+    """Change by measure, each over the projects that were measured by it."""
+    found: dict[str, Change] = {}
+    for measure in (*MEASURES, COST):
+        changes = [change for one in projects if (change := change_of(one, measure)) is not None]
+        if not changes:
             continue
-        summary[language] = {}
-        for measure in MEASURES:
-            before = np.array([getattr(project.before, measure) for project in chosen], np.float64)
-            after = np.array([getattr(project.after, measure) for project in chosen], np.float64)
-            mean = geometric_mean_change(before, after)
-            low, high = bootstrap_interval(before, after, rng=rng) if len(chosen) > 1 else (mean, mean)
-            summary[language][measure] = Change(mean=mean, low=low, high=high, projects=len(chosen))
-    return summary
+        before, after = np.ones(len(changes)), 1 + np.array(changes)
+        mean = geometric_mean_change(before, after)
+        low, high = bootstrap_interval(before, after, rng=rng, level=level) if len(changes) > 1 else (mean, mean)
+        found[measure] = Change(mean=mean, low=low, high=high, projects=len(changes))
+    return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mlgokit.evaluation.compare import MEASURES, Evaluation, Sizes
+from mlgokit.evaluation.records import MEASURES, Evaluation, Sizes
 from mlgokit.evaluation.report import RunReport
 from mlgokit.evaluation.sentences import percent, relative_change
 

@@ -14,7 +14,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import driver_words, input_words, project_jobs, project_sources
 from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
 from mlgokit.errors import CorpusError, ToolError
-from mlgokit.evaluation.compare import Sizes
+from mlgokit.evaluation.records import Sizes
 from mlgokit.progress import Report, say_nothing
 
 COMPILE_SECONDS = 180.0

@@ -3,22 +3,20 @@
 Everywhere here a change is after / before less 1, so negative is smaller.
 """
 
-import dataclasses
 import html
 import importlib.resources
 import json
 import math
 import shlex
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.errors import InputError
-from mlgokit.evaluation.compare import Evaluation, ProjectComparison
+from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.program import ProgramComparison
+from mlgokit.evaluation.records import Evaluation, ProjectComparison
 from mlgokit.evaluation.sentences import (
     FEW_PROJECTS,
     LANGUAGES,
@@ -130,7 +128,7 @@ class RunReport:
                 f"results: expected a JSON object with format_version {FORMAT_VERSION}, found {version}; "
                 "make the results again with this version"
             )
-        return _decode(cls, value, "results")
+        return decode(cls, value, "results")
 
 
 def program_sentence(program: ProgramComparison) -> str:
@@ -329,37 +327,3 @@ def _time_figure(stages: Sequence[StageTime]) -> dict[str, Any]:
         "marker": {"color": [_REUSED_COLOUR if entry.reused else _STAGE_COLOUR for entry in stages]},
     }
     return {"data": [bars], "layout": _rows(len(stages), 30, title={"text": "seconds"})}
-
-
-def _decode(kind: Any, value: Any, where: str) -> Any:
-    """The value that ``kind``, a type of a field, has in Python.
-
-    Raises:
-        InputError: it cannot be one.
-    """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        return None if value is None else _decode(arguments[0], value, where)
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        hints = typing.get_type_hints(kind)
-        given = cast("dict[str, Any]", value)
-        required = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
-        if absent := sorted(required - set(given)):
-            raise _wrong(where, f"the key {absent[0]!r}", "none")
-        names = [name for name in hints if name in given]
-        return cast("Any", kind)(**{name: _decode(hints[name], given[name], f"{where}.{name}") for name in names})
-    if origin is dict and isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {key: _decode(arguments[1], part, f"{where}.{key}") for key, part in items}
-    if origin is tuple and isinstance(value, list):
-        parts = cast("list[Any]", value)
-        return tuple(_decode(arguments[0], part, f"{where}[{index}]") for index, part in enumerate(parts))
-    if kind is float and (value is None or type(value) in {int, float}):
-        return math.nan if value is None else float(value)
-    if kind in {int, bool, str} and type(value) is kind:
-        return value
-    raise _wrong(where, getattr(kind, "__name__", str(kind)), repr(value)[:80])
-
-
-def _wrong(where: str, expected: str, found: str) -> InputError:
-    return InputError(f"{where}: expected {expected}, found {found}; make the results again with this version")

@@ -6,7 +6,7 @@ A change is after / before less 1, so negative is smaller.
 import math
 import re
 
-from mlgokit.evaluation.compare import Evaluation, ProjectComparison
+from mlgokit.evaluation.records import Evaluation, ProjectComparison
 
 LANGUAGES = {"c++": "C++", "c": "C"}
 MEASURES = {
@@ -15,6 +15,7 @@ MEASURES = {
     "text": "Linked .text",
     "image": "Linked image",
 }
+TITLES = {**MEASURES, "cost": "Cost of register allocation"}
 # Below this many projects the bootstrap interval is known to be too narrow.
 FEW_PROJECTS = 8
 
@@ -54,8 +55,8 @@ def typeset(text: str) -> str:
 
 
 def is_linked(project: ProjectComparison) -> bool:
-    """Whether the project counts in the summary: something was compiled, and both images were linked."""
-    return project.modules > 0 and not project.link_failure
+    """Whether the project counts in the summary: something was compiled, and all images were linked."""
+    return (project.modules > 0 or bool(project.images)) and not project.link_failure
 
 
 def headline(evaluation: Evaluation) -> str:

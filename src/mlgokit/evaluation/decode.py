@@ -1,0 +1,52 @@
+"""JSON values back into the dataclasses that they were made of."""
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Any, cast
+
+from mlgokit.errors import InputError
+
+
+def decode(kind: Any, value: Any, where: str) -> Any:
+    """The value that ``kind``, a type of a field, has in Python; keys that are not known are ignored.
+
+    Raises:
+        InputError: it cannot be one.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return None if value is None else decode(arguments[0], value, where)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints, required = _fields(cast("type", kind))
+        given = cast("dict[str, Any]", value)
+        if absent := sorted(required - set(given)):
+            raise _wrong(where, f"the key {absent[0]!r}", "none")
+        names = [name for name in hints if name in given]
+        return cast("Any", kind)(**{name: decode(hints[name], given[name], f"{where}.{name}") for name in names})
+    if origin is dict and isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {key: decode(arguments[1], part, f"{where}.{key}") for key, part in items}
+    if origin is tuple and isinstance(value, list):
+        parts = cast("list[Any]", value)
+        return tuple(decode(arguments[0], part, f"{where}[{index}]") for index, part in enumerate(parts))
+    if kind is float and (value is None or type(value) in {int, float}):
+        return math.nan if value is None else float(value)
+    if kind in {int, bool, str} and type(value) is kind:
+        return value
+    raise _wrong(where, getattr(kind, "__name__", str(kind)), repr(value)[:80])
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[dict[str, Any], frozenset[str]]:
+    """The types of a dataclass's fields, and those fields that have no default."""
+    fields = dataclasses.fields(cast("Any", kind))
+    missing = dataclasses.MISSING
+    required = frozenset(one.name for one in fields if one.default is missing and one.default_factory is missing)
+    return typing.get_type_hints(kind), required
+
+
+def _wrong(where: str, expected: str, found: str) -> InputError:
+    return InputError(f"{where}: expected {expected}, found {found}; make the results again with this version")

@@ -1,0 +1,365 @@
+"""What an evaluation found, as values: what ``evaluation.json`` has, and what reports are made of.
+
+``before`` is the side that is compared with, plain unless something else was asked for; ``after`` is the side that is
+judged. Sizes are bytes, times are seconds.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.errors import InputError
+from mlgokit.evaluation.decode import decode
+from mlgokit.manifest import finite_json, plain_json
+
+FORMAT = "mlgokit evaluation"
+FORMAT_VERSION = 1
+MEASURES = ("objects", "link_aware", "text", "image")
+"""The sizes that projects are compared by."""
+COST = "cost"
+"""The measure of register allocation, which is there if it was asked for."""
+OK, LINKED, BITCODE = "ok", "linked", "bitcode"
+"""How a compilation or a link ended well; the object of a link-time optimization is bitcode, which has no sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes of one build of one project; ``text``, ``rodata`` and ``eh_frame`` are of the linked image.
+
+    Attributes:
+        objects: sum over the objects of what llvm-size calls text.
+        link_aware: sum over the objects of the link-aware score.
+        text: machine code of the linked, garbage-collected image.
+        rodata: its read-only data, exception tables included.
+        eh_frame: its unwind tables.
+        image: text + rodata + eh_frame.
+    """
+
+    objects: int
+    link_aware: float
+    text: int
+    rodata: int
+    eh_frame: int
+    image: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFailure:
+    """A module that one of the two builds could not compile, and why; it is left out of both."""
+
+    module: str
+    build: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionBytes:
+    """What a function owns in an object or an image.
+
+    Attributes:
+        text: machine code.
+        rodata: its jump tables and exception table; 0 in an image, where nobody knows whose they are.
+        eh_frame: its unwind information; likewise.
+        cost: executed cost of its spills, reloads and copies, where that was asked for; see ``docs/scores.md``.
+    """
+
+    text: int
+    rodata: int = 0
+    eh_frame: int = 0
+    cost: float | None = None
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.text + self.rodata + self.eh_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionComparison:
+    """A function that is not the same in both builds; ``None`` where a build has none of that name."""
+
+    function: str
+    before: FunctionBytes | None
+    after: FunctionBytes | None
+    comdat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltModule:
+    """One side of a module.
+
+    Attributes:
+        status: ``ok``, ``bitcode``, ``absent`` (this build made no such object), or how the compiler failed.
+        reason: the compiler's first error.
+        plugin: whether the compiler had loaded the plugin.
+        objects: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``.
+        text: executable sections.
+        rodata: read-only data, exception tables included.
+        eh_frame: unwind tables.
+        data: writable bytes.
+        link_aware: the link-aware score, by the weights of the build before.
+        user_seconds: processor time of the compiler.
+    """
+
+    status: str
+    reason: str = ""
+    plugin: bool = False
+    objects: int = 0
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    data: int = 0
+    link_aware: float = 0.0
+    user_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleComparison:
+    """A module, and those of its functions that differ.
+
+    Attributes:
+        module: its name in the corpus, or the path of its object in the build.
+        before: one side.
+        after: the other.
+        functions: how many names of functions the two objects have together.
+        differing: those whose bytes or costs are not the same.
+    """
+
+    module: str
+    before: BuiltModule
+    after: BuiltModule
+    functions: int = 0
+    differing: tuple[FunctionComparison, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """One side of a linked image.
+
+    Attributes:
+        status: ``linked``, ``absent``, or how the link failed.
+        reason: the linker's first error.
+        plugin: whether the linker had loaded the plugin.
+        lto: ``full`` or ``thin`` if the link optimized, else empty.
+        image: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``, its index included.
+        text: executable sections.
+        rodata: read-only data, exception tables included.
+        eh_frame: unwind tables and their index.
+        data: writable bytes.
+        sha256: of the whole file.
+        user_seconds: processor time of the link, if known.
+    """
+
+    status: str
+    reason: str = ""
+    plugin: bool = False
+    lto: str = ""
+    image: int = 0
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    data: int = 0
+    sha256: str = ""
+    user_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageComparison:
+    """A linked image, and those of its functions that differ, if it has a symbol table.
+
+    Attributes:
+        image: its path in the build, or the project's name.
+        before: one side.
+        after: the other.
+        functions: how many names of functions the two images have together.
+        differing: those whose code is not of the same size.
+    """
+
+    image: str
+    before: BuiltImage
+    after: BuiltImage
+    functions: int = 0
+    differing: tuple[FunctionComparison, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostComparison:
+    """What register allocation costs a project's functions, each by itself.
+
+    Attributes:
+        functions: those with a cost in either build.
+        change: geometric mean over them of the ratios of costs, less 1.
+        cheaper: functions that cost less after.
+        dearer: functions that cost more after.
+        counts_before: instructions in the code, by kind; see :data:`mlgokit.compiler.regalloc_cost.COUNTS`.
+        counts_after: likewise.
+    """
+
+    functions: int
+    change: float
+    cheaper: int
+    dearer: int
+    counts_before: dict[str, int]
+    counts_after: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectComparison:
+    """One project, both ways.
+
+    Attributes:
+        project: its name.
+        language: ``c`` or ``c++``.
+        modules: number of modules in both builds.
+        before: sizes of the side that is compared with.
+        after: sizes of the side that is judged.
+        larger_modules: modules whose object grew.
+        user_seconds_before: processor time of the compilations of the one.
+        user_seconds_after: processor time of the compilations of the other.
+        link_failure: why the images could not be linked, else empty; their sizes are 0 then.
+        failures: modules left out of the sums.
+        module_rows: every module, those that failed as well.
+        images: what was linked.
+        costs: of register allocation, if that was asked for and there were any.
+    """
+
+    project: str
+    language: str
+    modules: int
+    before: Sizes
+    after: Sizes
+    larger_modules: int
+    user_seconds_before: float
+    user_seconds_after: float
+    link_failure: str = ""
+    failures: tuple[ModuleFailure, ...] = ()
+    module_rows: tuple[ModuleComparison, ...] = ()
+    images: tuple[ImageComparison, ...] = ()
+    costs: CostComparison | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Geometric mean of ratios less 1 (negative is smaller), with its interval over projects."""
+
+    mean: float
+    low: float
+    high: float
+    projects: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRecord:
+    """One of the two ways of building.
+
+    Attributes:
+        label: in words.
+        policies: by problem, the policy file or rule.
+        plugin: the plugin, if it was given as one.
+        options: added to each compilation.
+        link_options: added to each link.
+        plugin_in: ``compile``, ``link`` or ``both``; empty without a plugin.
+        digests: SHA-256 of each file, by its path.
+    """
+
+    label: str = "plain"
+    policies: dict[str, str] = field(default_factory=dict[str, str])
+    plugin: str = ""
+    options: tuple[str, ...] = ()
+    link_options: tuple[str, ...] = ()
+    plugin_in: str = ""
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether to ship the side that is judged.
+
+    Attributes:
+        ship: the answer.
+        measure: what was judged.
+        sentence: the answer and the figures that it rests on.
+        reasons: why not, one sentence each; none if it ships.
+    """
+
+    ship: bool
+    measure: str
+    sentence: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """All projects, and the summary by language and measure.
+
+    Attributes:
+        policy: what was judged, in words.
+        projects: one comparison each.
+        summary: language -> measure (``objects``, ``link_aware``, ``text``, ``image``, ``cost``) -> change.
+        compilations: compilations spent.
+        overall: measure -> change, over the projects of all languages.
+        before: the side that is compared with.
+        after: the side that is judged.
+        level: probability that the intervals are made for.
+        seed: of the intervals.
+        verdict: if it was asked for.
+        source: the corpus or the build.
+        command: what was typed.
+        mlgokit_version: of this package.
+        toolchain: tool name -> version.
+    """
+
+    policy: str
+    projects: tuple[ProjectComparison, ...]
+    summary: dict[str, dict[str, Change]]
+    compilations: int
+    overall: dict[str, Change] = field(default_factory=dict[str, Change])
+    before: SideRecord = field(default_factory=SideRecord)
+    after: SideRecord = field(default_factory=SideRecord)
+    level: float = 0.95
+    seed: int = 1
+    verdict: Verdict | None = None
+    source: str = ""
+    command: str = ""
+    mlgokit_version: str = ""
+    toolchain: dict[str, str] = field(default_factory=dict[str, str])
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as plain JSON values, as in ``evaluation.json``; a number that is not finite is ``None``."""
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
+
+    @classmethod
+    def from_json(cls, value: object) -> "Evaluation":
+        """The evaluation that :meth:`to_json` gave; keys that are not known are ignored.
+
+        Raises:
+            InputError: another format or version, a missing key, or a value of another type.
+        """
+        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
+            raise InputError(
+                f"evaluation: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
+                f"{given.get('format')!r} and {given.get('format_version')!r}; evaluate again with this version"
+            )
+        return decode(cls, value, "evaluation")
+
+
+def read_evaluation(path: Path) -> Evaluation:
+    """Read what ``mlgokit evaluate --output`` wrote.
+
+    Raises:
+        InputError: the file cannot be read, or is no such file.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected an evaluation, found: {error}; evaluate again") from error
+    return Evaluation.from_json(value)
+
+
+def without_rows(evaluation: Evaluation) -> Evaluation:
+    """The same without modules, images and functions: what a summary needs."""
+    projects = tuple(dataclasses.replace(one, module_rows=(), images=()) for one in evaluation.projects)
+    return dataclasses.replace(evaluation, projects=projects)

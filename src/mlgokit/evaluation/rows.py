@@ -1,0 +1,134 @@
+"""Rows of modules, functions and register allocation, from the compilations of both sides."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score
+from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, scores_of_both
+from mlgokit.evaluation.records import (
+    BITCODE,
+    OK,
+    BuiltModule,
+    CostComparison,
+    FunctionBytes,
+    FunctionComparison,
+    ModuleComparison,
+)
+
+_STATUS = {status: status.name.lower() for status in CompileStatus}
+
+
+def built_module(done: Compilation, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
+    """One side of a module; ``weights`` are those of COMDAT signatures in the build before."""
+    if done.status is not CompileStatus.OK:
+        return BuiltModule(
+            status=_STATUS[done.status], reason=done.reason, plugin=plugin, user_seconds=done.user_seconds
+        )
+    if done.sizes is None:
+        return BuiltModule(status=BITCODE, plugin=plugin, user_seconds=done.user_seconds)
+    totals = done.sizes.totals
+    return BuiltModule(
+        status=OK,
+        plugin=plugin,
+        objects=totals.llvm_size_text,
+        text=totals.text,
+        rodata=totals.rodata,
+        eh_frame=totals.eh_frame,
+        data=totals.data,
+        link_aware=link_aware_score(done.sizes, weights),
+        user_seconds=done.user_seconds,
+    )
+
+
+def compare_module(
+    name: str,
+    builds: tuple[Compilation, Compilation],
+    weights: Mapping[str, int],
+    plugins: tuple[bool, bool] = (False, False),
+) -> ModuleComparison:
+    """A module's row, with the functions that differ.
+
+    Args:
+        name: the module's.
+        builds: before and after.
+        weights: of COMDAT signatures in the build before.
+        plugins: whether the compilers had the plugin.
+    """
+    before, after = (_functions(done) for done in builds)
+    both = all(done.sizes is not None for done in builds)
+    comdat = {one for done in builds if done.sizes is not None for one in _in_groups(done.sizes)}
+    first, second = builds
+    return ModuleComparison(
+        module=name,
+        before=built_module(first, weights, plugin=plugins[0]),
+        after=built_module(second, weights, plugin=plugins[1]),
+        functions=len(before.keys() | after.keys()),
+        # Where one side has no object, nothing is known of its functions.
+        differing=differing_functions(before, after, comdat) if both else (),
+    )
+
+
+def differing_functions(
+    before: Mapping[str, FunctionBytes], after: Mapping[str, FunctionBytes], comdat: set[str]
+) -> tuple[FunctionComparison, ...]:
+    """The functions that are not the same in both, those that grew most first."""
+    found = [
+        FunctionComparison(function=name, before=before.get(name), after=after.get(name), comdat=name in comdat)
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name)
+    ]
+    return tuple(sorted(found, key=lambda one: (-growth(one), one.function)))
+
+
+def growth(function: FunctionComparison) -> int:
+    """Bytes that a function gained."""
+    before, after = (0 if one is None else one.total for one in (function.before, function.after))
+    return after - before
+
+
+def compare_costs(pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | None]]) -> CostComparison | None:
+    """What register allocation costs the functions of a project's modules; ``None`` if it was not asked for.
+
+    Each function counts against itself: LLVM's frequencies are relative to its own entry.
+    """
+    known = [(first, second) for first, second in pairs if first is not None and second is not None]
+    if not known:
+        return None
+    scores = [scores_of_both(*pair)[1:] for pair in known]
+    before, after = (np.concatenate([one[side] for one in scores]) for side in (0, 1))
+    logs = np.log((after + OFFSET) / (before + OFFSET))
+    counts = [sum(pair[side].counts.sum(axis=0) for pair in known) for side in (0, 1)]
+    return CostComparison(
+        functions=len(logs),
+        change=float(np.expm1(logs.mean())) if len(logs) else 0.0,
+        cheaper=int((after < before).sum()),
+        dearer=int((after > before).sum()),
+        counts_before=dict(zip(COUNTS, np.atleast_1d(counts[0]).tolist(), strict=True)),
+        counts_after=dict(zip(COUNTS, np.atleast_1d(counts[1]).tolist(), strict=True)),
+    )
+
+
+def _functions(done: Compilation) -> dict[str, FunctionBytes]:
+    """By name; several of one name in an object, as of local functions, are one row."""
+    if done.sizes is None:
+        return {}
+    costs = None
+    if done.regalloc is not None:
+        costs = dict(zip(done.regalloc.functions, done.regalloc.scores.tolist(), strict=True))
+    sums: dict[str, list[int]] = {}
+    for name, row in zip(done.sizes.function_names, done.sizes.function_bytes.tolist(), strict=True):
+        known = sums.setdefault(name, [0, 0, 0])
+        for column, count in enumerate(row):
+            known[column] += count
+    return {
+        name: FunctionBytes(
+            text=row[0], rodata=row[1], eh_frame=row[2], cost=None if costs is None else costs.get(name, 0.0)
+        )
+        for name, row in sums.items()
+    }
+
+
+def _in_groups(sizes: ObjectSizes) -> list[str]:
+    return [sizes.function_names[index] for index in np.flatnonzero(sizes.function_signature >= 0).tolist()]

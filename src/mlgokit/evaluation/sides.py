@@ -1,0 +1,155 @@
+"""The two ways of building that are compared: plain, under policies, with a plugin, with other options."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from mlgokit.compiler.request import PluginUse
+from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
+from mlgokit.errors import InputError, UsageError
+from mlgokit.evaluation.records import SideRecord
+from mlgokit.files import digest_file
+from mlgokit.module import Module
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
+
+PluginPlace = Literal["compile", "link", "both"]
+"""Where a build loads the plugin; only a link-time optimization has something to decide in the link."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two ways.
+
+    Attributes:
+        use: what the plugin shall do; ``None`` without it.
+        options: words that are added to each compilation.
+        link_options: words that are added to each link.
+        record: the same for ``evaluation.json``.
+    """
+
+    use: PluginUse | None = None
+    options: tuple[str, ...] = ()
+    link_options: tuple[str, ...] = ()
+    record: SideRecord = field(default_factory=SideRecord)
+
+    @property
+    def compiles_with_plugin(self) -> bool:
+        """Whether compilers load the plugin."""
+        return self.use is not None and self.record.plugin_in != "link"
+
+    @property
+    def links_with_plugin(self) -> bool:
+        """Whether linkers load the plugin."""
+        return self.use is not None and self.record.plugin_in in {"link", "both"}
+
+    @property
+    def allocates_only(self) -> bool:
+        """Whether all that the side changes is register allocation, as far as that can be told."""
+        problems = [PROBLEMS[problem] for problem in self.record.policies]
+        return bool(problems) and not self.options and all(problem.by_regalloc_cost for problem in problems)
+
+
+PLAIN_SIDE = Side()
+
+
+def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
+    """Policy files and rules by the problem that they decide; a rule alone is one for inlining.
+
+    Raises:
+        PolicyError: a file is no usable policy.
+        UsageError: a rule or problem does not exist, or two are for the same problem.
+
+    Example:
+        >>> policies_by_problem([":never", "regalloc-eviction=:first"])
+        {'inline-size': ':never', 'regalloc-eviction': ':first'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        named, is_named, rest = text.partition("=:")
+        problem, policy = (named, f":{rest}") if is_named else (INLINE_SIZE.name, text)
+        if problem not in PROBLEMS:
+            raise UsageError(f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}")
+        if not policy.startswith(":"):
+            problem = load_policy(Path(policy)).problem
+            if problem not in PROBLEMS:
+                raise UsageError(f"policy {text}: expected one for {', '.join(PROBLEMS)}, found one for {problem!r}")
+        elif policy not in (rules := PROBLEMS[problem].rules):
+            others = "; for register allocation write PROBLEM=RULE" if not is_named else ""
+            raise UsageError(f"policy {text}: expected a file or {', '.join(rules)}; correct the name{others}")
+        if problem in found:
+            raise UsageError(
+                f"policies: expected at most one for each problem, found {found[problem]} and {policy} for {problem}; "
+                "leave one out"
+            )
+        found[problem] = policy
+    return found
+
+
+def make_side(
+    policies: Sequence[str] = (),
+    *,
+    plugin: Path | None = None,
+    options: Sequence[str] = (),
+    link_options: Sequence[str] = (),
+    plugin_in: PluginPlace = "compile",
+) -> Side:
+    """A side, checked before anything is compiled.
+
+    Args:
+        policies: files and rules, see :func:`policies_by_problem`.
+        plugin: one that ``mlgokit tune`` or ``mlgokit export plugin`` made; not together with policies.
+        options: added to each compilation.
+        link_options: added to each link.
+        plugin_in: where the plugin is loaded.
+
+    Raises:
+        InputError: the plugin cannot be read.
+        PolicyError: a file is no usable policy.
+        UsageError: they contradict each other.
+    """
+    if plugin is not None and policies:
+        raise UsageError(
+            f"evaluate: expected policies or a plugin on one side, found {', '.join(policies)} and {plugin}; "
+            "put policies into one plugin with `mlgokit export plugin`"
+        )
+    if plugin is not None and not plugin.is_file():
+        raise InputError(f"{plugin}: expected a plugin, found no such file; correct the path")
+    chosen = policies_by_problem(policies)
+    files = [Path(policy) for policy in chosen.values() if not policy.startswith(":")]
+    files += [] if plugin is None else [plugin]
+    use = PluginUse(plugin=plugin, policies=chosen) if chosen or plugin is not None else None
+    record = SideRecord(
+        label=_label(chosen, plugin, (*options, *link_options)),
+        policies=chosen,
+        plugin="" if plugin is None else str(plugin),
+        options=tuple(options),
+        link_options=tuple(link_options),
+        plugin_in="" if use is None else plugin_in,
+        digests={str(path): digest_file(path) for path in files},
+    )
+    return Side(use=use, options=tuple(options), link_options=tuple(link_options), record=record)
+
+
+def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:
+    """The modules with the side's options at the end of their command lines.
+
+    Raises:
+        UsageError: an option is none.
+    """
+    if not side.options:
+        return list(modules)
+    edits: CommandLineEdits = command_line_edits(add=[" ".join(side.options)])
+    return [
+        dataclasses.replace(module, command_line=("-cc1", *edited(module.command_line[1:], edits, where=module.name)))
+        for module in modules
+    ]
+
+
+def _label(policies: dict[str, str], plugin: Path | None, options: Sequence[str]) -> str:
+    parts = [policy if problem == INLINE_SIZE.name else f"{problem} {policy}" for problem, policy in policies.items()]
+    parts += [] if plugin is None else [str(plugin)]
+    parts += [" ".join(options)] if options else []
+    return ", ".join(parts) or "plain"

@@ -1,0 +1,132 @@
+"""Whether to ship: rules, and what they say of an evaluation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.records import COST, LINKED, Change, Evaluation, ProjectComparison, Verdict
+from mlgokit.evaluation.sentences import FEW_PROJECTS, TITLES, is_linked, percent, relative_change
+
+Measure = Literal["auto", "image", "text", "objects", "link_aware", "cost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRules:
+    """When the judged side is worth shipping."""
+
+    measure: Measure = "auto"
+    """Measure that is judged: the linked image, its code, objects, the link-aware score, or the executed cost of
+    register allocation. By default the image, or the cost if a side has nothing but policies of register allocation."""
+    worst_project: float = 0.3
+    """Per cent by which no project may be larger."""
+    upper_end: float = 0.0
+    """Per cent that the upper end of the interval over projects must lie below; with a single project, its change."""
+    new_failures: int = 0
+    """Compilations and links that may fail on the judged side alone."""
+
+    def check(self) -> None:
+        """Refuse numbers that say nothing.
+
+        Raises:
+            UsageError: one is none, or negative where it may not be.
+        """
+        for name, value in (("worst-project", self.worst_project), ("upper-end", self.upper_end)):
+            if not -100 <= value < float("inf"):
+                raise UsageError(f"--rules.{name}: expected per cent from -100 on, found {value}; correct it")
+        if self.new_failures < 0:
+            raise UsageError(f"--rules.new-failures: expected 0 or more, found {self.new_failures}; correct it")
+
+
+def chosen_measure(rules: VerdictRules, *, allocates_only: bool) -> str:
+    """The measure that the rules mean."""
+    if rules.measure != "auto":
+        return rules.measure
+    return COST if allocates_only else "image"
+
+
+def change_of(project: ProjectComparison, measure: str) -> float | None:
+    """A project's change by a measure; ``None`` if it was not measured by it."""
+    if measure == COST:
+        return None if project.costs is None or not project.costs.functions else project.costs.change
+    if not is_linked(project):
+        return None
+    before, after = getattr(project.before, measure), getattr(project.after, measure)
+    return relative_change(before, after) if before else None
+
+
+def new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
+    """What failed on the judged side alone, in words."""
+    found: list[str] = []
+    for project in projects:
+        found += [
+            f"{row.module}: {row.after.reason}"
+            for row in project.module_rows
+            if row.after.reason and not row.before.reason
+        ]
+        found += [
+            f"{image.image}: {image.after.reason or image.after.status}"
+            for image in project.images
+            if image.before.status == LINKED != image.after.status
+        ]
+    return found
+
+
+def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
+    """What the rules say.
+
+    Args:
+        evaluation: whose ``overall`` has the intervals.
+        rules: when to ship.
+        measure: of :func:`chosen_measure`.
+    """
+    title = TITLES[measure]
+    changes = {
+        project.project: change
+        for project in evaluation.projects
+        if (change := change_of(project, measure)) is not None
+    }
+    failed = new_failures(evaluation.projects)
+    reasons: list[str] = []
+    if len(failed) > rules.new_failures:
+        reasons.append(f"{len(failed)} compilations or links fail with {evaluation.after.label} alone: {failed[0]}.")
+    reasons += [f"{one.project} did not build: {one.link_failure}." for one in evaluation.projects if _is_lost(one)]
+    overall = evaluation.overall.get(measure)
+    if not changes or overall is None:
+        reasons.append(f"No project could be compared by {title}.")
+        return Verdict(ship=False, measure=measure, sentence=_sentence(reasons, ""), reasons=tuple(reasons))
+    worst = sorted(
+        ((change, name) for name, change in changes.items() if 100 * change > rules.worst_project), reverse=True
+    )
+    if worst:
+        names = ", ".join(f"{name} {percent(change)}" for change, name in worst[:3])
+        more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
+        reasons.append(f"{title} grows by more than {rules.worst_project:g} % in {names}{more}.")
+    if 100 * overall.high >= rules.upper_end:
+        end = "the change" if overall.projects == 1 else "the interval's upper end"
+        reasons.append(f"{end.capitalize()} is {percent(overall.high)}, which is not below {rules.upper_end:g} %.")
+    return Verdict(
+        ship=not reasons, measure=measure, sentence=_sentence(reasons, _figures(overall, title, evaluation.level)),
+        reasons=tuple(reasons),
+    )  # fmt: skip
+
+
+def _is_lost(project: ProjectComparison) -> bool:
+    """Whether the judged build of a project ended with an error that no row has."""
+    rows = [row.after.reason for row in project.module_rows] + [image.after.reason for image in project.images]
+    return project.link_failure.startswith("after: ") and not any(rows)
+
+
+def _sentence(reasons: Sequence[str], figures: str) -> str:
+    answer = "Ship" if not reasons else "Do not ship"
+    return f"{answer}: {' '.join([*([figures] if figures else []), *reasons])}"
+
+
+def _figures(change: Change, title: str, level: float) -> str:
+    if change.projects == 1:
+        return f"{title} {percent(change.mean)} (one project, so without an interval)."
+    few = f", too narrow with fewer than {FEW_PROJECTS}" if change.projects < FEW_PROJECTS else ""
+    return (
+        f"{title} {percent(change.mean)}, {100 * level:g} % interval {percent(change.low)} to {percent(change.high)} "
+        f"over {change.projects} projects{few}."
+    )

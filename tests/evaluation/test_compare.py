@@ -1,0 +1,165 @@
+"""Rows and sums of both sides, from a compiler that starts no process."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.errors import InputError, ToolError
+from mlgokit.evaluation.compare import Intervals, compare_projects, summarised
+from mlgokit.evaluation.images import LinkTask
+from mlgokit.evaluation.records import BuiltImage, Evaluation, read_evaluation, without_rows
+from mlgokit.evaluation.rows import compare_costs
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
+from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_source
+
+CALLS = (ToyCall(caller="main", callee="leaf", site=2),)
+
+
+def toy(*, fails: str = "") -> ToyModule:
+    """Inlining makes main smaller by 4 and lets leaf go; ``fails`` with the plugin."""
+    return ToyModule(
+        calls=CALLS,
+        weigh=lambda inlined: {"main": 96, "same": 40} if inlined[0] else {"main": 100, "same": 40, "leaf": 10},
+        signatures={"leaf": "leaf"},
+        fails=lambda request: fails if request.use is not None else "",
+    )
+
+
+def linked(task: LinkTask) -> tuple[BuiltImage, Path]:
+    """Ten bytes for each letter of the objects' names."""
+    if task.project == "unlinked" and task.build == "after":
+        return BuiltImage(status="failed", reason="undefined symbol: f"), task.output
+    return BuiltImage(status="linked", image=100 * len(task.objects), text=60 * len(task.objects)), task.output
+
+
+def evaluated(compiler: FakeCompiler, names: list[str], after: Side) -> Evaluation:
+    modules = [toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names]
+    return compare_projects(modules, compiler=compiler, after=after, link=linked)
+
+
+def test_functions_that_differ_are_rows_of_both_sides():
+    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_side([":always"]))
+    (module,) = found.projects[0].module_rows
+
+    assert (module.before.objects, module.after.objects, module.functions) == (150, 136, 3)
+    assert (module.before.plugin, module.after.plugin) == (False, True)
+    main, leaf = module.differing
+    assert (main.function, main.before and main.before.text, main.after and main.after.text) == ("main", 100, 96)
+    assert (leaf.function, leaf.after, leaf.comdat) == ("leaf", None, True)
+    assert (found.before.label, found.after.label, found.policy) == ("plain", ":always", ":always")
+
+
+def test_what_fails_is_a_row_and_not_in_the_sums():
+    compiler = toy_compiler({"a/1": toy(), "a/2": toy(fails="error: no")})
+    found = evaluated(compiler, ["a/1", "a/2"], make_side([":always"]))
+    (project,) = found.projects
+
+    assert (project.modules, project.before.objects, project.after.objects) == (1, 150, 136)
+    assert [(row.before.status, row.after.status, row.after.reason) for row in project.module_rows] == [
+        ("ok", "ok", ""),
+        ("ok", "failed", "error: no"),
+    ]
+    assert project.module_rows[1].differing == ()
+    assert project.failures[0].reason == "the compiler reported an error: error: no"
+
+
+def test_a_link_that_fails_is_a_row_and_its_project_is_in_no_summary():
+    compiler = toy_compiler({"a/1": toy(), "unlinked/1": toy()})
+    found = evaluated(compiler, ["a/1", "unlinked/1"], make_side([":always"]))
+
+    assert found.projects[1].link_failure == "after: failed: undefined symbol: f"
+    assert found.projects[1].images[0].after.status == "failed"
+    assert found.overall["image"].projects == 1
+    assert found.summary["c++"]["objects"].mean == pytest.approx(136 / 150 - 1)
+
+
+def test_two_plain_sides_do_not_differ():
+    found = evaluated(toy_compiler({"a/1": toy(), "b/1": toy()}), ["a/1", "b/1"], PLAIN_SIDE)
+
+    assert all(not row.differing for one in found.projects for row in one.module_rows)
+    assert {(change.low, change.high) for change in found.overall.values()} == {(0.0, 0.0)}
+
+
+def test_options_are_compiled_with():
+    compiler = toy_compiler({"a/1": toy()})
+    evaluated(compiler, ["a/1"], make_side(options=["-mllvm", "-x=1"]))
+
+    assert sorted(module.command_line for module, _ in compiler.asked) == [
+        ("-cc1", "-Oz"),
+        ("-cc1", "-Oz", "-mllvm", "-x=1"),
+    ]
+
+
+def test_an_evaluation_is_read_as_it_was_written(tmp_path: Path):
+    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_side([":always"]))
+    (tmp_path / "e.json").write_text(json.dumps(found.to_json()))
+
+    assert read_evaluation(tmp_path / "e.json") == found
+    assert without_rows(found).projects[0].module_rows == ()
+    assert without_rows(found).overall == found.overall
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "expected an evaluation, found: Expecting"),
+        ("[]", "expected a JSON object with format 'mlgokit evaluation' and format_version 1, found None and None"),
+        ('{"format": "mlgokit evaluation", "format_version": 9}', "found 'mlgokit evaluation' and 9; evaluate again"),
+        ('{"format": "mlgokit evaluation", "format_version": 1}', "evaluation: expected the key 'compilations'"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message: str):
+    (tmp_path / "e.json").write_text(text)
+
+    with pytest.raises(InputError, match=message):
+        read_evaluation(tmp_path / "e.json")
+
+
+def test_without_a_linker_nothing_is_compiled():
+    compiler = toy_compiler({"a/1": toy()})
+
+    with pytest.raises(ToolError, match=r"^evaluation: expected ld.lld of LLVM 22 to link the projects, found none"):
+        compare_projects([toy_source("a/1")], compiler=compiler, after=PLAIN_SIDE)
+    assert compiler.asked == []
+
+
+def test_intervals_follow_seed_and_level():
+    compiler = toy_compiler({f"{name}/1": toy() for name in "abc"})
+    projects = evaluated(compiler, ["a/1", "b/1", "c/1"], make_side([":always"])).projects
+    narrow, wide = (
+        summarised(
+            projects, before=PLAIN_SIDE, after=PLAIN_SIDE, intervals=Intervals(seed=2, level=level), compilations=6
+        )
+        for level in (0.5, 0.99)
+    )
+
+    assert (narrow.seed, narrow.level, wide.level) == (2, 0.5, 0.99)
+    assert narrow.overall["objects"].mean == wide.overall["objects"].mean
+
+
+def costs(**scores: float) -> RegallocCosts:
+    """One reload costs four."""
+    rows = np.zeros((len(scores), 5))
+    rows[:, 1] = [score / 4 for score in scores.values()]
+    return RegallocCosts(functions=tuple(scores), counts=np.ones((len(scores), 6), np.int64), costs=rows)
+
+
+def test_each_function_counts_against_itself():
+    found = compare_costs([(costs(hot=9999.99, cold=0.99), costs(hot=9999.99, cold=0.49))])
+
+    assert found is not None
+    assert (found.functions, found.cheaper, found.dearer) == (2, 1, 0)
+    # Half the cost in one of two functions, however much the other one costs.
+    assert found.change == pytest.approx(0.5**0.5 - 1)
+    assert found.counts_before["reloads"] == 2
+
+
+def test_costs_that_were_not_asked_for_are_none():
+    assert compare_costs([(None, None)]) is None
+    nothing = compare_costs([(costs(), costs())])
+    assert nothing is not None
+    assert (nothing.functions, nothing.change) == (0, 0.0)
+    assert nothing.counts_before["spills"] == 0
