@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.errors import UsageError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.files import atomic_write
 
 FORMAT_VERSION = 1
@@ -95,6 +95,31 @@ def markdown(result: Result, *, command: str, written: str) -> str:
     lines += [f"- {name}: {value}" for name, value in result.versions.items()]
     lines += [f"- {name}: sha256 {value}" for name, value in result.inputs.items()]
     return "\n".join(lines) + "\n"
+
+
+def rendered(path: Path) -> str:
+    """The Markdown of the result in ``path``, as :func:`write_result` wrote it.
+
+    Raises:
+        InputError: it cannot be read, or is no result.
+    """
+    try:
+        values = json.loads(path.read_bytes())
+        command, written = str(values["command"]), str(values["written"])
+        names = {part.name for part in dataclasses.fields(Result)} - {"tables"}
+        tables = [
+            Table(
+                title=table["title"],
+                columns=tuple(table["columns"]),
+                rows=tuple(tuple(row) for row in table["rows"]),
+                note=table["note"],
+            )
+            for table in values["tables"]
+        ]
+        result = Result(**{name: values[name] for name in names}, tables=tuple(tables))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: expected a result that a benchmark wrote, found: {error}; write it again") from error
+    return markdown(result, command=command, written=written)
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Bring your own learner: the compiler as a gymnasium environment, here under the simplest learner there is.
 
 ``python examples/own_learner.py CORPUS [compilations]`` searches for the threshold on LLVM's cost estimate that makes
-the modules of a corpus smallest. It needs the extra ``gym``: ``pip install 'mlgokit[gym]'``.
+the modules of a corpus smallest. It needs the extra ``gym``: ``.venv/bin/pip install '.[gym]'`` in the checkout.
 """
 
 import sys

@@ -192,11 +192,22 @@ def test_later_rounds_visit_a_part_of_the_modules(
     assert [one["compilations"] for one in rounds_of(done.rows)] == [12, 9]
 
 
-def test_slow_modules_are_left_out_but_not_all_of_them(
+def test_modules_with_most_decisions_are_left_out_but_not_all_of_them(
     fake: FakeCompiler, compiler: CachingCompiler, modules: list[Module], tmp_path: Path
 ):
-    with pytest.raises(UsageError, match=r"^effect-regression: expected at least one of 4 modules to compile within "):
-        train(compiler, modules, tmp_path / "train", "slowest_seconds=0.4")
+    with pytest.raises(UsageError, match=r"^effect-regression: expected at least one of 4 modules to have at most "):
+        train(compiler, modules, tmp_path / "train", "most_decisions=1")
+
+
+def test_the_policy_does_not_depend_on_the_speed_of_the_machine(
+    fake: FakeCompiler, toys: dict[str, ToyModule], modules: list[Module], tmp_path: Path
+):
+    fast = train(open_caching(fake, tmp_path / "store"), modules, tmp_path / "fast", evaluate_every=None)
+    toys.update({name: dataclasses.replace(one, user_seconds=100.0) for name, one in toys.items() if name != "c"})
+    slow = train(open_caching(fake, tmp_path / "other"), modules, tmp_path / "slow", evaluate_every=None)
+
+    assert slow.counters.user_seconds > fast.counters.user_seconds
+    assert policy_bytes(slow.policy) == policy_bytes(fast.policy)
 
 
 def test_the_first_round_is_made_however_late_it_is(

@@ -69,7 +69,7 @@ def test_a_run_without_a_budget_has_one():
         ("train --cloning.seed 2", "--seed"),
         ("train --cloning.learning-rate 1", "--setting imitation.learning_rate=VALUE"),
         ("quickstart --training.rounds 1", "--training.iterations"),
-        ("quickstart --training.slowest-seconds=60", "--training.setting slowest_seconds=VALUE"),
+        ("quickstart --training.slowest-seconds=60", "--training.setting most_decisions=VALUE"),
     ],
 )
 def test_an_option_of_older_versions_names_its_successor(words: str, instead: str):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -267,8 +266,9 @@ class EffectRegressionConfig:
     """Modules in the first turn; 0 for all."""
     later_share: float = 0.7
     """Part of as many modules that each later turn explores, drawn anew each time."""
-    slowest_seconds: float = 2.0
-    """Modules that take longer to compile are not explored."""
+    most_decisions: int = 10_000
+    """Modules that ask for more decisions under the heuristic are not explored; 0 for no limit. They take seconds to
+    compile; a limit in seconds would make the policy depend on the machine."""
     explorations: int = 2
     """Explored compilations of each module in a turn, against one base."""
     independent: int = 256
@@ -286,5 +286,5 @@ class EffectRegressionConfig:
 EFFECT_RANDOM = EffectRegressionConfig(independent=0)
 """Explorations of a random few decisions that may meet, instead of many that cannot."""
 
-EFFECT_SMALL = EffectRegressionConfig(modules=200, later_share=1.0, slowest_seconds=math.inf, independent=64)
+EFFECT_SMALL = EffectRegressionConfig(modules=200, later_share=1.0, most_decisions=0, independent=64)
 """Turns of 600 compilations, for budgets in compilations."""

@@ -28,9 +28,9 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
     """Effect regression for ``task``.
 
     Raises:
-        UsageError: all modules are slower than ``settings.slowest_seconds``.
+        UsageError: all modules have more decisions than ``settings.most_decisions``.
     """
-    quick = _quick_modules(task, settings)
+    small = _small_modules(task, settings)
 
     def start(rng: np.random.Generator) -> State:
         del rng
@@ -38,7 +38,7 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         del rng
-        modules, seeds = _drawn(task, settings, quick, turn=_turns(state))
+        modules, seeds = _drawn(task, settings, small, turn=_turns(state))
         actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else best(state)
         base = dataclasses.replace(followed(actor, modules), detail="scores")
         return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
@@ -70,17 +70,17 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best, without=without)
 
 
-def _quick_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
-    if task.seconds is None:
+def _small_modules(task: Task, settings: EffectRegressionConfig) -> Ints:
+    if task.decisions is None or not settings.most_decisions:
         return np.arange(task.modules)
-    quick = np.flatnonzero(task.seconds <= settings.slowest_seconds)
-    if not len(quick):
+    small = np.flatnonzero(task.decisions <= settings.most_decisions)
+    if not len(small):
         raise UsageError(
-            f"effect-regression: expected at least one of {task.modules} modules to compile within slowest_seconds="
-            f"{settings.slowest_seconds:g}, found {task.seconds.min():.1f} seconds for the fastest; "
-            "raise it, as with --setting slowest_seconds=60"
+            f"effect-regression: expected at least one of {task.modules} modules to have at most most_decisions="
+            f"{settings.most_decisions} decisions, found {task.decisions.min()} in the smallest; "
+            "raise it, as with --setting most_decisions=100000"
         )
-    return quick
+    return small
 
 
 def _turns(state: State) -> int:
@@ -88,7 +88,7 @@ def _turns(state: State) -> int:
     return int(state.get("turns", np.array(0)))
 
 
-def _drawn(task: Task, settings: EffectRegressionConfig, quick: Ints, *, turn: int) -> tuple[Ints, Ints]:
+def _drawn(task: Task, settings: EffectRegressionConfig, small: Ints, *, turn: int) -> tuple[Ints, Ints]:
     """The modules of a turn, counted from 0, and a seed for each exploration of them.
 
     The draws of all turns are one stream from the run's seed, over all modules that compile: the published results were
@@ -96,8 +96,8 @@ def _drawn(task: Task, settings: EffectRegressionConfig, quick: Ints, *, turn: i
     """
     rng = np.random.default_rng(task.seed)
     place = np.arange(task.modules) if task.place is None else task.place
-    slow = np.delete(place, quick)
-    drawable = np.setdiff1d(np.arange(max(task.modules, task.compiled)), slow)
+    large = np.delete(place, small)
+    drawable = np.setdiff1d(np.arange(max(task.modules, task.compiled)), large)
     first = min(settings.modules or len(drawable), len(drawable))
 
     def next_draws(count: int) -> tuple[Ints, Ints]:

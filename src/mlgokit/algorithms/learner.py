@@ -52,7 +52,6 @@ class Task:
         start: where to start from, a policy with these features, or nothing.
         mask: name of the feature that says which columns are legal, for the policy; empty without columns.
         decisions: int64 [M] how many decisions each module has under the heuristic; nothing if not known.
-        seconds: float64 [M] processor time of each module's compilation under the heuristic; nothing if not known.
         seed: of the run, for learners whose draws are one stream over all turns.
         place: int64 [M] each module's place among all that compile, decisions or not; nothing if all have decisions.
         compiled: how many compile.
@@ -66,7 +65,6 @@ class Task:
     start: Policy | None = None
     mask: str = ""
     decisions: Ints | None = None
-    seconds: Floats | None = None
     seed: int = 1
     place: Ints | None = None
     compiled: int = 0

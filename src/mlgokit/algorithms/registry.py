@@ -147,7 +147,7 @@ def check_framework() -> None:
     if missing:
         raise ToolError(
             f"training: expected the Python packages jax and optax, found no {' and no '.join(missing)}; "
-            "run `pip install 'mlgokit[train]'`"
+            "run `pip install '.[train]'` in the checkout of mlgokit"
         )
 
 

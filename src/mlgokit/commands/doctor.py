@@ -380,5 +380,5 @@ def _advice(toolchains: tuple[ToolchainDiagnosis, ...], system: tuple[Check, ...
         if entry.toolchain.opt is None or entry.toolchain.llc is None:
             lines.append(apt_command(f"llvm-{major}"))
     if any(check.name == "learning framework" and not check.works for check in system):
-        lines.append("pip install 'mlgokit[train]'")
+        lines.append("pip install '.[train]'")
     return tuple(dict.fromkeys(lines))

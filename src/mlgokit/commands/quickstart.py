@@ -48,8 +48,8 @@ from mlgokit.terminal import numbers, plain_table, say, words
 
 Value = TypeVar("Value")
 
-EVALUATION_SECONDS = 150.0
-"""Kept back from the training time for what comes after it."""
+TURNS = 2
+"""Turns of training unless a budget is given: a count, so that the policy does not depend on the machine's speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +62,13 @@ class Quickstart:
     """Names of the projects; all of the list if none is given."""
     manifest: Path | None = None
     """TOML file that lists the projects; the list that comes with mlgokit if not given."""
-    minutes: float = 9.5
-    """Minutes after which no training round begins, less two and a half for what comes after training."""
+    minutes: float = math.inf
+    """Minutes of training after which no turn but the first begins; a run that is cut short depends on the machine's
+    speed."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     training: Learning = LIKE_PRESET
-    """Settings of the training."""
+    """Settings of the training; it has two turns unless --training.iterations or --training.compilations is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,18 @@ def exit_code(config: Quickstart, finished: FinishedRun) -> int:  # noqa: ARG001
     return 0 if program is None or program.same_behaviour else MlgokitError.exit_code
 
 
+def turns_counted(training: Learning) -> Learning:
+    """The settings of the training, with two turns if they name no budget.
+
+    Example:
+        >>> turns_counted(LIKE_PRESET).iterations, turns_counted(Learning(compilations=500)).iterations
+        (2, None)
+    """
+    if training.iterations is None and training.compilations is None:
+        return dataclasses.replace(training, iterations=TURNS)
+    return training
+
+
 def _digest(config: Quickstart, compiler: str) -> str:
     """What decides the result; a finished run with the same digest is shown again, not repeated."""
     return json.dumps([dataclasses.asdict(config), compiler, package_version()], default=str, sort_keys=True)
@@ -154,7 +167,6 @@ def _finished_run(folder: Path, digest: str) -> RunReport | None:
 
 
 def _run(config: Quickstart, report: Report) -> RunReport:
-    begin = time.monotonic()
     clock = _Clock()
     folder = config.folder
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
@@ -176,14 +188,13 @@ def _run(config: Quickstart, report: Report) -> RunReport:
     corpus = load_corpus(corpus_folder)
     tracing = trace.Trace(corpus=corpus_folder, output=folder / "trace", store=store, compiler=config.compiler)
     clock.time("default trace", lambda: trace.run(tracing, report=report), lambda value: int(value["modules"]))
-    left = config.minutes - (time.monotonic() - begin + EVALUATION_SECONDS) / 60
     training = train.Train(
         corpus=corpus_folder,
         output=folder / "train",
         store=store,
         compiler=config.compiler,
-        learning=config.training,
-        minutes=max(0.0, left),
+        learning=turns_counted(config.training),
+        minutes=config.minutes,
     )
     trained = clock.time(
         "train",

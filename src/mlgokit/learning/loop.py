@@ -220,12 +220,12 @@ def _turn(
 
 
 def _inner_judges(task: Task, taught: Sequence[int], config: Learning) -> list[int]:
-    """Modules that teach and judge: the same in all turns, and none of the slowest twentieth.
+    """Modules that teach and judge: the same in all turns, and none of the twentieth with most decisions.
 
     Most of the score is in a few large modules, and a bad policy shows there first.
     """
-    seconds = np.zeros(task.modules) if task.seconds is None else task.seconds
-    quick = np.flatnonzero(seconds <= np.quantile(seconds, 0.95))
+    decisions = np.zeros(task.modules) if task.decisions is None else task.decisions
+    quick = np.flatnonzero(decisions <= np.quantile(decisions, 0.95))
     drawn = np.random.default_rng([config.seed, 0, task.modules]).permutation(quick)[:JUDGES]
     return [taught[module] for module in np.sort(drawn).tolist()]
 

@@ -115,7 +115,8 @@ def replaced_option(words: Sequence[str]) -> str | None:
             new = name
         else:
             part = "imitation." if prefix == "--cloning" else ""
-            new = f"setting {part}{'independent' if name == 'most_moves' else name}=VALUE"
+            renamed = {"most_moves": "independent", "slowest_seconds": "most_decisions"}
+            new = f"setting {part}{renamed.get(name, name)}=VALUE"
         return f"{option}: expected an option of this version, found an older one; give {place}{new}"
     return None
 
