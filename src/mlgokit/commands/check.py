@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
@@ -64,12 +64,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
-    compiler = ClangCompiler(
-        toolchain=toolchain,
-        workers=config.compiler.workers,
-        timeout_seconds=config.compiler.deadline(),
-        limits=config.compiler.limits(),
-    )
+    check_sandbox(config.compiler, toolchain)
     # Always imported anew: a changed header is not noticed in a folder that has the modules already.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         corpus = given_corpus(
@@ -80,6 +75,14 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             llvm=toolchain.major,
             workers=config.compiler.workers,
             report=report,
+        )
+        compiler = ClangCompiler(
+            toolchain=toolchain,
+            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
+            limits=config.compiler.limits(),
+            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, report=report),
+            room=config.compiler.room(None),
         )
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from mlgokit.compiler import process
+from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import (
     SUPPORTED_MAJORS,
     Toolchain,
@@ -174,6 +175,7 @@ def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> Toolchai
         checks = [
             _check("compile", lambda: _compile(toolchain, folder), needed=True),
             _check("link C++ with lld", lambda: _link(toolchain, folder), needed=True),
+            _check("sandbox", lambda: _enter_sandbox(toolchain)),
             *(
                 _check(f"{name} {problem.name}", functools.partial(attempt, toolchain, problem, folder))
                 for name, attempt in channels
@@ -277,6 +279,11 @@ def _link(toolchain: Toolchain, folder: Path) -> str:
     _expect_success(process.run(argv, timeout_seconds=TRIAL_SECONDS, cwd=folder))
     _expect_success(process.run([folder / "main"], timeout_seconds=TRIAL_SECONDS, cwd=folder))
     return "a program with the C++ standard library links and runs"
+
+
+def _enter_sandbox(toolchain: Toolchain) -> str:
+    sandbox = open_sandbox(toolchain)
+    return f"bubblewrap ({sandbox.program}): no network, nothing written outside, for corpora not made here"
 
 
 def _open_channel(toolchain: Toolchain, problem: Problem, folder: Path) -> str:

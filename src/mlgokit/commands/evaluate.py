@@ -16,6 +16,8 @@ from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.compile_commands import split_command
+from mlgokit.corpus.options.edits import CommandLineEdits
+from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
 from mlgokit.evaluation.records import Evaluation
@@ -91,7 +93,9 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
 
 def _compare_corpus(config: Evaluate, before: Side, after: Side, report: Report) -> Evaluation:
     modules = chosen_modules(config)
-    compiler = open_compiler(config.compiler)
+    named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
+    files = (*config.changes.edits().files, *named.files)
+    compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)
     found = compare_projects(
         modules,
         compiler=compiler,

@@ -2,9 +2,10 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -12,10 +13,14 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import GIB, ModuleLimits
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
+from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
+from mlgokit.corpus.origin import is_made_here
+from mlgokit.disk import Room
 from mlgokit.errors import UsageError
 from mlgokit.problems import PROBLEMS
+from mlgokit.progress import Report, say_nothing
 
 WORKERS = os.cpu_count() or 1
 """Compilers that run at once unless a command is told otherwise."""
@@ -49,6 +54,16 @@ class CompilerOptions:
     check_seed: int | None = None
     """Random seed of that draw; another one in each run if not given."""
 
+    sandbox: Literal["auto", "on", "off"] = "auto"
+    """Whether compilers of bitcode run without network, home folder and other rights to write than to a scratch folder
+    (bubblewrap); auto: of corpora that were not made here from sources, if it works on this machine."""
+
+    disk_reserve_gib: float | None = None
+    """Room in GiB that a run leaves on its disk and on that of temporary files, and stops before it takes it; if not
+    given, 1, or 2 % of a smaller disk."""
+    disk_limit_gib: float | None = None
+    """Size in GiB of the run's own folder at which it stops; what was finished is kept, and the run can go on."""
+
     def deadline(self, default: float = 60.0) -> float:
         """The seconds that one compilation may take."""
         return default if self.timeout_seconds is None else self.timeout_seconds
@@ -77,6 +92,18 @@ class CompilerOptions:
             share=self.check_share, seed=secrets.randbits(32) if self.check_seed is None else self.check_seed
         )
 
+    def room(self, folder: Path | None) -> Room:
+        """What a run that writes into ``folder`` may take of the disk; without one it has temporary files only.
+
+        Raises:
+            UsageError: a bound is no positive number.
+        """
+        return Room(
+            folder=folder,
+            reserve_bytes=_bytes("--disk-reserve-gib", self.disk_reserve_gib),
+            most_bytes=_bytes("--disk-limit-gib", self.disk_limit_gib),
+        )
+
 
 def _bytes(option: str, gib: float | None) -> int | None:
     if gib is None:
@@ -101,11 +128,57 @@ def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
     return toolchain, build_plugin(toolchain)
 
 
-def open_compiler(options: CompilerOptions) -> ClangCompiler:
-    """The clang that is asked for, with our plugin.
+def check_sandbox(options: CompilerOptions, toolchain: Toolchain) -> None:
+    """Refuse a sandbox that is asked for and does not work, before anything is compiled.
 
     Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from.
+        ToolError: it does not.
+    """
+    if options.sandbox == "on":
+        open_sandbox(toolchain)
+
+
+def open_sandbox_for(
+    options: CompilerOptions,
+    toolchain: Toolchain,
+    *,
+    corpus: Path,
+    files: Sequence[Path] = (),
+    report: Report = say_nothing,
+) -> Sandbox | None:
+    """The sandbox for the compilers of a corpus, if they are to have one.
+
+    Raises:
+        ToolError: it was asked for, and does not work on this machine.
+    """
+    if options.sandbox == "off" or (options.sandbox == "auto" and is_made_here(corpus)):
+        return None
+    if options.sandbox == "auto" and isinstance(found := try_sandbox(toolchain), str):
+        report(1, 1, f"no sandbox for a corpus that was not made here ({found}), compilers have your rights")
+        return None
+    return open_sandbox(toolchain, (corpus, *files))
+
+
+def open_compiler(
+    options: CompilerOptions,
+    *,
+    corpus: Path,
+    folder: Path | None = None,
+    files: Sequence[Path] = (),
+    report: Report = say_nothing,
+) -> ClangCompiler:
+    """The clang that is asked for, with our plugin, for the modules of a corpus.
+
+    Args:
+        options: of the command line.
+        corpus: whose modules.
+        folder: where the run writes, if not to temporary files alone.
+        files: what the user's own options name.
+        report: told if there is to be a sandbox and is none.
+
+    Raises:
+        ToolError: there is no such clang, or it lacks what the plugin is built from; or a sandbox was asked for, and
+            there is none.
     """
     toolchain, plugin = open_tools(options)
     return ClangCompiler(
@@ -114,6 +187,8 @@ def open_compiler(options: CompilerOptions) -> ClangCompiler:
         workers=options.workers,
         timeout_seconds=options.deadline(),
         limits=options.limits(),
+        sandbox=open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
+        room=options.room(folder),
     )
 
 

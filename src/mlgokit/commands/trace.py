@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.corpus.corpus import load_corpus
@@ -79,7 +79,8 @@ def _trace(config: Trace, report: Report) -> dict[str, Any]:
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = selection.draw(corpus.modules)
-    compiler = open_workshop(config.compiler, config.store or config.output / "store", report=report)
+    clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
+    compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
     settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
     settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
     claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus)

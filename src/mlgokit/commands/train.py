@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
@@ -75,7 +75,8 @@ def _train(config: Train, report: Report) -> Trained:
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
-    compiler = open_workshop(config.compiler, config.store or config.output / "store", report=report)
+    clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
+    compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
     learning = config.learning.resolved(config.algorithm)
     settings = {"algorithm": config.algorithm, "problem": config.problem, **learning.deciding()}
     claim_folder(config.output, kind="policy", config=settings, edits=edits, workshop=compiler, corpus=corpus)

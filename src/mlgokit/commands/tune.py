@@ -15,7 +15,7 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
 from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
@@ -146,6 +146,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     costs = config.objective == "spill-cost"
     policies = policies_of(config)
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+    check_sandbox(config.compiler, toolchain)
     earlier = earlier_table(config, toolchain)
     corpus = _corpus_to_tune(config, toolchain, report=report)
     stack.enter_context(reading(corpus))
@@ -164,6 +165,8 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
             workers=config.compiler.workers,
             timeout_seconds=config.compiler.deadline(),
             limits=config.compiler.limits(),
+            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, report=report),
+            room=config.compiler.room(config.folder),
             residents=Residents(),
             known={},
         ),

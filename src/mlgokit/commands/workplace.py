@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import CompilerOptions, open_compiler
+from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
@@ -12,14 +13,13 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.progress import Report
 
 
-def open_workshop(options: CompilerOptions, store: Path, *, report: Report) -> CachingCompiler:
-    """The clang that is asked for, with our plugin and a store.
+def open_workshop(clang: ClangCompiler, options: CompilerOptions, store: Path, *, report: Report) -> CachingCompiler:
+    """A clang with a store.
 
     Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from.
         UsageError: the options contradict themselves.
     """
-    compiler = open_caching(open_compiler(options), store, recheck=options.recheck())
+    compiler = open_caching(clang, store, recheck=options.recheck())
     if older := older_results(store):
         report(0, older, f"results of other versions in {store}, which are not read and may be deleted")
     return compiler

@@ -22,9 +22,11 @@ from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
+from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.disk import Room
 from mlgokit.errors import InputError, StorageError, TraceError, UsageError
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, writing
 from mlgokit.module import Module
 from mlgokit.traces.log import Log, read_log
 
@@ -62,7 +64,10 @@ def command(
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
     options = [option for option in command_line if option]
+    # A compiler takes an absolute path for nothing else.
+    bitcode, output = bitcode.absolute(), output if output == Path("-") else output.absolute()
     if thinlto_index is not None:
+        thinlto_index = thinlto_index.absolute()
         options = [option for option in options if not option.startswith(THINLTO_INDEX)]
         extra += [f"{THINLTO_INDEX}{thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), "-emit-obj", "-o", str(output)]
@@ -104,6 +109,8 @@ class ClangCompiler:
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
         limits: what each compilation may take.
+        sandbox: where compilers run; ``None`` for the open.
+        room: asked before each compilation whether the disk has room; ``None`` for no question.
     """
 
     toolchain: Toolchain
@@ -113,6 +120,8 @@ class ClangCompiler:
     residents: Residents | None = None
     known: dict[str, KnownFunctions] | None = None
     limits: ModuleLimits = field(default_factory=ModuleLimits)
+    sandbox: Sandbox | None = None
+    room: Room | None = None
 
     @property
     def loaded(self) -> Loaded:
@@ -129,10 +138,12 @@ class ClangCompiler:
         """Compile a module and measure its object.
 
         Raises:
-            StorageError: the compiler found the disk full.
+            StorageError: the compiler found the disk full, or it would be.
             ToolError: the compiler cannot be started.
             UsageError: the request uses a plugin, and there is none.
         """
+        if self.room is not None:
+            self.room.check()
         known = self._known_functions(module, request)
         if known is None or known.refused:
             return _compile(self, module, request, None)
@@ -174,50 +185,71 @@ def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
 def _compile(
     compiler: ClangCompiler, module: Module, request: CompileRequest, known: KnownFunctions | None
 ) -> Compilation:
-    use = request.use
-    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+    use, box = request.use, compiler.sandbox
+    # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
+    with tempfile.TemporaryDirectory(
+        prefix="mlgokit-", dir=None if box is None else box.scratch, ignore_cleanup_errors=box is not None
+    ) as scratch:
         folder = Path(scratch)
-        output = request.keep_object or folder / "module.o"
+        # From a sandbox only this folder can be written to.
+        output = folder / "module.o" if box is not None or request.keep_object is None else request.keep_object
         record = folder / "module.opt.yaml" if request.regalloc else None
         environment = _environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
         settings = use.environment(folder) if use else {}
+        if box is not None:
+            environment, settings = inside_environment(environment), box.settings(settings, folder)
         listed = folder / "functions"
         if known is not None:
             (folder / "known").write_bytes(known.file())
             settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
+        plugin = _plugin_of(compiler, use)
         words = functools.partial(
             command,
             compiler.toolchain,
             module.command_line,
             module.bitcode,
-            plugin=_plugin_of(compiler, use),
+            plugin=plugin,
             record=record,
             thinlto_index=module.thinlto_index,
         )
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
         timeout_seconds = deadline + request.extra_seconds
         only_object = record is None and (use is None or not use.logs)
-        limits = compiler.limits.of(module.name, only_object=only_object)
+        named = [path for path in (module.bitcode, module.thinlto_index, plugin) if path is not None]
+
+        def inside(limits: Limits, writable: Path) -> tuple[str, ...]:
+            program = compiler.toolchain.clang
+            return () if box is None else box(limits, program=program, writable=writable, readable=named)
+
         done = None
         may_stay = request.reuse and use is not None and record is None and module.thinlto_index is None
         if compiler.residents is not None and may_stay:
             argv = words(output=Path("-"))
+            # A resident has its limits and its sandbox for all that is asked of it later, logs too.
+            limits = compiler.limits.of(module.name, only_object=False)
             done = compiler.residents.run(
                 argv,
                 environment=environment,
                 request={"TMPDIR": scratch, **settings},
                 output=output,
                 timeout_seconds=timeout_seconds,
-                limits=_of_resident(compiler.limits, module),
+                limits=limits,
+                inside=inside(limits, folder if box is None else box.scratch),
+                folder=None if box is None else folder,
             )
             if done is not None and done.returncode != 0 and not done.timed_out:
                 compiler.residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
                 done = None
         if done is None:
+            limits = compiler.limits.of(module.name, only_object=only_object)
             done = process.run(
-                words(output=output), timeout_seconds=timeout_seconds, env=environment | settings, limits=limits
+                words(output=output),
+                timeout_seconds=timeout_seconds,
+                env=environment | settings,
+                limits=limits,
+                inside=inside(limits, folder),
             )
         failed = _failure(done, output, timeout_seconds)
         if failed is not None:
@@ -231,17 +263,16 @@ def _compile(
             )
         measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        return _with_outputs(ended, functools.partial(measure, output), request, folder, record)
+        ended = _with_outputs(ended, functools.partial(measure, output), request, folder, record)
+        if request.keep_object not in (None, output) and output.exists():
+            with writing(request.keep_object):
+                shutil.move(output, request.keep_object)
+        return ended
 
 
 def _is_plain(use: PluginUse | None) -> bool:
     """Whether a compilation takes what the module's plain one takes."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
-
-
-def _of_resident(limits: ModuleLimits, module: Module) -> Limits:
-    """A resident has its limits for all that is asked of it later, logs too."""
-    return limits.of(module.name, only_object=False)
 
 
 def _failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:

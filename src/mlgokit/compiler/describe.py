@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, command, first_error
 from mlgokit.compiler.request import HEURISTIC
+from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 
 DESCRIBE_SECONDS = 60.0
@@ -90,6 +91,7 @@ def describe_module(
     command_line: Sequence[str] = (),
     at: DescribeAt = DescribeAt.START,
     timeout_seconds: float = DESCRIBE_SECONDS,
+    sandbox: Sandbox | None = None,
 ) -> ModuleDescription:
     """Read one module in the compiler; whatever goes wrong there is a result.
 
@@ -100,12 +102,15 @@ def describe_module(
         command_line: its recorded ``-cc1`` options. At the start only the target triple of them is used.
         at: before or after the passes.
         timeout_seconds: deadline of the compiler.
+        sandbox: where it runs; ``None`` for the open.
 
     Raises:
         StorageError: the disk is full.
         ToolError: the compiler cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="mlgokit-", dir=None if sandbox is None else sandbox.scratch, ignore_cleanup_errors=sandbox is not None
+    ) as scratch:
         output = Path(scratch) / "description"
         options = tuple(command_line) if at is DescribeAt.END else ("-cc1", *_triple(command_line), "-O0")
         argv = command(toolchain, options, bitcode, Path(scratch) / "module.o", plugin)
@@ -116,7 +121,12 @@ def describe_module(
             "MLGOKIT_DESCRIBE_AT": at.value,
             "MLGOKIT_POLICY": HEURISTIC,
         }
-        done = process.run(argv, timeout_seconds=timeout_seconds, env=environment)
+        inside: tuple[str, ...] = ()
+        if sandbox is not None:
+            environment = inside_environment(environment)
+            limits, readable = process.limits_of(argv, None), (bitcode, plugin)
+            inside = sandbox(limits, program=toolchain.clang, writable=Path(scratch), readable=readable)
+        done = process.run(argv, timeout_seconds=timeout_seconds, env=environment, inside=inside)
         if done.timed_out:
             return ModuleDescription(
                 reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds

@@ -24,6 +24,7 @@ from mlgokit.errors import ToolError
 TAIL_BYTES = 8192
 _LONG_TAIL_BYTES = 65536
 _LOOK_SECONDS = 1.0
+_SIGNALLED = 128
 _SETPRIV = shutil.which("setpriv")
 _running: set[int] = set()
 _SANITIZERS = (b"__asan_init", b"__msan_init", b"__tsan_init", b"__hwasan_init")
@@ -116,10 +117,12 @@ def start(
     env: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     core: int | None = None,
+    inside: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
 
-    See :func:`limits_of` for ``limits``. With ``core`` it runs on that processor alone.
+    See :func:`limits_of` for ``limits``. With ``core`` it runs on that processor alone. With ``inside``, words that
+    limit it too, it runs in a :class:`~mlgokit.compiler.sandbox.Sandbox`.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -130,7 +133,7 @@ def start(
     try:
         with _pinned(core):
             process = subprocess.Popen(
-                dying_with_parent(argv),
+                dying_with_parent([*inside, *argv]),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -140,7 +143,8 @@ def start(
             )
     except OSError as error:
         raise ToolError(f"{program}: cannot be started ({error.strerror}); check the path") from error
-    _limit(process.pid, limits_of(argv, limits), program)
+    if not inside:
+        limit_child(process.pid, limits_of(argv, limits), program)
     return process
 
 
@@ -166,7 +170,7 @@ def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> 
     return limiting.COMPILER_LIMITS if is_compiler else limiting.TOOL_LIMITS
 
 
-def _limit(pid: int, limits: Limits, program: str) -> None:
+def limit_child(pid: int, limits: Limits, program: str) -> None:
     """Limit a child that has just begun; on a busy machine it may run for some milliseconds before that.
 
     A wrapper that sets limits would cost each compilation 2.5 ms, and a ``preexec_fn`` a plain fork; this takes 25 us.
@@ -179,6 +183,14 @@ def _limit(pid: int, limits: Limits, program: str) -> None:
             resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         if limits.memory_bytes is not None and not _is_sanitized(shutil.which(program) or program):
             resource.prlimit(pid, resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+
+
+def limiting_words(limits: Limits, program: str) -> tuple[str, ...]:
+    """The words before a command line that limit it from its first instruction on (util-linux)."""
+    file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
+    words = [] if file_bytes is None else [f"--fsize={file_bytes}", "--core=0"]
+    words += [] if memory_bytes is None or _is_sanitized(shutil.which(program) or program) else [f"--as={memory_bytes}"]
+    return ("prlimit", *words, "--") if words else ()
 
 
 @functools.cache
@@ -220,10 +232,12 @@ def run(
     stderr_bytes: int = TAIL_BYTES,
     limits: Limits | None = None,
     core: int | None = None,
+    inside: Sequence[str] = (),
 ) -> Completed:
     r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
-    What is left of its group when it ends is killed. See :func:`limits_of` for ``limits``, :func:`start` for ``core``.
+    What is left of its group when it ends is killed. See :func:`limits_of` for ``limits``, and :func:`start` for
+    ``core`` and ``inside``.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -236,7 +250,9 @@ def run(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as source:
         source.write(stdin)
         source.seek(0)
-        process = start(argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits, core=core)
+        process = start(
+            argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits, core=core, inside=inside
+        )
         limits = limits_of(argv, limits)
         _running.add(process.pid)
         try:
@@ -251,6 +267,9 @@ def run(
         finally:
             _running.discard(process.pid)
         status, usage = end(process)
+        if inside and status > _SIGNALLED:
+            # As a shell, bubblewrap says so of a child that a signal ended.
+            status = _SIGNALLED - status
         printed_bytes = _printed(out, err)
         timed_out = not is_over and printed_bytes <= limits.printed_bytes
         complaint = "" if status == 0 or timed_out else _complaint(err)

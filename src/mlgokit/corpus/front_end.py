@@ -22,7 +22,8 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing, whole_file
 from mlgokit.corpus.json_stream import pieces_of
-from mlgokit.corpus.layout import SIDECAR_NAME, bitcode_path, encode_command_line
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
+from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import CorpusError, InputError
@@ -105,9 +106,12 @@ def claim_corpus(folder: Path, *, config: Mapping[str, Any], toolchain: Toolchai
         ReuseError: the folder was made from other inputs, options or by another compiler.
         StorageError: the disk is full or not writable.
     """
+    is_new = not (folder / DESCRIPTION_NAME).exists() and next(folder.rglob("*.bc"), None) is None
     versions = {key: value for key, value in toolchain.describe().items() if key in {"clang", "target"}}
     if not check_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs):
         write_manifest(folder, kind="corpus", config=config, toolchain=versions, inputs=inputs)
+        if is_new:
+            note_made_here(folder)
 
 
 def make_corpus(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
 from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
@@ -90,6 +91,7 @@ def describe_corpus(
     plugin: Path | None,
     workers: int = 1,
     timeout_seconds: float = DESCRIBE_SECONDS,
+    sandbox: Sandbox | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
     """Digest every module, and describe in the compiler those of which nothing is remembered.
@@ -101,6 +103,7 @@ def describe_corpus(
         plugin: built for that clang.
         workers: how many compilers run at a time.
         timeout_seconds: deadline of one compiler.
+        sandbox: where it runs; ``None`` for the open.
         report: told after every module, once one had to be described.
 
     Raises:
@@ -112,6 +115,7 @@ def describe_corpus(
         toolchain=toolchain,
         plugin=plugin,
         timeout_seconds=timeout_seconds,
+        sandbox=sandbox,
     )
     seen: dict[str, _Seen] = {}
     written = 0
@@ -144,6 +148,7 @@ class _Search:
     toolchain: Toolchain | None
     plugin: Path | None
     timeout_seconds: float
+    sandbox: Sandbox | None
     fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
     asked: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
@@ -172,6 +177,7 @@ def _look(search: _Search, module: Module) -> _Seen:
             module.bitcode,
             command_line=module.command_line,
             timeout_seconds=search.timeout_seconds,
+            sandbox=search.sandbox,
         )
         if description.reason:
             return _Seen(digest=digest, reason=description.reason)

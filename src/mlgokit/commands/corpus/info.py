@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from mlgokit.commands.options import COMPILER, CompilerOptions, Compiling, open_tools
+from mlgokit.commands.options import COMPILER, CompilerOptions, Compiling, open_sandbox_for, open_tools
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
@@ -99,10 +99,11 @@ def contents_of(
     Raises:
         ToolError: there is none of the major that was asked for.
     """
-    toolchain, plugin = None, None
+    toolchain, plugin, sandbox = None, None, None
     if use_compiler:
         try:
             toolchain, plugin = open_tools(options)
+            sandbox = open_sandbox_for(options, toolchain, corpus=corpus.folder, report=report)
         except ToolError:
             if options.llvm is not None:
                 raise
@@ -114,6 +115,7 @@ def contents_of(
         plugin=plugin,
         workers=options.workers,
         timeout_seconds=options.deadline(),
+        sandbox=sandbox,
         report=report,
     )
 

@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_sandbox_for
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
@@ -74,6 +74,10 @@ def _verify(config: Verify, report: Report) -> VerifyResult:
             workers=config.compiler.workers,
             timeout_seconds=config.compiler.deadline(),
             limits=config.compiler.limits(),
+            sandbox=open_sandbox_for(
+                config.compiler, toolchain, corpus=corpus.folder, files=edits.files, report=report
+            ),
+            room=config.compiler.room(None),
         ),
         rng=np.random.default_rng(config.seed),
         most=config.most,

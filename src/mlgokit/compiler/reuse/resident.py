@@ -78,6 +78,8 @@ class Residents:
         output: Path,
         timeout_seconds: float,
         limits: Limits | None = None,
+        inside: Sequence[str] = (),
+        folder: Path | None = None,
     ) -> Completed | None:
         """Let the resident of ``argv`` compile, after making one if there is none.
 
@@ -88,6 +90,8 @@ class Residents:
             output: where the object goes.
             timeout_seconds: deadline of the resident's start, and of the child.
             limits: of a resident that is started, and so of all its children.
+            inside: words that start it in a sandbox.
+            folder: where its child may write, if that is not everywhere.
 
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
@@ -103,12 +107,12 @@ class Residents:
             resident = self._idle.pop(key, None)
         begin = time.monotonic()
         if resident is None:
-            started = self._start(argv, environment, timeout_seconds, limits)
+            started = self._start(argv, environment, timeout_seconds, limits, inside)
             if isinstance(started, str):
                 self.decline(key, started)
                 return None
             resident = started
-        with tempfile.NamedTemporaryFile(prefix="mlgokit-messages-") as messages:
+        with tempfile.NamedTemporaryFile(prefix="mlgokit-messages-", dir=folder) as messages:
             variables = {**request, "MLGOKIT_OBJECT": str(output), "MLGOKIT_MESSAGES": messages.name}
             try:
                 done = _ask(resident, variables, messages, begin=begin, timeout_seconds=timeout_seconds)
@@ -140,7 +144,12 @@ class Residents:
             starter.shutdown()
 
     def _start(
-        self, argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float, limits: Limits | None
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+        limits: Limits | None,
+        inside: Sequence[str],
     ) -> _Resident | str:
         ours, theirs = socket.socketpair()
         with self._lock:
@@ -156,6 +165,7 @@ class Residents:
                     stderr=messages,
                     env={**environment, "MLGOKIT_RESIDENT": "1"},
                     limits=limits,
+                    inside=inside,
                 ).result()
             except BaseException:
                 ours.close()

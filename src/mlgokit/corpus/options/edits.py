@@ -29,6 +29,12 @@ class CommandLineEdits:
     replace: tuple[Option, ...] = ()
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that the user's options name, which a compiler has to read."""
+        values = (value for option in (*self.add, *self.replace) for value in option.values)
+        return tuple(path for value in values if (path := Path(value)).is_absolute() and path.is_file())
+
+    @property
     def words(self) -> dict[str, list[str]]:
         """For a manifest: what was asked for, by kind of change."""
         asked = {"add": self.add, "delete": self.delete, "replace": self.replace}

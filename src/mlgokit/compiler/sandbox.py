@@ -1,0 +1,170 @@
+"""Compilers in a sandbox: bubblewrap, where it works, for corpora that were made elsewhere.
+
+Inside there are the system's programs and libraries, the compiler, the corpus and the plugin, all read-only, and one
+folder to write to. There is no network, no home folder, no other process, and no variable of the user's environment
+that a compiler does not need. The sandbox ends with this process.
+"""
+
+import functools
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.limits import Limits
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import ToolError
+from mlgokit.files import writing
+from mlgokit.problems import PROBLEMS
+
+BUBBLEWRAP = "bwrap"
+TRIAL_SECONDS = 20.0
+INSTALL = "install it (apt-get install bubblewrap), and allow user namespaces"
+_APART = (
+    "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
+    "--die-with-parent", "--new-session", "--as-pid-1",
+)  # fmt: skip
+"""The compiler is process 1 of its own namespace, because a process between would keep what it took to itself."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+_KEPT_VARIABLE = re.compile(r"(MLGOKIT|LLVM|LC)_.*|LANG|TMPDIR|LD_LIBRARY_PATH|SOURCE_DATE_EPOCH|PATH")
+"""An environment may hold secrets, and ``/proc/self/environ`` is a file."""
+_TRIAL = """
+test ! -e "$1" || { echo "it shows files outside" >&2; exit 1; }
+if (echo > "$2") 2>/dev/null; then echo "it writes outside" >&2; exit 1; fi
+if grep -v -e lo: -e "|" /proc/net/dev >&2; then echo "it has a network" >&2; exit 1; fi
+echo > "$3" && exec "$4" --version
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
+class Sandbox:
+    """A place for compilers; made by :func:`open_sandbox`.
+
+    Attributes:
+        program: bubblewrap.
+        system: its words for what all compilers need.
+        readable: files and folders that all compilers of a run may read besides.
+        scratch: a folder of this process's own, in which compilers have their folders to write to.
+    """
+
+    program: Path
+    system: tuple[str, ...]
+    readable: tuple[Path, ...]
+    scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="mlgokit-sandbox-")))
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
+
+    def __call__(
+        self, limits: Limits, *, program: str | os.PathLike[str], writable: Path, readable: Sequence[Path] = ()
+    ) -> tuple[str, ...]:
+        """The words before a command line that start it inside, with its limits from the first instruction on.
+
+        Args:
+            limits: of each process inside.
+            program: the first word of the command line.
+            writable: the one folder to write to.
+            readable: files and folders to read, beside those that all compilers of the run may read.
+        """
+        places = [os.path.abspath(path) for path in (*self.readable, *readable)]  # noqa: PTH100  (links stay)
+        shown = [word for path in dict.fromkeys(places) for word in ("--ro-bind", path, path)]
+        folder = str(writable.absolute())
+        inside = [*_APART, *self.system, *shown, "--bind", folder, folder, "--chdir", folder, "--remount-ro", "/"]
+        return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
+
+    def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+        """The plugin's settings with copies of policies in ``folder``.
+
+        Raises:
+            StorageError: the disk is full or not writable.
+        """
+        copied: dict[str, str] = {}
+        for problem in PROBLEMS.values():
+            name = problem.policy_variable
+            policy = settings.get(name, ":")
+            if not policy.startswith(":"):
+                with writing(folder):
+                    copied[name] = shutil.copyfile(policy, str(folder / name))
+        return {**settings, **copied}
+
+
+def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a compiler in a sandbox has.
+
+    Example:
+        >>> inside_environment({"LANG": "C", "GITHUB_TOKEN": "x", "MLGOKIT_SEED": "1"})
+        {'LANG': 'C', 'MLGOKIT_SEED': '1'}
+    """
+    return {name: value for name, value in environment.items() if _KEPT_VARIABLE.fullmatch(name)}
+
+
+def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox:
+    """A sandbox for a compiler, which was tried before.
+
+    Args:
+        toolchain: whose clang.
+        readable: files and folders that its compilers may read: a corpus, a plugin.
+
+    Raises:
+        ToolError: there is none on this machine, or it does not keep what it promises.
+    """
+    found = try_sandbox(toolchain)
+    if isinstance(found, str):
+        raise ToolError(f"sandbox: expected a working bubblewrap, found {found}; {INSTALL}, or give --sandbox off")
+    program, system = found
+    return Sandbox(program=program, system=system, readable=tuple(readable))
+
+
+@functools.cache
+def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
+    """Bubblewrap and its words for what a compiler needs, if it works for this compiler, else why not.
+
+    It has to start the compiler, hide a file outside, refuse to write beside the folder for it, and have no network.
+    """
+    program = shutil.which(BUBBLEWRAP)
+    if program is None:
+        return "no program of that name"
+    if shutil.which("prlimit") is None:
+        return "no prlimit (util-linux) to limit what runs in it"
+    system = tuple(_system_words(toolchain))
+    with tempfile.TemporaryDirectory(prefix="mlgokit-sandbox-") as place:
+        secret, folder = Path(place) / "secret", Path(place) / "folder"
+        secret.write_text("secret")
+        folder.mkdir()
+        box = Sandbox(program=Path(program), system=system, readable=(), scratch=folder)
+        argv = ["/bin/sh", "-c", _TRIAL, "sh", secret, Path(place) / "beside", folder / "inside", toolchain.clang]
+        try:
+            inside = box(process.limits_of(["", "-cc1"], None), program=toolchain.clang, writable=folder)
+            done = process.run(argv, timeout_seconds=TRIAL_SECONDS, env=inside_environment(os.environ), inside=inside)
+        except ToolError as error:
+            return str(error)
+        said = done.stderr.strip().splitlines()
+        if done.returncode != 0:
+            return f"that it does not work here ({said[-1] if said else f'exit code {done.returncode}'})"
+        if not (folder / "inside").exists() or b"clang version" not in done.stdout:
+            return "that it starts another program"
+    return Path(program), system
+
+
+def _system_words(toolchain: Toolchain) -> Iterator[str]:
+    shown: list[Path] = []
+    for top in map(Path, _SYSTEM):
+        if top.is_symlink():
+            yield from ("--symlink", str(top.readlink()), str(top))
+        elif top.is_dir():
+            yield from ("--ro-bind", str(top), str(top))
+            shown.append(top)
+    yield from ("--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc", "--dev", "/dev")
+    yield from ("--remount-ro", "/dev")
+    clang = toolchain.clang.absolute()
+    real = clang.resolve()
+    libraries = toolchain.library_dir
+    places = [clang.parent, real.parent, real.parent.parent / "lib", *([] if libraries is None else [libraries])]
+    for place in dict.fromkeys(places):
+        if place.is_dir() and not any(place.resolve().is_relative_to(top) for top in shown):
+            yield from ("--ro-bind", str(place), str(place))

@@ -1,0 +1,46 @@
+"""Which corpora this user's mlgokit made of sources on this machine; all others are from elsewhere.
+
+Nothing that is in a folder can prove that, because a folder can be copied. So it is noted outside of it, in the user's
+folder for such notes: a digest of the corpus's path, of the numbers that the disk gave the folder and its manifest, and
+of the nanosecond at which the manifest came there, which nobody can choose. A corpus that was moved, copied or unpacked
+is from elsewhere, which costs some milliseconds for each compilation.
+"""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+import platformdirs
+
+from mlgokit.manifest import MANIFEST_NAME
+
+
+def note_made_here(folder: Path) -> None:
+    """Note a corpus folder that has a manifest and no module yet; if it cannot be noted, it is one from elsewhere."""
+    notes = _notes()
+    with contextlib.suppress(OSError):
+        notes.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for note in notes.iterdir():
+            if not Path(note.read_text(encoding="utf-8", errors="surrogateescape")).is_dir():
+                note.unlink()
+        (notes / _name(folder)).write_text(str(folder.resolve()), encoding="utf-8", errors="surrogateescape")
+
+
+def is_made_here(folder: Path) -> bool:
+    """Whether this user's mlgokit made the corpus on this machine, of sources."""
+    try:
+        return (_notes() / _name(folder)).is_file()
+    except OSError:
+        return False
+
+
+def _name(folder: Path) -> str:
+    place = folder.resolve()
+    number, manifest = place.stat(), (place / MANIFEST_NAME).lstat()
+    facts = (os.fsencode(place), number.st_dev, number.st_ino, number.st_uid, manifest.st_ino, manifest.st_ctime_ns)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _notes() -> Path:
+    return platformdirs.user_state_path("mlgokit") / "corpora"

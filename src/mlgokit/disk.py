@@ -1,0 +1,98 @@
+"""How much of a disk a run may take: a reserve that stays free, and a bound for the run's own folder."""
+
+import os
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.errors import StorageError
+
+MOST_RESERVE_BYTES = 1 << 30
+RESERVE_SHARE = 0.02
+"""What stays free if nothing else is said: a gigabyte, or this part of a smaller disk."""
+_LOOK_SECONDS = 10.0
+_LOOK_SHARE = 200
+"""To add up a folder's files takes at most one part of so many of the time."""
+_MIB = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room:
+    """What a run may take. Threads may share it.
+
+    Attributes:
+        folder: the run's own; it need not be there yet. ``None`` for temporary files only.
+        reserve_bytes: what stays free on the disks of the folder and of temporary files; ``None`` for the usual.
+        most_bytes: what the folder may have; ``None`` for any.
+    """
+
+    folder: Path | None
+    reserve_bytes: int | None = None
+    most_bytes: int | None = None
+    _look_again: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self) -> None:
+        """Stop a run that would fill the disk; asked before each compilation, it takes microseconds.
+
+        Raises:
+            StorageError: less than the reserve is free, or the folder has more than it may.
+        """
+        temporary = Path(tempfile.gettempdir())
+        for place in (temporary, *([] if self.folder is None else [_existing(self.folder)])):
+            disk = os.statvfs(place)
+            free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+            reserve = self.reserve_bytes
+            if reserve is None:
+                reserve = min(MOST_RESERVE_BYTES, int(RESERVE_SHARE * whole))
+            if free < reserve:
+                raise StorageError(
+                    f"{place}: expected at least {reserve / _MIB:,.1f} MiB to stay free on its disk, found "
+                    f"{free / _MIB:,.1f}; free some space, or give a smaller --disk-reserve-gib, then run the same "
+                    "command again: what was finished is kept"
+                )
+        if self.most_bytes is not None and self.folder is not None:
+            self._check_folder(self.folder, self.most_bytes)
+
+    def _check_folder(self, folder: Path, most_bytes: int) -> None:
+        begin = time.monotonic()
+        with self._lock:
+            if begin < self._look_again:
+                return
+            self._look_again = float("inf")
+        used = folder_bytes(folder)
+        end = time.monotonic()
+        self._look_again = end + max(_LOOK_SECONDS, _LOOK_SHARE * (end - begin))
+        if used > most_bytes:
+            self._look_again = 0.0
+            raise StorageError(
+                f"{folder}: expected at most {most_bytes / _MIB:,.1f} MiB in it, found {used / _MIB:,.1f}; allow "
+                "more with --disk-limit-gib, then run the same command again: what was finished is kept"
+            )
+
+
+def folder_bytes(folder: Path) -> int:
+    """What a folder's files take on the disk; links are not followed, and what vanishes meanwhile does not count."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += 512 * os.lstat(os.path.join(place, name)).st_blocks  # noqa: PTH118  (a hot loop)
+            except OSError:
+                continue
+    return total
+
+
+def free_bytes(folder: Path) -> int:
+    """What is free on the disk of a folder, which need not be there yet."""
+    disk = os.statvfs(_existing(folder))
+    return disk.f_bavail * disk.f_frsize
+
+
+def _existing(folder: Path) -> Path:
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    return place
