@@ -1,10 +1,13 @@
 """A shell script stands for clang++: it notes its calls and writes what it was asked for."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +22,7 @@ import pytest
 from mlgokit.compiler import plugin_build, process
 from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, link_policies
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
-from mlgokit.errors import StorageError, ToolError
+from mlgokit.errors import BusyError, StorageError, ToolError
 
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
 UNITS = sorted(str(path.relative_to(SOURCES).with_suffix("")) for path in SOURCES.rglob("*.cpp"))
@@ -188,6 +191,52 @@ def test_of_builders_at_the_same_time_one_builds_and_the_others_wait(place: Plac
 
     assert first.result() == second.result()
     assert len(place.calls()) == len(UNITS) + 1
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+script, include, cache = map(Path, sys.argv[1:])
+toolchain = Toolchain(major=19, version="19.1.7", clang=script, clangxx=script, include_dir=include)
+print("ready", flush=True)
+sys.stdin.readline()
+print(build_plugin(toolchain, cache_folder=cache))
+"""
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_of_processes_that_find_an_empty_cache_one_builds(count: int, place: Place):
+    paths = map(str, (place.toolchain.clangxx, place.toolchain.include_dir, place.cache))
+    words = [sys.executable, "-c", BUILD, *paths]
+    with contextlib.ExitStack() as stack:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        children = [stack.enter_context(subprocess.Popen(words, **pipes)) for _ in range(count)]
+        for child in children:
+            stack.callback(child.kill)
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        plugins = {child.communicate(timeout=120)[0] for child in children}
+    assert [child.returncode for child in children] == [0] * count
+    (plugin,) = plugins
+    assert list(place.cache.iterdir()) == [Path(plugin.strip()).parent]
+    assert len(place.calls()) == len(UNITS) + 1
+
+
+def test_a_builder_that_does_not_end_is_a_sentence(place: Place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plugin_build, "WAIT_SECONDS", 0)
+    place.cache.mkdir(parents=True)
+    descriptor = os.open(place.cache, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(BusyError, match=r"plugins: expected the process that builds a plugin there to end within 0 s"):
+        place.build()
+    os.close(descriptor)
+    assert place.build().exists()
 
 
 def test_builders_that_cannot_lock_end_with_one_folder(place: Place, monkeypatch: pytest.MonkeyPatch):

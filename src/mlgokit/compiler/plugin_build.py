@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Generator, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,10 +17,13 @@ import platformdirs
 from mlgokit.compiler import process
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
-from mlgokit.errors import ToolError
+from mlgokit.errors import BusyError, ToolError
 from mlgokit.files import atomic_write, writing
 
 BUILD_SECONDS = 300
+WAIT_SECONDS = 2 * BUILD_SECONDS
+"""For another process that builds; several may be before us."""
+_PAUSE_SECONDS = 0.05
 # No fused multiply-add: a policy must give the same number in numpy and on every machine.
 _OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
 # Two plugins in one process must not call each other's functions by the same name.
@@ -48,6 +52,7 @@ def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> P
     """The generic plugin for ``toolchain``; built when its sources or the toolchain changed.
 
     Raises:
+        BusyError: another process builds one and does not come to an end.
         ToolError: the major is not supported, the headers are missing, or the sources do not compile.
     """
     return _build(toolchain, cache_folder or default_build_folder()) / "mlgokit.so"
@@ -140,16 +145,35 @@ def _installation(toolchain: Toolchain) -> tuple[object, ...]:
 
 @contextlib.contextmanager
 def _only_builder(cache_folder: Path) -> Generator[None]:
-    """Wait until no other process builds there; one that dies lets go."""
+    """Wait until no other process builds there; one that dies lets go.
+
+    Raises:
+        BusyError: another one has not ended in the time that a build may take.
+    """
     with writing(cache_folder):
         descriptor = os.open(cache_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        end = time.monotonic() + WAIT_SECONDS
         # Some network file systems know no locks: two may build then, and the last to end takes the other's folder.
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while not _has_lock(descriptor):
+                if time.monotonic() >= end:
+                    raise BusyError(
+                        f"{cache_folder}: expected the process that builds a plugin there to end within "
+                        f"{WAIT_SECONDS} s, found it still at work; end it, then run the same command again"
+                    )
+                time.sleep(_PAUSE_SECONDS)
         yield
     finally:
         os.close(descriptor)
+
+
+def _has_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]) -> None:

@@ -136,8 +136,9 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
     with writing(path):
         descriptor = _opened(path, os.O_WRONLY | os.O_APPEND)
         if descriptor is not None:
-            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-                file.write(text)
+            # In one call: others who read the corpus may append at the same time.
+            with os.fdopen(descriptor, "ab", buffering=0) as file:
+                file.write(text.encode())
             return
         # Whatever stands there is put aside by a new file; where a link leads to is not touched.
         fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")

@@ -19,6 +19,7 @@ from mlgokit.corpus.sources.projects import Archive, Project
 from mlgokit.corpus.sources.unpack import MAX_BYTES, unpack_archive
 from mlgokit.errors import FetchError, ToolError
 from mlgokit.files import digest_file, writing
+from mlgokit.locks import locked
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 16
@@ -192,6 +193,7 @@ def prepare_sources(project: Project, *, archive_path: Path, sources_folder: Pat
     """Unpack a project's part of its archive, write the files its build would generate, and give its root.
 
     Raises:
+        BusyError: another process unpacks into the folder.
         FetchError: the archive is damaged, hostile, or has no such root.
         ReuseError: something else is where the sources should go.
         StorageError: the disk is full or not writable.
@@ -199,7 +201,8 @@ def prepare_sources(project: Project, *, archive_path: Path, sources_folder: Pat
     outside = any(posixpath.normpath(path).startswith("..") for path in project.include)
     generated = {posixpath.join(project.root, item.path): item.text for item in project.generated}
     subtree = "" if outside else project.root
-    folder = unpack_archive(archive_path, sources_folder / project.name, subtree=subtree, generated=generated)
+    with locked(sources_folder):
+        folder = unpack_archive(archive_path, sources_folder / project.name, subtree=subtree, generated=generated)
     root = folder / project.root
     if not root.is_dir():
         raise FetchError(
