@@ -1,6 +1,8 @@
 """What reads a corpus, or what one is made of, each with good inputs; for :mod:`fuzz_corpus`."""
 
+import hashlib
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.content import CONTENTS_NAME
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.freshness import FileDigests, is_current
 from mlgokit.corpus.identity import describe_corpus
 from mlgokit.corpus.importers.bitcode_files import import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
@@ -72,6 +75,14 @@ def _read_object(data: bytes, source: Path, output: Path) -> None:
             refused.append(error)
     if len(refused) == 2:
         raise refused[1]
+
+
+def _read_made_from(data: bytes, source: Path, output: Path) -> None:
+    (output / "a.o.dep").write_bytes(zlib.compress(data))
+    (source / "a.c").write_bytes(b"")
+    is_current(output / "a.o.dep", FileDigests(), folder=source, call="c", bitcode_sha256="b")
+    (output / "a.o.dep").write_bytes(data)
+    is_current(output / "a.o.dep", FileDigests(), folder=source, call="c", bitcode_sha256="b")
 
 
 def _load_whole(folder: Path) -> None:
@@ -383,6 +394,9 @@ IMPORTED = json.dumps(
     ]
 ).encode()
 
+MADE_FROM = json.dumps(
+    {"bitcode_sha256": "b", "call": "c", "files": ["a.c", "/dev/null"], "sha256": hashlib.sha256().hexdigest()}
+).encode()
 READERS: dict[str, Reader] = {
     "objects": Reader(seeds=OBJECTS, read=_read_object),
     "linker parameters": Reader(seeds=[b"-o\nx\nlib/a.o\nb.o\n", b'"lib/a.o"\n-o x\n'], read=_read_parameters),
@@ -401,5 +415,6 @@ READERS: dict[str, Reader] = {
     "waiting description": Reader(seeds=[WAITING], read=_read_link_description, is_text=True),
     "split and contents": Reader(seeds=[UNSPLIT + b"\0" + CONTENT], read=_read_split),
     "list of projects": Reader(seeds=[PROJECTS], read=_read_projects),
+    "what a module was made from": Reader(seeds=[MADE_FROM], read=_read_made_from, is_text=True),
 }
 """By name. ``read`` may raise any :class:`MlgokitError`, and nothing else."""

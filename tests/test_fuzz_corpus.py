@@ -28,6 +28,7 @@ READERS = (
     "waiting description",
     "split and contents",
     "list of projects",
+    "what a module was made from",
 )
 
 

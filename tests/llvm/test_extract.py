@@ -1,6 +1,9 @@
 import io
+import json
+import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,8 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.importers.database import import_commands
 from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.sources.extract import OPTIONS, extract_projects
 from mlgokit.corpus.sources.fetch import prepare_sources
@@ -216,3 +220,39 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, toolchain: Toolchain):
     assert removed.exists()
     assert again.modules[0].bitcode.stat().st_mtime_ns == kept
     assert [module.bitcode_sha256 for module in again.modules] == [module.bitcode_sha256 for module in first.modules]
+
+
+def test_an_edited_header_makes_its_modules_again_and_a_touched_source_does_not(tmp_path: Path, toolchain: Toolchain):
+    folder = tmp_path / "a build"
+    (folder / "in clude").mkdir(parents=True)
+    header = folder / "in clude" / "value #$.h"
+    header.write_text("#define VALUE 1\n")
+    sources = {"a.c": '#include "value #$.h"\n#include <stdio.h>\nint a = VALUE;\n', "b.c": "int b;\n"}
+    entries: list[dict[str, object]] = []
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+        words = ["cc", "-Oz", "-I", "in clude", "-include", os.devnull, "-c", name]
+        entries.append({"directory": str(folder), "file": name, "arguments": words})
+    database = folder / "compile_commands.json"
+    database.write_text(json.dumps(entries))
+
+    def made() -> dict[str, tuple[int, str | None]]:
+        import_commands(database, toolchain=toolchain, corpus_folder=tmp_path / "corpus")
+        modules = load_corpus(tmp_path / "corpus").modules
+        return {str(one.source): (one.bitcode.stat().st_mtime_ns, one.bitcode_sha256) for one in modules}
+
+    first = made()
+    for name in sources:
+        os.utime(folder / name, (2**31, 2**31))
+    os.utime(header, (2**31, 2**31))
+    assert made() == first
+    header.write_text("#define VALUE 2\n")
+    os.utime(header, (0, 0))
+    second = made()
+    assert second["b.c"] == first["b.c"]
+    assert second["a.c"][1] != first["a.c"][1]
+    assert made() == second
+    fields = json.loads(zlib.decompress(next((tmp_path / "corpus").rglob("a.o.dep")).read_bytes()))
+    assert "a.c" in fields["files"]
+    assert "in clude/value #$.h" in fields["files"]
+    assert any(name.endswith("/stdio.h") for name in fields["files"])

@@ -65,7 +65,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
     check_sandbox(config.compiler, toolchain)
-    # Always imported anew: a changed header is not noticed in a folder that has the modules already.
+    # Imported anew: a check leaves nothing behind.
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         corpus = given_corpus(
             compile_commands=config.compile_commands,

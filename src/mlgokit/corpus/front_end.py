@@ -21,6 +21,17 @@ from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing, whole_file
+from mlgokit.corpus.freshness import (
+    DEPENDENCIES,
+    SUFFIX,
+    FileDigests,
+    await_tick,
+    call_digest,
+    is_current,
+    note_sources,
+    now,
+    read_dependencies,
+)
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
@@ -65,7 +76,6 @@ class FrontEndJob:
         front_end: clang and its options from ``-cc1`` on, checked; no action, no input, no output.
         input: the last words of the call, which name the source's language and the source.
         command_line: options that compile the bitcode.
-        made_from: a file that the bitcode must not be older than.
     """
 
     name: str
@@ -77,7 +87,6 @@ class FrontEndJob:
     front_end: tuple[str, ...]
     input: tuple[str, ...]
     command_line: tuple[str, ...]
-    made_from: Path | None = None
 
 
 class _Known(NamedTuple):
@@ -96,6 +105,7 @@ class _Making:
     limits: ExtractionLimits
     known: Mapping[str, _Known]
     decisions: SplitAssignments
+    digests: FileDigests = field(default_factory=FileDigests)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -124,7 +134,7 @@ def make_corpus(
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
 ) -> Corpus:
-    """Run the front ends and write the corpus; modules that an earlier run finished are reused, and a split is kept.
+    """Run the front ends and write the corpus; what an earlier run made of the same files is reused, a split is kept.
 
     Args:
         jobs: what to make, in the order of the corpus.
@@ -187,6 +197,7 @@ def front_ends(
     )
     with writing(corpus_folder):
         making.partial.mkdir()
+    await_tick()
     try:
         yield functools.partial(_make, making)
     except BaseException:
@@ -226,28 +237,40 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)
     known = making.known.get(job.name)
-    if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes and not _outdated(bitcode, job.made_from):
+    noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
+    if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
         module = _module(making, job, bitcode, seconds=None if known is None else known.seconds)
-        if known is None or known.digest is None or known.digest.hex() == module.bitcode_sha256:
+        digest = module.bitcode_sha256 or ""
+        if (known is None or known.digest is None or known.digest.hex() == digest) and is_current(
+            noted, making.digests, folder=job.directory, call=call, bitcode_sha256=digest
+        ):
             return module
     fresh = making.partial / f"{uuid.uuid4().hex}.bc"
+    dependencies = fresh.with_suffix(".d")
     try:
-        seconds, reason = _run_front_end(making, job, fresh)
+        begin = now()
+        seconds, reason = _run_front_end(making, job, fresh, dependencies)
         if reason is not None:
             return ModuleFailure(name=job.name, project=job.project, reason=reason)
+        files = read_dependencies(dependencies)
+        sha256 = making.digests.of_all(files, job.directory, before=begin)
         with whole_file(cmd) as file:
             file.write(cmd_bytes)
         fresh.replace(bitcode)
     finally:
-        fresh.unlink(missing_ok=True)
-    return _module(making, job, bitcode, seconds=seconds)
+        for path in (fresh, dependencies):
+            path.unlink(missing_ok=True)
+    module = _module(making, job, bitcode, seconds=seconds)
+    if sha256 is not None:
+        note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=module.bitcode_sha256 or "")
+    return module
 
 
-def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[float, str | None]:
+def _run_front_end(making: _Making, job: FrontEndJob, output: Path, dependencies: Path) -> tuple[float, str | None]:
     """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
-    argv = [*job.front_end, *modules, *_FRONT_END, "-o", str(output), *job.input]
+    argv = [*job.front_end, *modules, *_FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits
@@ -274,15 +297,6 @@ def _run_front_end(making: _Making, job: FrontEndJob, output: Path) -> tuple[flo
     elif output.stat().st_size > limits.bitcode_bytes:
         reason = f"expected at most {limits.bitcode_bytes} bytes of bitcode, found {output.stat().st_size}"
     return done.user_seconds, reason
-
-
-def _outdated(bitcode: Path, made_from: Path | None) -> bool:
-    if made_from is None:
-        return False
-    try:
-        return bitcode.stat().st_mtime_ns < made_from.stat().st_mtime_ns
-    except OSError:
-        return True
 
 
 def _module(making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None) -> Module:

@@ -1,7 +1,9 @@
 import dataclasses
+import hashlib
 import json
 import os
 import tracemalloc
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +42,12 @@ esac
 echo "run $*" >> "@LOG@"
 while [ $# -gt 1 ]; do
     if [ "$1" = -o ]; then out=$2; fi
+    if [ "$1" = -dependency-file ]; then dependencies=$2; fi
     shift
 done
 grep -q broken "$1" && { echo "$1:1:1: error: it is broken" >&2; exit 1; }
 cp "$1" "$out"
+echo "module: $1 $(sed -n 's/^#include "\(.*\)"/\1/p' "$1")" > "$dependencies"
 """
 
 
@@ -271,12 +275,100 @@ def test_finished_modules_are_reused_until_their_source_changes(place: Place):
     assert place.make().corpus == first.corpus
     assert place.calls() == ["dry"]
     source = place.folder / "app/a.cc"
-    bitcode = first.corpus.modules[0].bitcode
     source.write_text("// changed\n")
-    stamp = bitcode.stat().st_mtime_ns + 1_000_000
-    os.utime(source, ns=(stamp, stamp))
+    os.utime(source, (0, 0))
     assert place.make().corpus.modules[0].bitcode.read_text() == "// changed\n"
     assert place.calls() == ["../a.cc", "dry"]
+
+
+def test_a_newer_stamp_alone_makes_nothing_again(place: Place):
+    place.add("a.cc")
+    first = place.make()
+    place.calls()
+    stamp = first.corpus.modules[0].bitcode.stat().st_mtime + 3600
+    os.utime(place.folder / "app/a.cc", (stamp, stamp))
+    assert place.make().corpus == first.corpus
+    assert place.calls() == ["dry"]
+
+
+def test_an_edited_header_makes_the_modules_again_that_include_it(place: Place):
+    header, other = place.folder / "app" / "a.h", place.folder / "app" / "b.h"
+    place.add("a.cc", text='#include "../a.h"\n')
+    place.add("b.cc", text='#include "../a.h"\n#include "../b.h"\n')
+    place.add("c.cc")
+    header.write_text("1\n")
+    other.write_text("1\n")
+    place.make()
+    place.calls()
+    for path, again in ((header, ["../a.cc", "../b.cc"]), (other, ["../b.cc"])):
+        path.write_text("2\n")
+        os.utime(path, (0, 0))
+        place.make()
+        assert place.calls() == [*again, "dry"]
+        place.make()
+        assert place.calls() == ["dry"]
+    other.unlink()
+    place.make()
+    assert place.calls() == ["../b.cc", "dry"]
+
+
+def test_other_options_of_the_front_end_make_a_module_again(place: Place):
+    place.add("a.cc", "-O2 @flags.rsp")
+    place.build.mkdir(parents=True)
+    (place.build / "flags.rsp").write_text("-I one")
+    place.make()
+    place.calls()
+    (place.build / "flags.rsp").write_text("-I two")
+    place.make()
+    assert place.calls() == ["../a.cc", "dry"]
+
+
+@pytest.mark.parametrize("kind", ["absent", "damaged", "no JSON", "a list", "a link", "a pipe", "large", "of no files"])
+def test_a_record_that_cannot_be_used_makes_the_module_again(kind: str, place: Place):
+    place.add("a.cc")
+    (module,) = place.make().corpus.modules
+    place.calls()
+    record = place.folder / "corpus" / f"{module.name}.dep"
+    fields = json.loads(zlib.decompress(record.read_bytes()))
+    assert fields["files"] == ["../a.cc"]
+    content = {
+        "damaged": record.read_bytes()[:-9],
+        "no JSON": zlib.compress(b"[" * 99999),
+        "a list": zlib.compress(b"[1]"),
+        "large": zlib.compress(json.dumps({"a": " " * (65 << 20), **fields}).encode()),
+        "of no files": zlib.compress(
+            json.dumps({**fields, "files": [], "sha256": hashlib.sha256().hexdigest()}).encode()
+        ),
+    }
+    record.unlink()
+    if kind == "a pipe":
+        os.mkfifo(record)
+    elif kind == "a link":
+        record.symlink_to(place.folder / "app" / "a.cc")
+    elif kind != "absent":
+        record.write_bytes(content[kind])
+    place.make()
+    assert place.calls() == ["../a.cc", "dry"]
+    assert (place.folder / "app" / "a.cc").read_text() == "// a.cc\n"
+    place.make()
+    assert place.calls() == ["dry"]
+
+
+def test_a_header_that_changes_while_it_is_read_is_read_again_next_time(place: Place):
+    header = place.folder / "app" / "a.h"
+    place.add("a.cc", text='#include "../a.h"\n')
+    header.write_text("1\n")
+    compiler = place.toolchain.clang
+    script = compiler.read_text()
+    # The compiler has read the header, and somebody edits it before the compiler ends.
+    compiler.write_text(script + f"echo 2 > {header}\n")
+    place.make()
+    compiler.write_text(script)
+    place.calls()
+    place.make()
+    assert place.calls() == ["../a.cc", "dry"]
+    place.make()
+    assert place.calls() == ["dry"]
 
 
 def test_nothing_to_compile_is_an_error(place: Place):

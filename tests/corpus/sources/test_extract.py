@@ -23,8 +23,10 @@ case " $* " in
     echo ' "clang" "-cc1" "-Oz" "-o" "module.o" "-x" "c++" "a.cc"' >&2
     exit 0 ;;
 esac
+for source; do :; done
 while [ $# -gt 1 ]; do
     if [ "$1" = -o ]; then out=$2; fi
+    if [ "$1" = -dependency-file ]; then echo "module: $source" > "$2"; fi
     shift
 done
 echo "$1" >> "@LOG@"
@@ -174,7 +176,7 @@ def test_a_source_that_fails_is_listed_and_stops_nothing(place: Place, script: s
     assert [module.name for module in corpus.modules] == ["p/b.cc.o"]
     assert load_corpus(place.folder / "corpus").failures == corpus.failures
     left = {path.name for path in (place.folder / "corpus").rglob("*") if path.is_file()}
-    assert left == {"manifest.json", DESCRIPTION_NAME, SIDECAR_NAME, "b.cc.o.bc", "b.cc.o.cmd"}
+    assert left == {"manifest.json", DESCRIPTION_NAME, SIDECAR_NAME, "b.cc.o.bc", "b.cc.o.cmd", "b.cc.o.dep"}
 
 
 def test_no_module_at_all_is_an_error(place: Place):

@@ -147,7 +147,7 @@ def import_commands(
 
     The database is read twice, first for the options that differ, then for the sources, one by one.
 
-    Modules that an earlier run finished are reused, unless their source is newer; a changed header is not noticed.
+    Modules that an earlier run finished are reused, unless their source, or what it includes, has another content.
 
     Args:
         database: ``compile_commands.json``.
@@ -410,5 +410,4 @@ def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tu
         front_end=(driver_path(plan.toolchain, options.driver), *words),
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=dry.command_line,
-        made_from=source.file,
     )

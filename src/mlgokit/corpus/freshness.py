@@ -1,0 +1,188 @@
+"""Whether a module that is there is what the front end would make now: digests of the source and all that it includes.
+
+Beside the bitcode of a module stands ``<module>.dep``: a zlib stream of JSON with
+
+=================  ================================================================================================
+``bitcode_sha256``  of the bitcode that it is about
+``call``            digest of the front end's words
+``files``           what the front end read, as clang's dependency file names it, system headers among them
+``sha256``          digest of the contents of all of them, in that order
+=================  ================================================================================================
+
+Time stamps decide nothing. What is not seen: a new file that would be found before one of these, as nobody read it yet.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.corpus.files import whole_file
+
+SUFFIX = ".dep"
+DEPENDENCIES = ("-sys-header-deps", "-MT", "module", "-dependency-file")
+"""Options for ``clang -cc1``, before the file that it is to write: what it read, in the language of make."""
+
+_MOST_BYTES = 64 << 20
+_CLOCK_REALTIME_COARSE = 5
+"""Linux's; Python has no name for it."""
+_LARGEST_FILE = 1 << 30
+_CHUNK = 1 << 20
+_NAME = re.compile(rb"(?:\\[ #]|\$\$|\\(?!\n)|[^\s\\])+")
+_ESCAPED = re.compile(rb"\\([ #])|\$(\$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigests:
+    """Digests of files that many modules include, each made once as long as the file stays as it is."""
+
+    known: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
+
+    def of(self, path: str, *, before: int | None = None, keep: bool = True) -> bytes | None:
+        """The digest of a file's content.
+
+        Args:
+            path: the file; what is neither a file nor a folder has nothing that could change, as ``/dev/null``.
+            before: when it must have been as it is now, by :func:`now`.
+            keep: remember the digest; a hundred thousand sources that are read once would take memory for nothing.
+
+        Returns:
+            ``None`` if it cannot be read, is being changed, or was changed since then.
+        """
+        try:
+            status = os.stat(path)  # noqa: PTH116  (a module has a thousand of them)
+            identity = _identity(status)
+            # A change sets this time, whatever the file's own time is set to afterwards.
+            if before is not None and status.st_ctime_ns >= before and stat.S_ISREG(status.st_mode):
+                return None
+            known = self.known.get(path)
+            if known is not None and known[0] == identity:
+                return known[1]
+            digest = _content(path, status, identity)
+        except (OSError, ValueError):
+            return None
+        if keep and digest is not None:
+            self.known[path] = (identity, digest)
+        return digest
+
+    def of_all(self, names: Sequence[str], folder: Path, *, before: int | None = None) -> str | None:
+        """One digest of all files, by names that count from a folder; ``None`` as of a single one, or for no file."""
+        whole = hashlib.sha256()
+        for place, name in enumerate(names):
+            path = os.path.join(folder, name)  # noqa: PTH118
+            digest = self.of(path, before=before, keep=place > 0)
+            if digest is None:
+                return None
+            whole.update(digest)
+        return whole.hexdigest() if names else None
+
+
+def now() -> int:
+    """The time on the clock by which file systems date changes."""
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+
+
+def await_tick() -> None:
+    """Wait some milliseconds until changes have a later date than any that was made before this call."""
+    begin = now()
+    while now() == begin:
+        time.sleep(0.001)
+
+
+def call_digest(words: Sequence[str]) -> str:
+    """Digest of the words of a front end's call."""
+    return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()
+
+
+def read_dependencies(path: Path) -> list[str]:
+    r"""The files in a dependency file of clang's, in its order; none if there is no such file.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.d")
+        ...     _ = path.write_bytes(b"module: a.c a\\ b.h \\\n  /usr/include/c\\#$$.h\n")
+        ...     read_dependencies(path)
+        ['a.c', 'a b.h', '/usr/include/c#$.h']
+    """
+    try:
+        _, _, text = path.read_bytes().partition(b":")
+    except FileNotFoundError:
+        return []
+    names = (_ESCAPED.sub(lambda found: found[1] or found[2], name) for name in _NAME.findall(text))
+    return [os.fsdecode(name) for name in names]
+
+
+def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bitcode_sha256: str) -> None:
+    """Write down what a module was made from.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    fields = {"bitcode_sha256": bitcode_sha256, "call": call, "files": list(files), "sha256": sha256}
+    with whole_file(path) as file:
+        file.write(zlib.compress(json.dumps(fields).encode(), 1))
+
+
+def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bitcode_sha256: str) -> bool:
+    """Whether the front end would make the same bitcode again, by what is noted at ``path``; if nothing is, it is not.
+
+    Args:
+        path: what :func:`note_sources` wrote, perhaps in a corpus from elsewhere.
+        digests: of files.
+        folder: where the front end runs.
+        call: of the front end that would run.
+        bitcode_sha256: of the bitcode that is there.
+    """
+    fields = _read(path)
+    if fields.get("bitcode_sha256") != bitcode_sha256 or fields.get("call") != call:
+        return False
+    files = fields.get("files")
+    names = cast("list[object]", files) if isinstance(files, list) else []
+    texts = [name for name in names if isinstance(name, str)]
+    return bool(texts) and len(texts) == len(names) and digests.of_all(texts, folder) == fields.get("sha256")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The fields of a record; none of one that is not there, no file of its own, or damaged."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return {}
+            found: object = json.loads(zlib.decompressobj().decompress(file.read(_MOST_BYTES), _MOST_BYTES))
+    except (OSError, ValueError, RecursionError, zlib.error):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _identity(status: os.stat_result) -> int:
+    """A number that is another one for a file that was changed."""
+    return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+def _content(path: str, status: os.stat_result, identity: int) -> bytes | None:
+    """The digest of what is in a file, if it stays as it is meanwhile."""
+    if not stat.S_ISREG(status.st_mode):
+        return None if stat.S_ISDIR(status.st_mode) else b"no file"
+    if status.st_size > _LARGEST_FILE:
+        return None
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if _identity(os.fstat(descriptor)) != identity:
+            return None
+        digest, left = hashlib.sha256(), status.st_size
+        # What says that it is empty and is not, as some in /proc, might have no end.
+        while chunk := file.read(min(_CHUNK, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                return None
+            digest.update(chunk)
+        return digest.digest() if not left and _identity(os.fstat(descriptor)) == identity else None
