@@ -1,6 +1,8 @@
 """A split outlives the corpus's being made again, whichever way it was made."""
 
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +11,7 @@ import pytest
 
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
+from mlgokit.corpus.freshness import FileDigests, call_digest, note_sources
 from mlgokit.corpus.front_end import FrontEndJob, make_corpus
 from mlgokit.corpus.identity import NOTHING_KNOWN
 from mlgokit.corpus.importers.bitcode_files import import_bitcode
@@ -48,6 +51,13 @@ def from_sources(folder: Path) -> Corpus:
         (corpus / "p").mkdir(parents=True, exist_ok=True)
         (corpus / f"{name}.bc").write_bytes(BITCODE)
         (corpus / f"{name}.cmd").write_bytes(b"-cc1\0-Oz\0")
+        note_sources(
+            corpus / f"{name}.dep",
+            [os.devnull],
+            sha256=FileDigests().of_all([os.devnull], folder) or "",
+            call=call_digest(["/no/clang", "-cc1", "a.c"]),
+            bitcode_sha256=hashlib.sha256(BITCODE).hexdigest(),
+        )
         jobs.append(
             FrontEndJob(
                 name=name,

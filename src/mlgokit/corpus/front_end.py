@@ -43,7 +43,8 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
-_FRONT_END = ("-disable-llvm-passes", "-emit-llvm-bc", "-emit-llvm-uselists")
+FRONT_END = ("-disable-llvm-passes", "-emit-llvm-bc", "-emit-llvm-uselists")
+"""What the front end is to make: bitcode before any pass, its uses in the order that they have in memory."""
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}
 
 
@@ -270,7 +271,7 @@ def _run_front_end(making: _Making, job: FrontEndJob, output: Path, dependencies
     """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
-    argv = [*job.front_end, *modules, *_FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
+    argv = [*job.front_end, *modules, *FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits
