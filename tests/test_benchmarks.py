@@ -35,6 +35,7 @@ PARTS = (
     "fuzz_gate",
     "learner_arms",
     "learner_summary",
+    "recheck",
     "regalloc_stress",
     "timing",
     "treatments",

@@ -53,7 +53,7 @@ def corpus(tmp_path: Path) -> Path:
     modules.append(module("gamma/d.cc.o", folder, held_out=True))
     for one in modules:
         one.bitcode.parent.mkdir(parents=True, exist_ok=True)
-        one.bitcode.write_bytes(b"BC\xc0\xde")
+        one.bitcode.write_bytes(b"BC\xc0\xde" + one.name.encode())
         one.bitcode.with_suffix(".cmd").write_bytes(b"-cc1\0")
     write_corpus(folder, modules, ())
     return folder
@@ -267,6 +267,16 @@ def test_a_folder_of_another_training_is_refused(
     assert compiled == []
 
 
+def test_a_folder_that_learned_from_other_code_is_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
+    with pytest.raises(CorpusError):
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train"))
+    (corpus / "alpha" / "b.cc.o.bc").write_bytes(b"BC\xc0\xdeother code under the same name")
+    compiled.clear()
+    with pytest.raises(ReuseError, match=r"train: inputs\.modules: expected "):
+        train.run(train.Train(corpus=corpus, output=tmp_path / "train"))
+    assert compiled == []
+
+
 def test_what_does_not_change_the_result_may_change(tmp_path: Path, corpus: Path, compiled: list[str]):
     changes: list[dict[str, Any]] = [
         {},
@@ -331,6 +341,8 @@ def no_compiler(*_: object, **__: object) -> Toolchain:
 
 def test_without_a_compiler_equal_files_are_found_and_the_split_is_made(corpus: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_toolchain", no_compiler)
+    for bitcode in corpus.rglob("*.bc"):
+        bitcode.write_bytes(b"BC\xc0\xde")
 
     found = info.run(info.Info(corpus=corpus))
     assert (found.modules, found.described, found.functions) == (4, 0, 0)

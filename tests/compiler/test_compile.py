@@ -304,7 +304,10 @@ def test_what_is_known_is_whole_again_when_the_memory_fails(tmp_path: Path):
     compiler = ClangCompiler(
         toolchain=Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang), plugin=tmp_path / "p.so", known={}
     )
-    module = toy_source("module", command_line=("-cc1", "-Oz", "-triple", "x86_64-unknown-linux-gnu"))
+    for name in ("module.bc", "p.so"):
+        (tmp_path / name).write_bytes(b"content")
+    words = ("-cc1", "-Oz", "-triple", "x86_64-unknown-linux-gnu")
+    module = toy_source("module", bitcode=tmp_path / "module.bc", command_line=words)
     for request, calls in (
         (CompileRequest(use=PluginUse()), 1),
         (CompileRequest(reuse=True), 2),

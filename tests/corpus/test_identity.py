@@ -18,6 +18,7 @@ from mlgokit.corpus.identity import (
     leaks,
     without_copies,
 )
+from mlgokit.files import digest_file
 from mlgokit.module import Module
 
 TOOLCHAIN = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"))
@@ -99,6 +100,17 @@ def test_what_is_remembered_is_read_and_half_a_line_is_passed_over(tmp_path: Pat
     assert read_contents(tmp_path) == {"1": first, "2": second}
     assert read_contents(tmp_path, major=22) == {"2": second}
     assert known_contents(tmp_path, [module("p/a", sha256="1"), module("p/b")]).by_name == {"p/a": first}
+
+
+def test_bitcode_is_known_by_itself_and_not_by_what_the_sidecar_says(tmp_path: Path):
+    (tmp_path / "a.bc").write_bytes(b"BC one")
+    own, promised = digest_file(tmp_path / "a.bc"), content("1", "19:x")
+    append_contents(tmp_path, [promised])
+    one = module("a", tmp_path, sha256="1")
+    assert known_contents(tmp_path, [one]).digests == {"a": own}
+    assert not known_contents(tmp_path, [one]).by_name
+    append_contents(tmp_path, [content(own, "19:y")])
+    assert known_contents(tmp_path, [one]).by_name["a"].identity == "19:y"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """That remembered results follow what decides them, with real compilers: profiles, libraries, bitcode."""
 
+import contextlib
 import json
 import shutil
 from dataclasses import replace
@@ -12,6 +13,7 @@ from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.recheck import Recheck
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import StaleError, ToolError
@@ -178,3 +180,77 @@ def test_an_old_result_is_found_by_the_check(toolchain: Toolchain, tmp_path: Pat
     assert f"; bitcode {digest_file(module.bitcode)}; " in said[0]
     # What it found it has mended.
     assert not any(stale(checking, each) for each in (module, other))
+
+
+def reusing(toolchain: Toolchain, plugin: Path, *, share: float = 0) -> ClangCompiler:
+    recheck = Recheck(share=share, seed=1)
+    return ClangCompiler(toolchain=toolchain, plugin=plugin, residents=Residents(), known={}, recheck=recheck)
+
+
+def asked(**policies: str) -> CompileRequest:
+    named = {problem.replace("_", "-"): rule for problem, rule in {"inline_size": HEURISTIC, **policies}.items()}
+    return CompileRequest(use=PluginUse(policies=named, logs=("inline-size",)), reuse=True)
+
+
+def put_bitcode(toolchain: Toolchain, folder: Path, text: str) -> Module:
+    """A module whose functions may be known: no profile, no debug information."""
+    source, bitcode = folder / "bare.c", folder / "bare.bc"
+    source.write_text(text)
+    words = [toolchain.clang, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source, "-o", bitcode]
+    assert process.run(words, timeout_seconds=60).returncode == 0
+    options = ("-cc1", "-triple", toolchain.target, "-Oz", "-ffunction-sections")
+    return Module(name="m", project="p", language="c", bitcode=bitcode, command_line=options, bitcode_bytes=1)
+
+
+def test_what_compilers_share_goes_by_the_files_of_today(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    with contextlib.closing(reusing(toolchain, plugin)) as compiler:
+        assert len({compiler.compile(module, asked()).measured.totals.text for _ in range(3)}) == 1
+        put_bitcode(toolchain, tmp_path, f"{SOURCE}int more(int x) {{ return g(x) - x; }}")
+        now = compiler.compile(module, asked())
+        assert compiler.residents is not None
+        assert not compiler.residents.declined
+    alone = ClangCompiler(toolchain=toolchain, plugin=plugin).compile(module, replace(asked(), reuse=False))
+    assert now.measured.totals == alone.measured.totals
+    assert "more" in now.measured.function_names
+
+
+def test_known_functions_do_not_stand_for_others_allocated_otherwise(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
+):
+    sums = " ".join(f"int v{n} = get(i + {n});" for n in range(24))
+    uses = " + ".join(f"v{n} * get(v{23 - n})" for n in range(24))
+    loop = "for (int k = 0; k < i; k++) v3 += get(k) * v7;"
+    module = put_bitcode(toolchain, tmp_path, f"int get(int);\nint hot(int i) {{ {sums} {loop} return {uses}; }}")
+    first = asked(regalloc_eviction=":first")
+    alone = ClangCompiler(toolchain=toolchain, plugin=plugin)
+    plain, otherwise = (
+        alone.compile(module, replace(one, reuse=False)).measured.totals.text for one in (asked(), first)
+    )
+    assert plain != otherwise
+    with contextlib.closing(reusing(toolchain, plugin)) as compiler:
+        assert [compiler.compile(module, asked()).measured.totals.text for _ in range(3)] == [plain] * 3
+        assert compiler.known is not None
+        assert compiler.known["m"].hits
+        assert compiler.compile(module, first).measured.totals.text == otherwise
+
+
+def test_a_known_function_that_is_another_one_now_is_an_error(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    with contextlib.closing(reusing(toolchain, plugin, share=1)) as compiler:
+        for _ in range(3):
+            assert compiler.compile(module, asked()).ok
+        assert compiler.known is not None
+        known = compiler.known["m"]
+        assert known.hits
+        for digest, code in known.codes.items():
+            known.codes[digest] = replace(code, text=code.text + 16)
+        with pytest.raises(StaleError) as raised:
+            compiler.compile(module, asked())
+    said = str(raised.value)
+    assert said.startswith(
+        "m: expected the compiler to give what functions that are known gave, found another result ("
+    )
+    assert "sizes: totals" in said
+    assert f"bitcode {digest_file(module.bitcode)}; " in said
+    assert "go on with --check-share 0" in said

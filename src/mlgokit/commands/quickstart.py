@@ -6,7 +6,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -113,7 +114,7 @@ def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
 
 def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    digest = _digest(config, toolchain.version_text)
+    digest = _digest(config, ClangCompiler(toolchain=toolchain).loaded.facts)
     finished = _finished_run(config.folder, digest)
     if finished is None:
         finished = _run(config, report)
@@ -151,9 +152,11 @@ def turns_counted(training: Learning) -> Learning:
     return training
 
 
-def _digest(config: Quickstart, compiler: str) -> str:
+def _digest(config: Quickstart, compiler: Mapping[str, object]) -> str:
     """What decides the result; a finished run with the same digest is shown again, not repeated."""
-    return json.dumps([dataclasses.asdict(config), compiler, package_version()], default=str, sort_keys=True)
+    projects = None if config.manifest is None or not config.manifest.is_file() else digest_file(config.manifest)
+    facts = [dataclasses.asdict(config), compiler, projects, package_version()]
+    return json.dumps(facts, default=str, sort_keys=True)
 
 
 def _finished_run(folder: Path, digest: str) -> RunReport | None:

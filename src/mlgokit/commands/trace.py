@@ -83,7 +83,9 @@ def _trace(config: Trace, report: Report) -> dict[str, Any]:
     compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
     settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
     settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
-    claim_folder(config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus)
+    claim_folder(
+        config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus, modules=modules
+    )
     logs = config.output / "logs"
     traces = tracing.trace_modules(compiler, modules, problem, policy=config.policy, folder=logs, report=report)
     written: dict[str, Any] = {}

@@ -79,7 +79,15 @@ def _train(config: Train, report: Report) -> Trained:
     compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
     learning = config.learning.resolved(config.algorithm)
     settings = {"algorithm": config.algorithm, "problem": config.problem, **learning.deciding()}
-    claim_folder(config.output, kind="policy", config=settings, edits=edits, workshop=compiler, corpus=corpus)
+    claim_folder(
+        config.output,
+        kind="policy",
+        config=settings,
+        edits=edits,
+        workshop=compiler,
+        corpus=corpus,
+        modules=modules,
+    )
     learned = learn(
         compiler,
         modules,

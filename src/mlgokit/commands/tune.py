@@ -169,6 +169,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
             room=config.compiler.room(config.folder),
             residents=Residents(),
             known={},
+            recheck=config.compiler.recheck(),
         ),
         modules=modules,
         policies=policies,

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -14,9 +15,11 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
+from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
@@ -27,7 +30,9 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import InputError, StorageError, TraceError, UsageError
 from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log
 
 COMPILE_SECONDS = 60.0
@@ -108,6 +113,8 @@ class ClangCompiler:
             nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
+        recheck: which compilations with a compiler that stayed, or without known functions, are made once more from the
+            beginning, and compared.
         limits: what each compilation may take.
         sandbox: where compilers run; ``None`` for the open.
         room: asked before each compilation whether the disk has room; ``None`` for no question.
@@ -119,6 +126,7 @@ class ClangCompiler:
     timeout_seconds: float = COMPILE_SECONDS
     residents: Residents | None = None
     known: dict[str, KnownFunctions] | None = None
+    recheck: Recheck = NO_RECHECK
     limits: ModuleLimits = field(default_factory=ModuleLimits)
     sandbox: Sandbox | None = None
     room: Room | None = None
@@ -138,32 +146,92 @@ class ClangCompiler:
         """Compile a module and measure its object.
 
         Raises:
+            StaleError: what is reused between compilations made another object than a compiler alone.
             StorageError: the compiler found the disk full, or it would be.
             ToolError: the compiler cannot be started.
             UsageError: the request uses a plugin, and there is none.
         """
         if self.room is not None:
             self.room.check()
-        known = self._known_functions(module, request)
+        content = self._content_to_reuse(module, request)
+        known = self._known_functions(module, request, content)
+        done = self._compile(module, request, content, known)
+        if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
+            self._check(module, request, request.use, done, known)
+        return done
+
+    def _compile(
+        self, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
+    ) -> Compilation:
         if known is None or known.refused:
-            return _compile(self, module, request, None)
-        part = _compile(self, module, request, known)
+            return _compile(self, module, request, content, None)
+        part = _compile(self, module, request, content, known)
         if part.status in _LIMITED or (part.status is CompileStatus.OK and not known.refused):
             return part
         known.refused = known.refused or part.reason
-        again = _compile(self, module, request, None)
+        again = _compile(self, module, request, content, None)
         return dataclasses.replace(again, user_seconds=part.user_seconds + again.user_seconds)
+
+    def _check(
+        self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: KnownFunctions | None
+    ) -> None:
+        """Compile from the beginning what a resident or known functions had a part in; trials change no object."""
+        alone = dataclasses.replace(
+            request,
+            use=dataclasses.replace(use, trials=None),
+            reuse=False,
+            keep_object=None,
+            keep_logs={},
+            extra_seconds=0.0,
+        )
+        found = difference(done, _compile(self, module, alone, "", None))
+        if found:
+            raise stale_error(
+                module.name,
+                found,
+                memory="a compiler that stayed" if known is None or not known.hits else "functions that are known",
+                key={
+                    **module_facts(module),
+                    "known functions": 0 if known is None else len(known.codes),
+                    "each by": "a digest of its IR after the last pass (plugin/identity/FinalCode.cpp)",
+                },
+                remedy="report this sentence, and go on with --check-share 0: what was found is kept, and at its end a "
+                "search compiles everything from the beginning",
+            )
 
     def close(self) -> None:
         """End the compilers that stay; a later compilation starts new ones."""
         if self.residents is not None:
             self.residents.close()
 
-    def _known_functions(self, module: Module, request: CompileRequest) -> KnownFunctions | None:
-        wanted = request.reuse and request.use is not None and request.keep_object is None
-        if self.known is None or not wanted or not may_drop(module.command_line):
+    def _content_to_reuse(self, module: Module, request: CompileRequest) -> str:
+        """Digest of all that a resident and known functions go by; empty if the request reuses nothing."""
+        use = request.use
+        if not request.reuse or use is None or (self.known is None and self.residents is None):
+            return ""
+        plugin = use.plugin or self.plugin
+        try:
+            return digest_value([module_facts(module), None if plugin is None else digest_once(plugin)])
+        except OSError:
+            # The compiler will say what is missing.
+            return ""
+
+    def _known_functions(self, module: Module, request: CompileRequest, content: str) -> KnownFunctions | None:
+        use = request.use
+        if self.known is None or not content or use is None or request.keep_object is not None:
             return None
-        return self.known.setdefault(module.name, KnownFunctions())
+        # Known functions go by their IR, which says nothing of how another advisor allocates them.
+        if use.allocations or use.policies.keys() - {INLINE_SIZE.name} or not may_drop(module.command_line):
+            return None
+        known = self.known.setdefault(module.name, KnownFunctions(content=content))
+        if (known.content or content) != content:
+            known = self.known[module.name] = KnownFunctions(content=content)
+        known.content = content
+        return known
+
+
+def _draw_name(module: Module, use: PluginUse) -> str:
+    return f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
 
 
 def _environment() -> dict[str, str]:
@@ -183,7 +251,7 @@ def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
 
 
 def _compile(
-    compiler: ClangCompiler, module: Module, request: CompileRequest, known: KnownFunctions | None
+    compiler: ClangCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
 ) -> Compilation:
     use, box = request.use, compiler.sandbox
     # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
@@ -224,13 +292,14 @@ def _compile(
             return () if box is None else box(limits, program=program, writable=writable, readable=named)
 
         done = None
-        may_stay = request.reuse and use is not None and record is None and module.thinlto_index is None
+        may_stay = content and record is None and module.thinlto_index is None
         if compiler.residents is not None and may_stay:
             argv = words(output=Path("-"))
             # A resident has its limits and its sandbox for all that is asked of it later, logs too.
             limits = compiler.limits.of(module.name, only_object=False)
             done = compiler.residents.run(
                 argv,
+                content=content,
                 environment=environment,
                 request={"TMPDIR": scratch, **settings},
                 output=output,

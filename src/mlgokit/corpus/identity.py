@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
+from mlgokit.compiler.inputs import digest_once
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
@@ -71,16 +72,20 @@ class Kinship:
 
 
 def known_contents(folder: Path, modules: Sequence[Module]) -> Contents:
-    """What an earlier :func:`describe_corpus` found, for modules with a recorded digest; reads no bitcode."""
+    """What an earlier :func:`describe_corpus` found; bitcode that is there is known by its own digest."""
     remembered = read_contents(folder)
+    digests = {module.name: digest for module in modules if (digest := _digest_of(module))}
     return Contents(
-        digests={module.name: module.bitcode_sha256 for module in modules if module.bitcode_sha256},
-        by_name={
-            module.name: content
-            for module in modules
-            if module.bitcode_sha256 and (content := remembered.get(module.bitcode_sha256))
-        },
+        digests=digests,
+        by_name={name: content for name, digest in digests.items() if (content := remembered.get(digest))},
     )
+
+
+def _digest_of(module: Module) -> str | None:
+    try:
+        return digest_once(module.bitcode)
+    except OSError:
+        return module.bitcode_sha256
 
 
 def describe_corpus(

@@ -99,6 +99,7 @@ class KnownFunctions:
 
     Attributes:
         codes: by digest.
+        content: of the module's files, its options and the plugin; of other ones nothing is known.
         cies: bytes of the CIE, by the personality in it.
         groups: of each reference to a personality that is a group of its own: [3] sizes of sections, and data.
         refused: why the memory is not used for this module; empty if it is.
@@ -109,6 +110,7 @@ class KnownFunctions:
     codes: dict[bytes, Code] = field(default_factory=dict[bytes, Code])
     cies: dict[str, int] = field(default_factory=dict[str, int])
     groups: dict[str, tuple[Ints, int]] = field(default_factory=dict[str, tuple[Ints, int]])
+    content: str = ""
     refused: str = ""
     hits: int = 0
     misses: int = 0

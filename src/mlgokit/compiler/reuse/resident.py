@@ -41,6 +41,7 @@ def _share_of_memory() -> int:
 class _Resident:
     process: subprocess.Popen[bytes]
     channel: socket.socket
+    content: str = ""
     own_seconds: float = 0.0
     charged_seconds: float = 0.0
     peak_bytes: int = 0
@@ -73,6 +74,7 @@ class Residents:
         self,
         argv: Sequence[str],
         *,
+        content: str = "",
         environment: Mapping[str, str],
         request: Mapping[str, str],
         output: Path,
@@ -85,6 +87,7 @@ class Residents:
 
         Args:
             argv: a ``clang -cc1`` with the plugin that writes to standard output.
+            content: digest of the files that it reads; a resident that has read others ends.
             environment: of the resident.
             request: variables that the child gets besides.
             output: where the object goes.
@@ -106,12 +109,16 @@ class Residents:
         with self._lock:
             resident = self._idle.pop(key, None)
         begin = time.monotonic()
+        if resident is not None and resident.content != content:
+            _end(resident)
+            resident = None
         if resident is None:
             started = self._start(argv, environment, timeout_seconds, limits, inside)
             if isinstance(started, str):
                 self.decline(key, started)
                 return None
             resident = started
+            resident.content = content
         with tempfile.NamedTemporaryFile(prefix="mlgokit-messages-", dir=folder) as messages:
             variables = {**request, "MLGOKIT_OBJECT": str(output), "MLGOKIT_MESSAGES": messages.name}
             try:

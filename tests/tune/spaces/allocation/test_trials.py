@@ -158,3 +158,19 @@ def test_what_is_known_survives_and_damage_is_as_nothing(tmp_path: Path):
     assert load_functions(tmp_path / "m") == {}
     save_functions(tmp_path / "m", [])
     assert load_functions(tmp_path / "m") == {}
+
+
+def test_scores_that_another_compiler_measured_are_only_decisions_to_try(tmp_path: Path):
+    one = function(1)
+    take(one, [outcome(50.0, 3)])
+    save_functions(tmp_path / "m", [one], measured_by="clang and options of yesterday")
+
+    again = function(1)
+    again.recall(load_functions(tmp_path / "m", measured_by="clang and options of yesterday").get(1))
+    assert (again.score, again.trials, again.start) == (50.0, 1, None)
+
+    changed = function(1)
+    changed.recall(load_functions(tmp_path / "m", measured_by="those of today").get(1))
+    assert (changed.score, changed.plain, changed.trials) == (100.0, 100.0, 0)
+    assert changed.start is not None
+    assert changed.start.evictions.tolist() == SOME.tolist()

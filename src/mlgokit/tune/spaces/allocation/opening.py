@@ -1,16 +1,19 @@
 """The beginning of a search over register allocations: the functions of every module, and what is known of them."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.inputs import digest_once, named_files
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, Overrides
 from mlgokit.errors import CorpusError
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.search import Search, progress_path
@@ -56,6 +59,8 @@ def open_allocation(
         folder=folder, compiler=compiler, config=config, decisions=decisions, objective=objective, list_all=list_all
     )
 
+    space.measured_by = _measured_by(compiler, modules)
+
     def begin(module: Module) -> Compilation:
         return space.compile(module, costs=not config.in_bytes)
 
@@ -67,7 +72,9 @@ def open_allocation(
             space.failures[module.name] = f"{found.status.value}: {found.reason}"
             continue
         keys = {one.name: one.key for one in found.tried}
-        progress = load_functions(progress_path(folder, module.name))
+        progress = load_functions(
+            progress_path(folder, module.name), measured_by=space.measured_by.get(module.name, "")
+        )
         functions: list[FunctionState] = []
         for one in _functions_of(found, keys):
             if one.key not in known:
@@ -89,6 +96,18 @@ def open_allocation(
     search.recall()
     search.mark()
     return search
+
+
+def _measured_by(compiler: Compiler, modules: Sequence[Module]) -> dict[str, str]:
+    """By module, the digest of what scores depend on beside the functions, whose keys follow their code."""
+    plugin, loaded = compiler.plugin, compiler.loaded.facts
+    found: dict[str, str] = {}
+    for module in modules:
+        words = module.command_line
+        with contextlib.suppress(OSError):
+            made = None if plugin is None else digest_once(plugin)
+            found[module.name] = digest_value([loaded, made, words, dict(named_files(words))])
+    return found
 
 
 def open_bytes(

@@ -60,6 +60,7 @@ class AllocationSpace:
         failures: those that do not, with the reason.
         list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
         objective: which bytes count, if it is bytes.
+        measured_by: by module, digest of what the scores of its functions depend on beside their code.
     """
 
     folder: Path
@@ -70,6 +71,7 @@ class AllocationSpace:
     failures: dict[str, str] = field(default_factory=dict[str, str])
     list_all: bool = False
     objective: Objective = Objective.LINK_AWARE
+    measured_by: dict[str, str] = field(default_factory=dict[str, str])
     table: str = "allocations"
     owed: float = 0.0
 
@@ -138,7 +140,8 @@ class AllocationSpace:
         gain = sum(take(by_key[one.key], one.outcomes, in_bytes=self.config.in_bytes) for one in step.tried)
         rate = gain / max(step.user_seconds, 1e-3)
         unit.rate = rate if unit.rate == math.inf else 0.5 * unit.rate + 0.5 * rate
-        save_functions(progress_path(self.folder, unit.module.name), unit.functions)
+        name = unit.module.name
+        save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 
     def rest(self) -> None:
         """End the compilers that stay."""

@@ -65,7 +65,9 @@ class FunctionState:
 
     def recall(self, kept: "FunctionState | None") -> None:
         """Take up what an earlier session found, unless it was no better."""
-        if kept is None or kept.score > self.score:
+        if kept is not None and kept.start:
+            self.start = kept.start
+        if kept is None or kept.score > self.score or kept.start is not None:
             return
         self.plain, self.cost = min(self.plain, kept.plain), kept.cost
         self.score, self.overrides = kept.score, kept.overrides
@@ -103,8 +105,13 @@ class ModuleFunctions:
         return self.failures >= 2 or all(one.exhausted for one in self.functions)
 
 
-def save_functions(path: Path, functions: Sequence[FunctionState]) -> None:
+def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_by: str = "") -> None:
     """Keep what is known of a module's functions.
+
+    Args:
+        path: the file.
+        functions: of the module.
+        measured_by: digest of what the scores depend on beside the functions.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -121,25 +128,34 @@ def save_functions(path: Path, functions: Sequence[FunctionState]) -> None:
         score=np.array([(one.plain, one.score, one.seconds, one.cost) for one in functions], np.float64).reshape(-1, 4),
         numbers=np.array(numbers, np.int64).reshape(-1, 6),
         records=np.concatenate([np.zeros(0, OVERRIDE), *records]).view(np.uint64),
+        measured_by=np.frombuffer(measured_by.encode(), np.uint8),
     )
     atomic_write(path, file.getvalue())
 
 
-def load_functions(path: Path) -> dict[int, FunctionState]:
-    """What is known of a module's functions, by key; nothing if there is none or its file is damaged."""
+def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionState]:
+    """What is known of a module's functions, by key; nothing if there is none or its file is damaged.
+
+    Scores that something else measured are no scores of today: their decisions are to be tried first, that is all.
+    """
     found: dict[int, FunctionState] = {}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             records = stored["records"].view(OVERRIDE)
+            holds = stored["measured_by"].tobytes() == measured_by.encode() if "measured_by" in stored else False
             rows = zip(stored["key"].tolist(), stored["score"].tolist(), stored["numbers"].tolist(), strict=True)
             for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
                 mine, records = records[:both], records[both:]
+                overrides = Overrides(evictions=mine[:first], priorities=mine[first:])
+                if not holds:
+                    found[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
+                    continue
                 found[key] = FunctionState(
                     key=key,
                     name="",
                     plain=plain,
                     score=score,
-                    overrides=Overrides(evictions=mine[:first], priorities=mine[first:]),
+                    overrides=overrides,
                     evictions=evictions,
                     priorities=priorities,
                     trials=trials,
