@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,7 +173,8 @@ def _read_thinlto(data: bytes, source: Path, output: Path) -> None:
 def _read_imported_commands(data: bytes, source: Path, output: Path) -> None:
     """A whole import of a database, with a compiler that takes everything and that no process runs."""
     (source / "compile_commands.json").write_bytes(data)
-    with mock.patch.object(process, "run", _obliging_compiler):
+    state = mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(source / "state")})
+    with state, mock.patch.object(process, "run", _obliging_compiler):
         import_commands(source / "compile_commands.json", toolchain=TOOLCHAIN, corpus_folder=output, project="p")
         load_corpus(output)
 

@@ -75,3 +75,13 @@ def test_what_cannot_be_noted_is_from_elsewhere(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     make(tmp_path / "corpus")
     assert not is_made_here(tmp_path / "corpus")
+
+
+def test_what_other_processes_do_to_their_notes_stops_no_other(state: Path, tmp_path: Path):
+    make(tmp_path / "first")
+    # One is being written, and one goes between two looks.
+    (state / ".note.0.tmp").write_text("/no/such")
+    (state / "gone").symlink_to(tmp_path / "nowhere")
+    assert is_made_here(make(tmp_path / "second"))
+    assert is_made_here(tmp_path / "first")
+    assert (state / ".note.0.tmp").exists()

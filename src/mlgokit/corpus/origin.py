@@ -13,18 +13,22 @@ from pathlib import Path
 
 import platformdirs
 
+from mlgokit.errors import StorageError
+from mlgokit.files import atomic_write
 from mlgokit.manifest import MANIFEST_NAME
 
 
 def note_made_here(folder: Path) -> None:
     """Note a corpus folder that has a manifest and no module yet; if it cannot be noted, it is one from elsewhere."""
     notes = _notes()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StorageError):
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Whole at once, and with others of this user doing the same: no note is taken for one of a folder that is gone.
+        atomic_write(notes / _name(folder), os.fsencode(folder.resolve()))
         for note in notes.iterdir():
-            if not Path(note.read_text(encoding="utf-8", errors="surrogateescape")).is_dir():
-                note.unlink()
-        (notes / _name(folder)).write_text(str(folder.resolve()), encoding="utf-8", errors="surrogateescape")
+            with contextlib.suppress(OSError):
+                if not note.name.startswith(".") and not Path(os.fsdecode(note.read_bytes())).is_dir():
+                    note.unlink()
 
 
 def is_made_here(folder: Path) -> bool:
