@@ -1,6 +1,7 @@
 """The arithmetic of policies in the plugin's own object files and in numpy, bit by bit, on values that try it hard."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_priority, draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
+from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 
@@ -105,6 +106,8 @@ def make_policy(output: OutputKind, *, weight: float, quantile: bool, gated: boo
     count, members = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     usual = rng.normal(size=(500, count)) * 100
     normaliser = fit_quantile(usual, count=30) if quantile else fit_signed_log(usual)
+    if isinstance(normaliser, Quantile) and count > 1:
+        normaliser = replace(normaliser, lengths=tuple(rng.integers(1, 31, count).tolist()))
     widths = [normaliser.width, int(rng.integers(1, 70)), int(rng.integers(1, 20)), output.width]
     return Policy(
         problem=PROBLEM_OF[output].name,

@@ -92,6 +92,30 @@ def test_a_gate_comes_back_and_readers_of_version_1_refuse_it(tmp_path: Path) ->
     assert load_policy(tmp_path / "p.policy").gate == Gate(feature="a", margins=(math.inf, 1.5))
 
 
+def test_rows_of_different_lengths_come_back_and_older_readers_refuse_them(tmp_path: Path) -> None:
+    policy = make_policy(output=OutputKind.LOGITS)
+    assert isinstance(policy.normaliser, Quantile)
+    rows = replace(policy, normaliser=replace(policy.normaliser, lengths=(7, 3)))
+    save_policy(rows, tmp_path / "p.policy")
+    again = load_policy(tmp_path / "p.policy")
+    values = np.random.default_rng(2).integers(-20, 20, (50, 2))
+
+    assert isinstance(again.normaliser, Quantile)
+    assert again.normaliser.lengths == (7, 3)
+    np.testing.assert_array_equal(rows.answers(values), again.answers(values))
+    assert (rows.answers(values) != policy.answers(values)).any()
+    assert b'format_version\\": 3' in policy_bytes(rows)
+
+
+@pytest.mark.parametrize("lengths", [[7], [7, 0], [8, 7], None])
+def test_lengths_that_do_not_fit_are_refused(tmp_path: Path, lengths: object) -> None:
+    changed = rewritten(policy_bytes(make_policy(output=OutputKind.LOGITS)), format_version=3, lengths=lengths)
+    (tmp_path / "p.policy").write_bytes(changed)
+
+    with pytest.raises(PolicyError, match="its tensors do not fit its description"):
+        load_policy(tmp_path / "p.policy")
+
+
 def rewritten(data: bytes, **changes: object) -> bytes:
     """The file with keys of its description changed."""
     size = int.from_bytes(data[:8], "little")
@@ -106,7 +130,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 3}, "expected format version 1 or 2, found 3"),
+        ({"format_version": 4}, "expected format version 1 to 3, found 4"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),

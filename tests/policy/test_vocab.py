@@ -126,8 +126,20 @@ def test_a_policys_normaliser_gives_the_references_first_two_inputs():
     np.testing.assert_allclose(found[:, :2], vocab.reference_inputs(values[:, 0], rows * 2), rtol=1e-7)
 
 
-def test_a_normaliser_needs_all_features_at_one_length():
+def test_rows_of_different_lengths_keep_their_ranks():
+    """The reference ships vocabularies of 999 and of 9999 lines in one folder."""
+    rng = np.random.default_rng(3)
+    found = {name: np.sort(rng.integers(0, 50, count)).astype(float) for name, count in (("a", 999), ("b", 9999))}
+    values = rng.integers(-5, 60, (200, 2))
+
+    inputs = vocab.quantile_of(found, ("b", "a")).apply(values)
+
+    for column, name in enumerate("ba"):
+        expected = vocab.reference_inputs(values[:, column], found[name])
+        np.testing.assert_allclose(inputs[:, 2 * column : 2 * column + 2], expected, rtol=1e-6)
+    assert inputs.max() == 1.0
+
+
+def test_a_normaliser_needs_all_features():
     with pytest.raises(UsageError, match="expected boundaries of b, found none"):
         vocab.quantile_of({"a": np.arange(3.0)}, ("a", "b"))
-    with pytest.raises(UsageError, match="found 3 of a and 4 of b; leave the feature out"):
-        vocab.quantile_of({"a": np.arange(3.0), "b": np.arange(4.0)}, ("a", "b"))

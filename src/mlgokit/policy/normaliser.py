@@ -73,13 +73,16 @@ class SignedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """[x, x * x] with x = (number of boundaries <= v) / Q, feature by feature.
+    """[x, x * x] with x = (number of boundaries <= v) / (number of boundaries), feature by feature.
 
     Attributes:
         boundaries: float32 [F, Q], every row ascending.
+        lengths: how many of each row are boundaries, where rows differ: each row is filled up with its last one.
+            Nothing if all of all rows are.
     """
 
     boundaries: Inputs
+    lengths: tuple[int, ...] | None = None
 
     @property
     def width(self) -> int:
@@ -88,15 +91,18 @@ class Quantile:
 
     def apply(self, values: Values) -> Inputs:
         """Normalise ``values`` [T, F] to [T, 2 F]."""
-        count = self.boundaries.shape[1]
-        # There are only count + 1 ranks: what they become is worked out once, in double precision as in the plugin.
-        ranks = np.arange(count + 1, dtype=np.float64) / count
-        inputs = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
+        features, most = self.boundaries.shape
+        lengths = (most,) * features if self.lengths is None else self.lengths
+        # A row has few ranks: what they become is worked out once, in double precision as in the plugin.
+        inputs: dict[int, Inputs] = {}
+        for count in set(lengths):
+            ranks = np.arange(count + 1, dtype=np.float64) / count
+            inputs[count] = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
         floats = plain(values).astype(np.float32)
-        ranked = np.empty(values.shape, np.int64)
-        for column, row in enumerate(self.boundaries):
-            ranked[:, column] = np.searchsorted(row, floats[:, column], side="right")
-        return inputs.take(ranked, axis=0).reshape(len(values), -1)
+        found = np.empty((*values.shape, 2), np.float32)
+        for column, (row, count) in enumerate(zip(self.boundaries, lengths, strict=True)):
+            found[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]
+        return found.reshape(len(values), -1)
 
 
 Normaliser = SignedLog | Quantile

@@ -19,6 +19,8 @@ from mlgokit.problems import PROBLEMS
 FORMAT_VERSION = 1
 GATED_FORMAT_VERSION = 2
 """Of a policy with a gate, which a reader of version 1 would leave out without a word."""
+ROWS_FORMAT_VERSION = 3
+"""Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 _KEY = "mlgokit.policy"
@@ -29,7 +31,7 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 def policy_bytes(policy: Policy) -> bytes:
     """The file for ``policy``; the same policy always gives the same bytes."""
     description: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if policy.gate is None else GATED_FORMAT_VERSION,
         "problem": policy.problem,
         "features": list(policy.features),
         "output": policy.output.value,
@@ -43,12 +45,13 @@ def policy_bytes(policy: Policy) -> bytes:
     else:
         description |= {"normaliser": "quantile"}
         tensors |= {"normaliser.boundaries": policy.normaliser.boundaries}
+        if policy.normaliser.lengths is not None:
+            description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
     match policy.output:
         case OutputKind.EFFECT_BYTES:
             description |= {"bytes_per_unit": policy.bytes_per_unit, "caution": policy.caution}
             if policy.gate is not None:
                 margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
-                description |= {"format_version": GATED_FORMAT_VERSION}
                 description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
         case OutputKind.COLUMN_LOGIT:
             description |= {"mask": policy.mask, "caution": policy.caution}
@@ -93,9 +96,9 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in (FORMAT_VERSION, GATED_FORMAT_VERSION):
+    if found.get("format_version") not in (FORMAT_VERSION, GATED_FORMAT_VERSION, ROWS_FORMAT_VERSION):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} or {GATED_FORMAT_VERSION}, "
+            f"policy {path}: expected format version {FORMAT_VERSION} to {ROWS_FORMAT_VERSION}, "
             f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
@@ -150,7 +153,8 @@ def _number(description: dict[str, Any], key: str, *, above: float) -> float:
 
 
 def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None:
-    if description["format_version"] == FORMAT_VERSION:
+    version = description["format_version"]
+    if version == FORMAT_VERSION or (version == ROWS_FORMAT_VERSION and "gate_feature" not in description):
         return None
     feature, found = description["gate_feature"], description["gate_margins"]
     if feature not in features:
@@ -159,6 +163,18 @@ def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None
     if not (elsewhere >= 0 and there >= 0):
         raise ValueError(f"gate_margins: expected null or numbers that are not negative, found {found}")
     return Gate(feature=feature, margins=(elsewhere, there))
+
+
+def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
+    boundaries = _expect(tensors, "normaliser.boundaries", (count, None))
+    if (np.diff(boundaries, axis=1) < 0).any():
+        raise ValueError("normaliser.boundaries: expected ascending rows")
+    if description["format_version"] != ROWS_FORMAT_VERSION:
+        return Quantile(boundaries=boundaries)
+    lengths = tuple(int(length) for length in description["lengths"])
+    if len(lengths) != count or not all(0 < length <= boundaries.shape[1] for length in lengths):
+        raise ValueError(f"lengths: expected {count} numbers from 1 to {boundaries.shape[1]}, found {lengths}")
+    return Quantile(boundaries=boundaries, lengths=lengths)
 
 
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:
@@ -178,9 +194,7 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
                 clip=_number(description, "clip", above=0),
             )
         case "quantile":
-            normaliser = Quantile(boundaries=_expect(tensors, "normaliser.boundaries", (count, None)))
-            if (np.diff(normaliser.boundaries, axis=1) < 0).any():
-                raise ValueError("normaliser.boundaries: expected ascending rows")
+            normaliser = _quantile(description, tensors, count)
         case other:
             raise ValueError(f"normaliser: expected signed-log or quantile, found {other!r}")
     output, problem = OutputKind(description["output"]), str(description["problem"])

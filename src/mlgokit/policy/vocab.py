@@ -182,25 +182,21 @@ def _quantiles(counts: _Counts, buckets: int) -> Boundaries:
 def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Quantile:
     """The normaliser of a policy with these features, in this order.
 
-    A policy file has one number of boundaries for all features. A row of another length is not stretched, which would
-    change its ranks, but refused.
+    Rows may differ in length, as those that the reference ships do: a shorter one is filled up with its last boundary,
+    and its length is kept, so that ranks are what they are in the file alone.
 
     Raises:
-        UsageError: a feature has no boundaries, or the lengths differ.
+        UsageError: a feature has no boundaries.
     """
     missing = [name for name in features if name not in vocab]
     if missing:
         raise UsageError(
             f"vocabulary: expected boundaries of {missing[0]}, found none; fit a vocabulary that has all features"
         )
-    lengths = {name: len(vocab[name]) for name in features}
-    if len(set(lengths.values())) > 1:
-        shortest, longest = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
-        raise UsageError(
-            f"vocabulary: expected as many boundaries of each feature, found {lengths[shortest]} of {shortest} and "
-            f"{lengths[longest]} of {longest}; leave the feature out or fit a vocabulary anew"
-        )
-    return Quantile(boundaries=np.stack([vocab[name] for name in features]).astype(np.float32))
+    lengths = tuple(len(vocab[name]) for name in features)
+    longest = max(lengths, default=0)
+    rows = [np.pad(vocab[name], (0, longest - len(vocab[name])), mode="edge") for name in features]
+    return Quantile(boundaries=np.stack(rows).astype(np.float32), lengths=lengths if len(set(lengths)) > 1 else None)
 
 
 def reference_inputs(

@@ -16,7 +16,7 @@ namespace mlgokit {
 
 namespace {
 
-constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2;
+constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3;
 constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
 constexpr size_t MostElements = size_t(1) << 26;
@@ -131,8 +131,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "its description is not a JSON object");
 
   const std::optional<int64_t> Version = Description->getInteger("format_version");
-  if (Version != FormatVersion && Version != GatedFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " or " + Twine(GatedFormatVersion) +
+  if (Version != FormatVersion && Version != GatedFormatVersion && Version != RowsFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(RowsFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   Policy P;
   P.Origin = Origin.str();
@@ -172,6 +172,10 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     for (size_t I = 0; I < F; ++I)
       if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount, P.Boundaries.begin() + (I + 1) * P.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
+    P.RowLengths.assign(F, P.QuantileCount);
+    if (Version == RowsFormatVersion)
+      if (Error E = P.parseRowLengths(*Description))
+        return std::move(E);
     Width = 2 * F;
   } else {
     return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + Normaliser + "'");
@@ -185,7 +189,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     P.Caution = Description->getNumber("caution").value_or(0);
     if (!(P.BytesPerUnit > 0))
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
-    if (Version == GatedFormatVersion)
+    if (Version == GatedFormatVersion || (Version == RowsFormatVersion && Description->get("gate_feature")))
       if (Error E = P.parseGate(*Description))
         return std::move(E);
   } else if (Output == "logits") {
@@ -263,6 +267,19 @@ Error Policy::parseGate(const json::Object &Description) {
   return Error::success();
 }
 
+Error Policy::parseRowLengths(const json::Object &Description) {
+  const json::Array *Found = Description.getArray("lengths");
+  if (!Found || Found->size() != RowLengths.size())
+    return failure(Origin, "expected " + Twine(RowLengths.size()) + " numbers as 'lengths'");
+  for (size_t I = 0; I < RowLengths.size(); ++I) {
+    const int64_t Length = (*Found)[I].getAsInteger().value_or(0);
+    if (Length < 1 || uint64_t(Length) > QuantileCount)
+      return failure(Origin, "expected numbers from 1 to " + Twine(QuantileCount) + " as 'lengths'");
+    RowLengths[I] = size_t(Length);
+  }
+  return Error::success();
+}
+
 void Policy::normalise(ArrayRef<double> Values) {
   constexpr double Most = std::numeric_limits<float>::max();
   for (size_t I = 0; I < Values.size(); ++I) {
@@ -270,7 +287,8 @@ void Policy::normalise(ArrayRef<double> Values) {
     const double V = std::isnan(Values[I]) ? 0 : std::clamp(Values[I], -Most, Most) + 0.0;
     if (Normaliser == NormaliserKind::Quantile) {
       const float *Row = Boundaries.data() + I * QuantileCount;
-      const double Rank = double(std::upper_bound(Row, Row + QuantileCount, float(V)) - Row) / double(QuantileCount);
+      const size_t Length = RowLengths[I];
+      const double Rank = double(std::upper_bound(Row, Row + Length, float(V)) - Row) / double(Length);
       Input[2 * I] = float(Rank);
       Input[2 * I + 1] = float(Rank * Rank);
       continue;

@@ -52,6 +52,7 @@ public:
 
 private:
   llvm::Error parseGate(const llvm::json::Object &Description);
+  llvm::Error parseRowLengths(const llvm::json::Object &Description);
   void normalise(llvm::ArrayRef<double> Values);
   /// Average and standard deviation of the members' answers.
   std::pair<double, double> summary(llvm::ArrayRef<double> Values);
@@ -69,6 +70,7 @@ private:
   std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
   std::vector<float> Boundaries;                // [F, Q] of Quantile
   size_t QuantileCount = 0;
+  std::vector<size_t> RowLengths; // [F] of Quantile: how many of each row are boundaries
   size_t Members = 1;
   std::vector<Layer> Layers;
   std::vector<float> Input, Hidden, Next; // scratch
