@@ -105,7 +105,7 @@ def every_arm(bench: Bench) -> list[Arm]:
     names = list(config.algorithms) or [
         algorithm if preset == "default" else f"{algorithm}:{preset}"
         for algorithm, entry in LEARNERS.items()
-        for preset in entry.presets
+        for preset in entry.preset_names
     ]
     if not config.algorithms:
         names += [f"{name}{CLONED}" for name in ("ppo:reference", "ppo", "es")]

@@ -35,6 +35,37 @@ def test_what_cannot_be_changed_is_said(algorithm: str, preset: str, change: str
 
 
 @pytest.mark.parametrize(
+    ("problem", "hidden", "rate", "steps", "modules", "entropy", "penalty"),
+    [
+        ("inline-size", (40, 40, 20), 3e-5, 300, 100, 0.003, 1e-6),
+        ("regalloc-eviction", (80, 40), 3e-4, 200, 512, 0.005, 1e-5),
+        ("regalloc-priority", (40, 40, 20), 3e-4, 200, 100, 0.005, 1e-5),
+    ],
+)
+def test_the_references_ppo_has_settings_of_its_own_for_each_problem(
+    problem: str, hidden: tuple[int, ...], rate: float, steps: int, modules: int, entropy: float, penalty: float
+):
+    found = settings_of("ppo", "reference", [], problem=problem)
+
+    assert (found.hidden, found.learning_rate, found.steps, found.modules) == (hidden, rate, steps, modules)
+    assert (found.entropy, found.weight_penalty, found.batch, found.sequence) == (entropy, penalty, 256, 16)
+
+
+def test_the_references_other_learners_have_those_of_eviction():
+    cloning = settings_of("behavioural-cloning", "reference", [], problem="regalloc-eviction").imitation
+    search = settings_of("es", "reference", [], problem="regalloc-eviction")
+
+    assert (cloning.hidden, cloning.batch, cloning.learning_rate, cloning.dropout) == ((80, 40), 64, 1e-3, 0.2)
+    assert (search.hidden, search.learning_rate, search.spread, search.perturbations) == ((80, 40), 0.005, 0.5, 100)
+
+
+@pytest.mark.parametrize(("algorithm", "problem"), [("dqn", "regalloc-eviction"), ("es", "regalloc-priority")])
+def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, problem: str):
+    with pytest.raises(UsageError, match=rf"expected a problem for which the reference .*, found {problem}; use the"):
+        settings_of(algorithm, "reference", [], problem=problem)
+
+
+@pytest.mark.parametrize(
     ("config", "message"),
     [
         (Learning(iterations=0), "--iterations: expected at least 1, found 0"),

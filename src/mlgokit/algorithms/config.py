@@ -99,6 +99,11 @@ BC_SMALL = BcConfig(modules=64, imitation=ImitationConfig())
 BC_REFERENCE = BcConfig(modules=100, imitation=ImitationConfig(steps=1000, batch=64, dropout=0.2))
 """google/ml-compiler-opt's network and optimiser (``behavioral_cloning_nn_agent.gin``), which makes 100,000 steps."""
 
+BC_REFERENCE_EVICTION = dataclasses.replace(
+    BC_REFERENCE, imitation=dataclasses.replace(BC_REFERENCE.imitation, hidden=(80, 40))
+)
+"""The same of its ``regalloc`` folder, which makes 10,000 steps; it has none for priorities."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BcMaxConfig:
@@ -196,6 +201,14 @@ PPO_REFERENCE = PpoConfig(
 )
 """The reference's settings for inlining (``ppo_nn_agent.gin``), where a module is the only context."""
 
+PPO_REFERENCE_PRIORITY = dataclasses.replace(
+    PPO_REFERENCE, steps=200, learning_rate=3e-4, entropy=0.005, weight_penalty=1e-5
+)
+"""Its settings for the priorities of register allocation, which do not run there at present."""
+
+PPO_REFERENCE_EVICTION = dataclasses.replace(PPO_REFERENCE_PRIORITY, hidden=(80, 40), modules=512)
+"""Its settings for eviction: one network for each column, and more modules in a turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DqnConfig:
@@ -253,6 +266,9 @@ ES_REFERENCE = EsConfig(
     hidden=(64, 64, 64, 64), perturbations=100, modules=1, spread=0.5, learning_rate=0.5, ranks=False
 )
 """The settings of the reference's ``es/inlining``, which draws a module for each perturbation."""
+
+ES_REFERENCE_EVICTION = dataclasses.replace(ES_REFERENCE, hidden=(80, 40), learning_rate=0.005)
+"""Those of its ``es/regalloc_trace``, whose fitness is a trace's cost; here it is that of the other learners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,17 @@ from typing import Any, Literal, cast
 
 from mlgokit.algorithms.config import (
     BC_REFERENCE,
+    BC_REFERENCE_EVICTION,
     BC_SMALL,
     DQN_REFERENCE,
     EFFECT_RANDOM,
     EFFECT_SMALL,
     ES_CMA,
     ES_REFERENCE,
+    ES_REFERENCE_EVICTION,
     PPO_REFERENCE,
+    PPO_REFERENCE_EVICTION,
+    PPO_REFERENCE_PRIORITY,
     BcConfig,
     BcMaxConfig,
     DqnConfig,
@@ -67,6 +71,7 @@ class Entry:
         module: where its function ``make(task, settings)`` is.
         kinds: the kinds of advice that it can learn.
         presets: settings by name; ``default`` is always there.
+        reference: the preset ``reference`` by problem, for those that the reference implementation trains so.
         loops: how the loop runs presets, of those that differ from the ordinary.
         fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
     """
@@ -75,8 +80,34 @@ class Entry:
     module: str
     kinds: frozenset[AdviceKind]
     presets: Mapping[str, Any]
+    reference: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
+
+    @property
+    def preset_names(self) -> tuple[str, ...]:
+        """All presets."""
+        return (*self.presets, *(("reference",) if self.reference else ()))
+
+    def settings(self, preset: str, problem: str, *, name: str) -> Any:
+        """The settings of a preset for a problem; ``name`` is the learner's own, for the error.
+
+        Raises:
+            UsageError: there is no such preset, or the reference has no settings for this problem.
+        """
+        if preset not in self.preset_names:
+            raise UsageError(
+                f"algorithm {name}: expected one of the presets {', '.join(self.preset_names)}, found {preset!r}; "
+                "name one of these"
+            )
+        if preset != "reference":
+            return self.presets[preset]
+        if problem not in self.reference:
+            raise UsageError(
+                f"algorithm {name}: expected a problem for which the reference implementation has settings of it "
+                f"({', '.join(self.reference)}), found {problem}; use the preset default"
+            )
+        return self.reference[problem]
 
     def loop(self, preset: str) -> LoopDefaults:
         """How the loop runs a preset; the reference implementation's inputs are quantiles."""
@@ -89,14 +120,16 @@ LEARNERS: dict[str, Entry] = {
         summary="imitation of the heuristic",
         module="mlgokit.algorithms.behavioural_cloning",
         kinds=ALL_KINDS,
-        presets={"default": BcConfig(), "small": BC_SMALL, "reference": BC_REFERENCE},
+        presets={"default": BcConfig(), "small": BC_SMALL},
+        reference={"inline-size": BC_REFERENCE, "regalloc-eviction": BC_REFERENCE_EVICTION},
         loops={"default": ONE_TURN},
     ),
     "dqn": Entry(
         summary="a value for each answer, the highest is taken",
         module="mlgokit.algorithms.dqn",
         kinds=DISCRETE,
-        presets={"default": DqnConfig(), "reference": DQN_REFERENCE},
+        presets={"default": DqnConfig()},
+        reference={"inline-size": DQN_REFERENCE},
     ),
     "effect-regression": Entry(
         summary="what a decision does to the score in bytes, decided by its sign",
@@ -113,8 +146,8 @@ LEARNERS: dict[str, Entry] = {
         presets={
             "default": EsConfig(),
             "cma": ES_CMA,
-            "reference": ES_REFERENCE,
         },
+        reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(
         summary="imitation of whichever of several advisors did best",
@@ -132,7 +165,12 @@ LEARNERS: dict[str, Entry] = {
         summary="clipped policy gradient, as the reference implementation's",
         module="mlgokit.algorithms.ppo",
         kinds=ALL_KINDS,
-        presets={"default": PpoConfig(), "reference": PPO_REFERENCE},
+        presets={"default": PpoConfig()},
+        reference={
+            "inline-size": PPO_REFERENCE,
+            "regalloc-eviction": PPO_REFERENCE_EVICTION,
+            "regalloc-priority": PPO_REFERENCE_PRIORITY,
+        },
     ),
 }
 
@@ -161,12 +199,7 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
     if name not in LEARNERS:
         raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
     entry = LEARNERS[name]
-    if preset not in entry.presets:
-        raise UsageError(
-            f"algorithm {name}: expected one of the presets {', '.join(entry.presets)}, found {preset!r}; "
-            "name one of these"
-        )
-    chosen = entry.presets[preset] if settings is None else settings
+    chosen = entry.settings(preset, task.problem, name=name) if settings is None else settings
     wanted = cast("type[object]", type(entry.presets["default"]))
     if not isinstance(chosen, wanted):
         raise UsageError(

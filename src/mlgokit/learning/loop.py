@@ -136,7 +136,7 @@ def learn(
     """
     check_learning(config)
     check_carried_out(algorithm, problem)
-    settings = settings_of(algorithm, config.preset, config.setting)
+    settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
     check_framework()
     if not modules:
         raise CorpusError(

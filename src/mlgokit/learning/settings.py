@@ -25,7 +25,8 @@ class Learning:
     """
 
     preset: str = "default"
-    """Name of a set of settings of the algorithm; `reference` has those of google/ml-compiler-opt."""
+    """Name of a set of settings of the algorithm; `reference` has those that google/ml-compiler-opt has for the
+    problem."""
     setting: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Setting of the algorithm to change, as in --setting modules=8 or --setting imitation.steps=50."""
     seed: int = 1
@@ -143,8 +144,8 @@ def check_learning(config: Learning) -> None:
         raise UsageError("--patience: expected evaluations to wait for, found --evaluate-every 0; give one above 0")
 
 
-def settings_of(algorithm: str, preset: str, changes: Sequence[str]) -> Any:
-    """The settings of a preset with changes such as ``modules=8``.
+def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem: str = "inline-size") -> Any:
+    """The settings of a preset for a problem, with changes such as ``modules=8``.
 
     Raises:
         UsageError: there is no such algorithm, preset or setting, or its value is not of its type.
@@ -152,16 +153,12 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str]) -> Any:
     Example:
         >>> settings_of("ppo", "reference", ["modules=8", "hidden=[4]"]).hidden
         (4,)
+        >>> settings_of("ppo", "reference", [], problem="regalloc-eviction").hidden
+        (80, 40)
     """
     if algorithm not in LEARNERS:
         raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {algorithm!r}; name one of these")
-    presets = LEARNERS[algorithm].presets
-    if preset not in presets:
-        raise UsageError(
-            f"algorithm {algorithm}: expected one of the presets {', '.join(presets)}, found {preset!r}; "
-            "name one of these"
-        )
-    settings = presets[preset]
+    settings = LEARNERS[algorithm].settings(preset, problem, name=algorithm)
     for change in changes:
         name, found, value = change.partition("=")
         if not found:
