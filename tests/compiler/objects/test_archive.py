@@ -73,7 +73,7 @@ def test_odd_members_are_one_sentence(tmp_path: Path):
     path.write_bytes(b"!<arch>\n" + member("/\u00b2") + member("#1/\u00b2"))
     assert [one.name for one in read_members(path)] == ["/\u00b2", ""]
     path.write_bytes(b"!<thin>\n" + member("a\0b.o/"))
-    with pytest.raises(InputError, match=r"expected the object a.b.o, found: embedded null byte; build it again"):
+    with pytest.raises(InputError, match=r"expected the object a.b.o, found: .*embedded null .*; build it again"):
         read_members(path)[0].data()
     os.mkfifo(tmp_path / "pipe.o")
     path.write_bytes(b"!<thin>\n" + member("pipe.o/"))

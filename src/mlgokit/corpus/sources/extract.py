@@ -146,6 +146,9 @@ def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> li
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
     try:
+        # Python 3.13 takes `x**` for `x*`.
+        if any("**" in part and part != "**" for part in pattern.split("/")):
+            raise ValueError("** is a whole part of a path")
         return set(root.glob(pattern))
     except (ValueError, NotImplementedError) as error:
         raise CorpusError(
