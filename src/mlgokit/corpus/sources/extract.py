@@ -145,15 +145,16 @@ def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> li
 
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
-    try:
-        # Python 3.13 takes `x**` for `x*`.
-        if any("**" in part and part != "**" for part in pattern.split("/")):
-            raise ValueError("** is a whole part of a path")
-        return set(root.glob(pattern))
-    except (ValueError, NotImplementedError) as error:
-        raise CorpusError(
-            f"project {project.name!r}: expected a glob, found {pattern!r} ({error}); correct the list of projects"
-        ) from error
+    # Python 3.13 takes `x**` for `x*`.
+    reason: object = "** is a whole part of a path"
+    if all(part == "**" or "**" not in part for part in pattern.split("/")):
+        try:
+            return set(root.glob(pattern))
+        except (ValueError, NotImplementedError) as error:
+            reason = error
+    raise CorpusError(
+        f"project {project.name!r}: expected a glob, found {pattern!r} ({reason}); correct the list of projects"
+    )
 
 
 def driver_words(project: Project, toolchain: Toolchain) -> list[str]:
