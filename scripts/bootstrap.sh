@@ -110,7 +110,7 @@ look() {
         for major in $offers; do
             wished="$wished $(llvm_packages "$major")"
         done
-        for program in bear cmake meson ninja make; do
+        for program in bear cmake meson ninja make valgrind; do
             package=$program
             if [ "$program" = ninja ]; then package=ninja-build; fi
             command -v "$program" >/dev/null 2>&1 || lacking="$lacking $program"

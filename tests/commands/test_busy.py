@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mlgokit.cli import COMMANDS, run, run_command
+from mlgokit.commands.bench import Bench
 from mlgokit.commands.check import Check
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
@@ -81,6 +82,7 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "tune": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus),
     "tune --continue": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus, go_on=True),
     "vocab": lambda corpus: Vocab(traces=corpus.parent / "other", output=corpus),
+    "bench": lambda corpus: Bench(folder=corpus),
     "quickstart": lambda corpus: Quickstart(folder=corpus),
 }
 READING: dict[str, Callable[[Path], Any]] = {

@@ -4,14 +4,13 @@ Everything that decides a module's bitcode stands in the list; the archives' own
 """
 
 import importlib.resources
-import posixpath
 import re
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
+from mlgokit.corpus.sources.toml_table import TomlTable, load_table, stays_inside
 from mlgokit.errors import CorpusError, UsageError
 
 Language = Literal["c++", "c"]
@@ -128,92 +127,38 @@ def load_projects(path: Path | None = None) -> tuple[Project, ...]:
         CorpusError: names the project, the key and what was expected.
     """
     resource = importlib.resources.files("mlgokit.corpus.sources") / "projects.toml" if path is None else path
-    try:
-        text = resource.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        reason = error.strerror or error
-        raise CorpusError(
-            f"{resource}: expected a list of projects in TOML, found: {reason}; check the path"
-        ) from error
-    except ValueError as error:
-        raise CorpusError(f"{resource}: expected TOML, found: {error}; correct the file there") from error
-    top = _Table(value=document, where=str(resource))
+    top = load_table(resource, what="a list of projects")
     top.check_keys({"project"})
-    tables = top.tables("project")
-    if not tables:
+    projects = read_projects(top)
+    if not projects:
         raise CorpusError(f"{resource}: expected at least one [[project]], found none; add one")
+    return projects
+
+
+def read_projects(top: TomlTable) -> tuple[Project, ...]:
+    """The projects of a TOML file that may have other tables as well.
+
+    Raises:
+        CorpusError: as :func:`load_projects`.
+    """
     projects: dict[str, Project] = {}
-    for table in tables:
+    for table in top.tables("project"):
         project = _project(table)
         if project.name in projects:
-            raise CorpusError(f"{resource}: project {project.name!r}: expected one of this name, found two; rename one")
+            raise CorpusError(
+                f"{top.where}: project {project.name!r}: expected one of this name, found two; rename one"
+            )
         projects[project.name] = project
     return tuple(projects.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """A TOML table that knows how to name itself in a message."""
-
-    value: Mapping[str, Any]
-    where: str
-
-    def wrong(self, key: str, expected: str) -> CorpusError:
-        found = repr(self.value[key]) if key in self.value else "nothing"
-        return CorpusError(f"{self.where}: {key}: expected {expected}, found {found[:200]}; correct it in the file")
-
-    def check_keys(self, known: set[str]) -> None:
-        for key in self.value:
-            if key not in known:
-                expected = f"one of the keys {', '.join(sorted(known))}"
-                raise CorpusError(f"{self.where}: {key}: expected {expected}, found this unknown key; remove it")
-
-    def text(
-        self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], bool] | None = None
-    ) -> str:
-        value = self.value.get(key, default)
-        if not isinstance(value, str) or "\0" in value or (fits is not None and not fits(value)):
-            raise self.wrong(key, expected)
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.value.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
-        return value
-
-    def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
-        value: object = self.value.get(key, [])
-        if not isinstance(value, list):
-            raise self.wrong(key, f"a list of {expected}")
-        for item in cast("list[object]", value):
-            if not isinstance(item, str) or "\0" in item or (fits is not None and not fits(item)):
-                message = f"expected a list of {expected}, found in it {item!r}; correct it in the file"
-                raise CorpusError(f"{self.where}: {key}: {message}")
-        return tuple(cast("list[str]", value))
-
-    def table(self, key: str) -> "_Table":
-        value: object = self.value.get(key)
-        if not isinstance(value, dict):
-            raise self.wrong(key, "a table")
-        return _Table(value=cast("dict[str, Any]", value), where=f"{self.where}: {key}")
-
-    def tables(self, key: str) -> list["_Table"]:
-        value: object = self.value.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
-            raise self.wrong(key, "a list of tables")
-        items = cast("list[dict[str, Any]]", value)
-        return [_Table(value=item, where=f"{self.where}: {key} {place}") for place, item in enumerate(items, 1)]
-
-
-def _project(numbered: _Table) -> Project:
+def _project(numbered: TomlTable) -> Project:
     name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_fits(_NAME))
-    table = _Table(value=numbered.value, where=f"project {name!r}")
+    table = TomlTable(value=numbered.value, where=f"project {name!r}")
     table.check_keys(set(Project.__dataclass_fields__))
-    root = table.text("root", "a folder inside the archive", fits=_stays_inside)
+    root = table.text("root", "a folder inside the archive", fits=stays_inside)
     language = table.text("language", "'c++' or 'c'", fits=lambda text: text in {"c++", "c"})
-    sources = table.texts("sources", "globs below the root", fits=_stays_inside)
+    sources = table.texts("sources", "globs below the root", fits=stays_inside)
     if not sources:
         raise table.wrong("sources", "at least one glob")
     return Project(
@@ -224,7 +169,7 @@ def _project(numbered: _Table) -> Project:
         archive=_archive(table.table("archive")),
         root=root,
         include=table.texts(
-            "include", "folders inside the archive", fits=lambda folder: _stays_inside(folder, below=root)
+            "include", "folders inside the archive", fits=lambda folder: stays_inside(folder, below=root)
         ),
         defines=table.texts(
             "defines", "macros like 'NAME' or 'NAME=value'", fits=lambda text: text[:1] not in {"", "-"}
@@ -235,21 +180,21 @@ def _project(numbered: _Table) -> Project:
             fits=lambda text: _OURS.fullmatch(text) is None,
         ),
         sources=sources,
-        exclude=table.texts("exclude", "globs below the root", fits=_stays_inside),
+        exclude=table.texts("exclude", "globs below the root", fits=stays_inside),
         generated=tuple(_generated(item) for item in table.tables("generated")),
         license=table.text("license", "an SPDX expression", fits=bool),
         program=_program(table.table("program")) if "program" in table.value else None,
     )
 
 
-def _archive(table: _Table) -> Archive:
+def _archive(table: TomlTable) -> Archive:
     table.check_keys(set(Archive.__dataclass_fields__))
     registry = table.text("registry", "'pypi' or 'debian'", fits=lambda text: text in {"pypi", "debian"})
     if registry == "pypi":
         file = table.text("file", "the name of a file", fits=lambda text: text[:1] not in {"", "."} and "/" not in text)
     else:
         file = table.text(
-            "file", "a path below pool/", fits=lambda text: text.startswith("pool/") and _stays_inside(text)
+            "file", "a path below pool/", fits=lambda text: text.startswith("pool/") and stays_inside(text)
         )
     return Archive(
         registry=cast("Registry", registry),
@@ -260,13 +205,13 @@ def _archive(table: _Table) -> Archive:
     )
 
 
-def _generated(table: _Table) -> GeneratedFile:
+def _generated(table: TomlTable) -> GeneratedFile:
     table.check_keys({"path", "text"})
-    path = table.text("path", "a file below the root", fits=lambda text: bool(text) and _stays_inside(text))
+    path = table.text("path", "a file below the root", fits=lambda text: bool(text) and stays_inside(text))
     return GeneratedFile(path=path, text=table.text("text", "text"))
 
 
-def _program(table: _Table) -> Program:
+def _program(table: TomlTable) -> Program:
     table.check_keys({"name", "libraries", "runs"})
     return Program(
         name=table.text("name", "the name of a program", fits=_fits(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
@@ -275,29 +220,17 @@ def _program(table: _Table) -> Program:
     )
 
 
-def _run(table: _Table) -> ProgramRun:
+def _run(table: TomlTable) -> ProgramRun:
     table.check_keys({"arguments", "stdin", "files"})
     return ProgramRun(
         arguments=table.texts("arguments", "words"),
         stdin=table.text("stdin", "text", default=""),
-        files=table.texts("files", "globs below the root", fits=_stays_inside),
+        files=table.texts("files", "globs below the root", fits=stays_inside),
     )
 
 
 def _fits(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
-
-
-def _stays_inside(path: str, *, below: str = "") -> bool:
-    """Whether a relative path, seen from ``below``, stays inside the top.
-
-    Example:
-        >>> _stays_inside("a/../b"), _stays_inside("../b"), _stays_inside("../b", below="a"), _stays_inside("/b")
-        (True, False, True, False)
-    """
-    if posixpath.isabs(path) or "\\" in path:
-        return False
-    return posixpath.normpath(posixpath.join(below, path)).split("/")[0] != ".."
 
 
 def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Project, ...]:

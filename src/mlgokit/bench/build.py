@@ -1,0 +1,319 @@
+"""Both builds of a workload, made in a folder of one name, so that nothing but the compiler's work differs."""
+
+import contextlib
+import os
+import shlex
+import shutil
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.bench.record import SIDES, BuildCost, Failure, SideName
+from mlgokit.bench.side import SideFlags
+from mlgokit.bench.workloads import PROGRAM, Workload
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.sources.extract import OPTIONS, driver_words, input_words, project_jobs, project_sources
+from mlgokit.corpus.sources.projects import Project
+from mlgokit.errors import CorpusError, InputError, ToolError
+from mlgokit.files import writing
+from mlgokit.progress import Report
+
+LINK_SECONDS = 300.0
+_BUILD, _RUN, _OBJECTS = "build", "run", "objects"
+_PLUGIN = "-fpass-plugin="
+_DRIVER_STANDARDS = {".c": ("c", "gnu11"), ".cpp": ("c++", "c++17")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What all builds have in common.
+
+    Attributes:
+        toolchain: whose clang.
+        sides: what each side adds.
+        sources: where projects are unpacked.
+        workers: compilers at once.
+        compile_seconds: deadline of one compilation.
+        build_seconds: deadline of one command of the user's own.
+    """
+
+    toolchain: Toolchain
+    sides: Mapping[SideName, SideFlags]
+    sources: Path
+    workers: int
+    compile_seconds: float
+    build_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The folder of a workload while it is compared.
+
+    A build is in ``build`` when it is made and when it runs, and beside it, under the name of its side, while the other
+    one has the place. So all paths in it and all that it is told are the same for both.
+    """
+
+    folder: Path
+
+    @property
+    def build(self) -> Path:
+        """Where a build is made and run."""
+        return self.folder / _BUILD
+
+    @property
+    def run(self) -> Path:
+        """Where a program of projects runs; made anew each time."""
+        return self.folder / _RUN
+
+    @property
+    def inputs(self) -> Path:
+        """Where inputs are."""
+        return self.folder / "inputs"
+
+    @property
+    def results(self) -> Path:
+        """What ``{results}`` stands for."""
+        return self.folder / "results.json"
+
+    def clear(self) -> None:
+        """Make the folder anew.
+
+        Raises:
+            StorageError: that cannot be done.
+        """
+        with writing(self.folder):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+
+    @contextlib.contextmanager
+    def standing(self, side: SideName) -> Generator[None]:
+        """Put a build where it belongs, meanwhile."""
+        (self.folder / side).rename(self.build)
+        try:
+            yield
+        finally:
+            self.build.rename(self.folder / side)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """One build: what it took, or why there is none."""
+
+    cost: BuildCost | None = None
+    image: int | None = None
+    failure: Failure | None = None
+
+
+def build_both(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
+    """Build a workload both ways.
+
+    Raises:
+        CorpusError: its projects are not unpacked, or their options do more than decide the code.
+        StorageError: the disk is full or not writable.
+        ToolError: a program cannot be started.
+    """
+    place.clear()
+    if workload.projects:
+        return _build_projects(workload, place, shop, report=report)
+    return {side: _build_by_commands(workload, place, shop, side) for side in SIDES}
+
+
+def filled(words: Sequence[str], workload: Workload, place: Place, toolchain: Toolchain) -> list[str]:
+    """The words with their marks filled in, but for ``{flags}``."""
+    marks = {
+        "{build}": place.build,
+        "{source}": workload.source or place.build,
+        "{inputs}": place.inputs,
+        "{drivers}": workload.drivers,
+        "{results}": place.results,
+        "{cc}": toolchain.clang,
+        "{cxx}": toolchain.clangxx,
+    }
+    found: list[str] = []
+    for word in words:
+        text = word
+        for mark, path in marks.items():
+            text = text.replace(mark, str(path))
+        found.append(text)
+    return found
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's variables without those that would lead the plugin."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+
+
+def image_bytes(path: Path) -> int | None:
+    """Code, read-only data and unwind tables of a linked ELF file; ``None`` if it is none."""
+    with contextlib.suppress(InputError, OSError):
+        return section_totals(read_elf(path)).llvm_size_text
+    return None
+
+
+def _failed(side: SideName, reason: str) -> Built:
+    return Built(failure=Failure(side=side, step="build", reason=reason))
+
+
+# --- Commands of the user's own ---------------------------------------------------------------------------------------
+
+
+def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideName) -> Built:
+    flags = shop.sides[side]
+    with writing(place.build):
+        place.build.mkdir()
+    environment = {**clean_environment(), **flags.environment}
+    environment |= {"CC": str(shop.toolchain.clang), "CXX": str(shop.toolchain.clangxx)}
+    for name in ("CFLAGS", "CXXFLAGS"):
+        # What the build adds itself comes later, and may win: -Oz of its own before -O2 of a side.
+        environment[name] = " ".join(filter(None, [os.environ.get(name, ""), shlex.join(flags.words)]))
+    seconds, peak = 0.0, 0
+    try:
+        for command in workload.build:
+            argv = [
+                word.replace("{flags}", shlex.join(flags.words))
+                for item in filled(command, workload, place, shop.toolchain)
+                for word in (flags.words if item == "{flags}" else (item,))
+            ]
+            done = process.run(argv, timeout_seconds=shop.build_seconds, cwd=place.build, env=environment)
+            if done.returncode != 0:
+                how = "did not end in time" if done.timed_out else f"ended with {done.returncode}"
+                said = done.stderr if done.stderr.strip() else done.stdout[-2000:].decode("utf-8", "replace")
+                return _failed(side, f"`{shlex.join(command)}` {how}: {first_error(said)}")
+            seconds += done.user_seconds + done.system_seconds
+            peak = max(peak, done.peak_bytes)
+        program = Path(filled(workload.run[:1], workload, place, shop.toolchain)[0])
+        return Built(
+            cost=BuildCost(seconds=seconds, peak_bytes=peak, compilations=0), image=image_bytes(place.build / program)
+        )
+    finally:
+        place.build.rename(place.folder / side)
+
+
+# --- Projects and a driver --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """One compilation: words without what a side adds, and without the object."""
+
+    words: tuple[str, ...]
+    input: tuple[str, ...]
+    folder: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """What one compilation took; ``reason`` is why it failed."""
+
+    seconds: float
+    peak_bytes: int
+    reason: str = ""
+
+
+def _build_projects(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
+    if shop.toolchain.lld is None:
+        major = shop.toolchain.major
+        raise ToolError(f"bench: expected ld.lld of LLVM {major}, found none; apt-get install lld-{major}")
+    units = list(_units(workload, shop))
+    for side in SIDES:
+        with writing(place.folder):
+            (place.folder / _OBJECTS / side).mkdir(parents=True)
+
+    def compile_unit(index: int) -> dict[SideName, _Compiled]:
+        # In turns, so that a busy machine slows both sides alike.
+        order = SIDES if index % 2 == 0 else SIDES[::-1]
+        return {
+            side: _compile(units[index], place.folder / _OBJECTS / side / f"{index}.o", shop, side) for side in order
+        }
+
+    compiled = parallel(
+        compile_unit, range(len(units)), workers=shop.workers, report=report, label=f"build {workload.name}"
+    )
+    is_cxx = any("c++" in unit.input for unit in units)
+    found: dict[SideName, Built] = {}
+    for side in SIDES:
+        with writing(place.build):
+            place.build.mkdir()
+        found[side] = _link([one[side] for one in compiled], workload, place, shop, side=side, is_cxx=is_cxx)
+        place.build.rename(place.folder / side)
+    return found
+
+
+def _units(workload: Workload, shop: Shop) -> Iterator[_Unit]:
+    # The same gate as for a corpus: a list of projects may be a stranger's.
+    project_jobs(workload.projects, toolchain=shop.toolchain, sources_folder=shop.sources)
+    roots = {project.name: project_sources(project, sources_folder=shop.sources) for project in workload.projects}
+
+    def words_of(project: Project) -> Iterator[str]:
+        for one in workload.projects:
+            yield from (f"-I{(roots[one.name][0] / folder).resolve()}" for folder in one.include)
+        yield from (f"-D{define}" for define in project.defines)
+
+    for project in workload.projects:
+        root, names = roots[project.name]
+        words = (*driver_words(project, shop.toolchain), *words_of(project))
+        for name in names:
+            yield _Unit(words=words, input=tuple(input_words(project, name)), folder=root, name=name)
+    if workload.driver:
+        file = workload.drivers / workload.driver
+        if not file.is_file():
+            raise CorpusError(
+                f"workload {workload.name!r}: driver: expected the file {file}, found none; correct the list"
+            )
+        language, standard = _DRIVER_STANDARDS[file.suffix]
+        program = shop.toolchain.clangxx if language == "c++" else shop.toolchain.clang
+        yield _Unit(
+            words=(str(program), *OPTIONS, f"-std={standard}", *words_of(workload.projects[0])),
+            input=("-x", language, workload.driver),
+            folder=workload.drivers,
+            name=workload.driver,
+        )
+
+
+def _compile(unit: _Unit, output: Path, shop: Shop, side: SideName) -> _Compiled:
+    flags = shop.sides[side]
+    done = process.run(
+        [*unit.words, *flags.words, "-c", "-o", str(output), *unit.input],
+        timeout_seconds=shop.compile_seconds,
+        cwd=unit.folder,
+        env={**clean_environment(), **flags.environment},
+    )
+    reason = ""
+    if done.timed_out:
+        reason = f"{unit.name} did not compile within {shop.compile_seconds:.0f} s"
+    elif done.returncode != 0:
+        reason = f"{unit.name} does not compile: {first_error(done.stderr)}"
+    return _Compiled(seconds=done.user_seconds + done.system_seconds, peak_bytes=done.peak_bytes, reason=reason)
+
+
+def _link(
+    compiled: Sequence[_Compiled], workload: Workload, place: Place, shop: Shop, *, side: SideName, is_cxx: bool
+) -> Built:
+    if reason := next((one.reason for one in compiled if one.reason), ""):
+        return _failed(side, reason)
+    objects = [str(place.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
+    # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
+    options = [word for word in shop.sides[side].words if not word.startswith(_PLUGIN)]
+    done = process.run(
+        [
+            shop.toolchain.clangxx if is_cxx else shop.toolchain.clang, f"--ld-path={shop.toolchain.lld}",
+            "-Wl,--gc-sections", *options, *objects, *workload.libraries, "-o", str(place.build / PROGRAM),
+        ],
+        timeout_seconds=LINK_SECONDS,
+        env=clean_environment(),
+    )  # fmt: skip
+    if done.returncode != 0:
+        how = f"did not link within {LINK_SECONDS:.0f} s" if done.timed_out else "does not link"
+        return _failed(side, f"{workload.name} {how}: {first_error(done.stderr)}")
+    cost = BuildCost(
+        seconds=sum(one.seconds for one in compiled),
+        peak_bytes=max(one.peak_bytes for one in compiled),
+        compilations=len(compiled),
+    )
+    return Built(cost=cost, image=image_bytes(place.build / PROGRAM))

@@ -1,0 +1,217 @@
+"""All workloads built both ways, run, counted and timed."""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mlgokit.bench.build import Built, Place, Shop, build_both
+from mlgokit.bench.callgrind import find_callgrind
+from mlgokit.bench.counts import EVENTS, Counter
+from mlgokit.bench.inputs import write_input
+from mlgokit.bench.perf import Perf, find_perf
+from mlgokit.bench.record import SIDES, Change, Failure, Measured, SideName, SideResult, WorkloadResult
+from mlgokit.bench.results import Results, compare_results, read_results, results_of
+from mlgokit.bench.running import Ran, Stage, compare_output, count_both, quiet_core, run_once, time_both
+from mlgokit.bench.workloads import Workload
+from mlgokit.compiler.pool import parallel
+from mlgokit.errors import InputError, ToolError
+from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.manifest import check_manifest, write_manifest
+from mlgokit.progress import Report
+
+CounterName = Literal["auto", "perf", "callgrind", "none"]
+RESULT_PAIRS = 4
+"""Runs of each side of a workload that writes results itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The counter that is used.
+
+    Attributes:
+        counter: ``None`` if nothing is counted.
+        reason: why it is not perf, or why there is none.
+    """
+
+    counter: Counter | None
+    reason: str = ""
+
+
+def choose_counter(wanted: CounterName) -> Chosen:
+    """The counter that was asked for; ``auto`` takes perf if it really counts here, else callgrind.
+
+    Raises:
+        ToolError: it was asked for by name, or nothing counts on this machine.
+    """
+    if wanted == "none":
+        return Chosen(counter=None, reason="nothing was to be counted")
+    if wanted == "callgrind":
+        return Chosen(counter=find_callgrind(), reason="callgrind was asked for")
+    with tempfile.TemporaryDirectory(prefix="mlgokit-perf-") as scratch:
+        found = find_perf(Path(scratch))
+    if isinstance(found, Perf):
+        return Chosen(counter=found)
+    if wanted == "perf":
+        raise ToolError(f"perf: expected it to count instructions, found: {found}; use --counter callgrind")
+    return Chosen(counter=find_callgrind(), reason=found)
+
+
+def compare_workloads(
+    workloads: Sequence[Workload],
+    *,
+    shop: Shop,
+    folder: Path,
+    counter: Counter | None,
+    run_seconds: float,
+    time_seconds: float,
+    report: Report,
+) -> tuple[WorkloadResult, ...]:
+    """Compare two builds of each workload.
+
+    Everything is built first, then counted with as many at once as there are workers, then timed one after the other.
+
+    Args:
+        workloads: which.
+        shop: how to build.
+        folder: to work in; what is there must be an earlier comparison's, and is replaced.
+        counter: who counts, if anybody.
+        run_seconds: deadline of a run.
+        time_seconds: for timing each workload; 0 leaves it out.
+        report: told what is done.
+
+    Raises:
+        CorpusError: projects are not unpacked.
+        ReuseError: something else is in the folder.
+        StorageError: the disk is full or not writable.
+        ToolError: a program cannot be started.
+    """
+    if not check_manifest(folder, kind="bench", config={}, toolchain=None, inputs={}):
+        write_manifest(folder, kind="bench", config={}, toolchain=None, inputs={})
+    stages: list[Stage] = []
+    found: list[WorkloadResult] = []
+    for workload in workloads:
+        place = Place(folder=(folder / workload.name).absolute())
+        built = build_both(workload, place, shop, report=report)
+        for wanted in workload.inputs:
+            write_input(wanted, place.inputs)
+        stages.append(Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=run_seconds))
+        found.append(_of_builds(workload, built))
+
+    def execute(index: int) -> WorkloadResult:
+        return _executed(stages[index], found[index], counter)
+
+    found = parallel(execute, range(len(stages)), workers=shop.workers, report=report, label="count")
+    for index, stage in enumerate(stages):
+        report(index, len(stages), "time")
+        if time_seconds > 0 and not found[index].failures:
+            found[index] = _timed(stage, found[index], seconds=time_seconds)
+    report(len(stages), len(stages), "time")
+    return tuple(found)
+
+
+def _of_builds(workload: Workload, built: Mapping[SideName, Built]) -> WorkloadResult:
+    before, after = (SideResult(image=built[side].image, cost=built[side].cost) for side in SIDES)
+    failures = tuple(one.failure for one in built.values() if one.failure is not None)
+    return WorkloadResult(name=workload.name, kind=workload.kind, failures=failures, before=before, after=after)
+
+
+def _executed(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
+    """The output, and the counts."""
+    if result.failures:
+        return result
+    if stage.workload.format != "command":
+        return _with_results(stage, result, counter)
+    same, failures = compare_output(stage)
+    result = dataclasses.replace(result, same_output=same, failures=failures)
+    return _counted(stage, result, counter) if same and counter is not None else result
+
+
+def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> WorkloadResult:
+    counted, failures = count_both(stage, counter)
+    if failures:
+        return dataclasses.replace(result, failures=failures)
+    before, after = (
+        dataclasses.replace(side, own=counted[name].own, whole=counted[name].whole)
+        for name, side in zip(SIDES, (result.before, result.after), strict=True)
+    )
+    return dataclasses.replace(result, before=before, after=after)
+
+
+def _timed(stage: Stage, result: WorkloadResult, *, seconds: float) -> WorkloadResult:
+    if stage.workload.format != "command":
+        return dataclasses.replace(result, untimed="it times itself")
+    timed = time_both(stage, seconds=seconds, core=quiet_core())
+    if isinstance(timed, Measured):
+        return dataclasses.replace(result, time=timed)
+    if isinstance(timed, Failure):
+        return dataclasses.replace(result, failures=(timed,))
+    return dataclasses.replace(result, untimed=timed)
+
+
+# --- Workloads that write results themselves --------------------------------------------------------------------------
+
+
+def _with_results(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
+    """Runs in turn, each of which writes its results; counts, where the runs do a fixed amount of work."""
+    found: dict[SideName, list[Results]] = {side: [] for side in SIDES}
+    for pair in range(RESULT_PAIRS):
+        for side in SIDES if pair % 2 == 0 else SIDES[::-1]:
+            ran = run_once(stage, side)
+            read = _results_of(stage, ran)
+            if isinstance(read, str):
+                return dataclasses.replace(result, failures=(Failure(side=side, step="results", reason=read),))
+            found[side].append(read)
+    measured, failures = compare_results(found["before"], found["after"])
+    result = dataclasses.replace(result, results=measured, failures=failures)
+    every = [one.iterations for files in found.values() for one in files]
+    is_fixed = bool(every[0]) and all(one == every[0] for one in every)
+    return _counted(stage, result, counter) if is_fixed and counter is not None and not failures else result
+
+
+def _results_of(stage: Stage, ran: Ran) -> Results | str:
+    if ran.reason:
+        return ran.reason
+    try:
+        if any("{results}" in word for word in stage.workload.run):
+            return read_results(stage.place.results)
+        return results_of(ran.stdout, where="what it prints")
+    except InputError as error:
+        return str(error)
+
+
+# --- Over the workloads -----------------------------------------------------------------------------------------------
+
+_NUMBERS: dict[str, Callable[[SideResult], float | None]] = {
+    "image": lambda side: side.image,
+    "compile time": lambda side: side.cost.seconds if side.cost else None,
+    "compiler memory": lambda side: side.cost.peak_bytes if side.cost else None,
+}
+
+
+def changes_over(workloads: Sequence[WorkloadResult], *, rng: np.random.Generator) -> tuple[Change, ...]:
+    """How each measure changed over the workloads that have it on both sides, and put out the same."""
+    sound = [one for one in workloads if not one.failures]
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for one in sound:
+        for event in EVENTS:
+            pairs.setdefault(event, []).append((getattr(one.before.counts, event), getattr(one.after.counts, event)))
+        for measure, number_of in _NUMBERS.items():
+            pairs.setdefault(measure, []).append((number_of(one.before) or 0.0, number_of(one.after) or 0.0))
+        if one.time is not None:
+            pairs.setdefault("time", []).append((one.time.before, one.time.after))
+        for measured in one.results:
+            pairs.setdefault(measured.measure, []).append((measured.before, measured.after))
+    changes: list[Change] = []
+    for measure, found in pairs.items():
+        kept = [(before, after) for before, after in found if before and after and before > 0 and after > 0]
+        if kept:
+            before, after = ([pair[side] for pair in kept] for side in (0, 1))
+            low, high = bootstrap_interval(before, after, rng=rng) if len(kept) > 1 else (None, None)
+            mean = geometric_mean_change(before, after)
+            changes.append(Change(measure=measure, mean=mean, low=low, high=high, workloads=len(kept)))
+    return tuple(changes)

@@ -1,0 +1,185 @@
+"""A comparison of running programs for people: the same tables in Markdown and in the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlgokit.bench.counts import EVENTS
+from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
+from mlgokit.evaluation.sentences import percent, relative_change
+
+MOST_ROWS = 60
+"""Benchmarks and tests that a table shows; the largest changes come first."""
+_NONE = "-"
+_VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "undecided"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table of words.
+
+    Attributes:
+        title: its heading.
+        columns: names; the first is left-aligned, the others are numbers.
+        rows: as many cells each.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables_of(bench: Bench) -> tuple[TextTable, ...]:
+    """All tables that have rows."""
+    tables = (_executed(bench), _timed(bench), _built(bench), _results(bench), _changes(bench))
+    return tuple(table for table in tables if table.rows)
+
+
+def sentences_of(bench: Bench) -> tuple[str, ...]:
+    """What the tables do not say: who counted, what failed, what was not timed."""
+    lines: list[str] = []
+    if bench.counter:
+        where = (
+            "in the files that were built" if any(one.before.own for one in bench.workloads) else "in the whole process"
+        )
+        why = f"; {bench.uncounted}" if bench.uncounted else ""
+        lines.append(f"Counted {where} by {bench.counter}{why}. Instructions are not time.")
+    elif bench.uncounted:
+        lines.append(f"Not counted: {bench.uncounted}.")
+    for one in bench.workloads:
+        lines += [f"{one.name}: {failure.step}, {failure.side}: {failure.reason}" for failure in one.failures]
+        if one.untimed:
+            lines.append(f"{one.name}: not timed: {one.untimed}")
+    sound = sum(not one.failures for one in bench.workloads)
+    checked = sum(one.same_output is True for one in bench.workloads)
+    lines.append(
+        f"{sound} of {len(bench.workloads)} workloads without a failure; {checked} were run and put out the same."
+    )
+    return tuple(lines)
+
+
+def markdown(bench: Bench, *, command: str) -> str:
+    """The comparison as a page."""
+    lines = [f"# {bench.after.label} against {bench.before.label}", "", "Changes are after against before.", ""]
+    for table in tables_of(bench):
+        lines += [f"## {table.title}", "", _row(table.columns)]
+        lines += [_row(["---", *("---:" for _ in table.columns[1:])])]
+        lines += [_row(row) for row in table.rows]
+        lines += [""]
+    lines += [line for sentence in sentences_of(bench) for line in (sentence, "")]
+    lines += ["## How it was made", "", "```sh", command, "```", ""]
+    lines += [f"- {name}: {version}" for name, version in bench.toolchain.items()]
+    digests = {**bench.before.digests, **bench.after.digests}
+    lines += [f"- {path}: sha256 {digest}" for path, digest in digests.items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _executed(bench: Bench) -> TextTable:
+    rows: list[tuple[str, ...]] = []
+    for one in bench.workloads:
+        before, after = one.before.counts, one.after.counts
+        if before.instructions is not None:
+            changes = (_change(getattr(before, event), getattr(after, event)) for event in EVENTS)
+            rows.append((_named(one), f"{before.instructions:,}", *changes))
+    columns = ("workload", "instructions before", *EVENTS)
+    return TextTable(title="What programs execute", columns=columns, rows=tuple(rows))
+
+
+def _timed(bench: Bench) -> TextTable:
+    rows = tuple(
+        (
+            one.name,
+            f"{1000 * found.before:.1f} ms",
+            _change(found.before, found.after),
+            _interval(found),
+            _verdict(found),
+        )
+        for one in bench.workloads
+        if (found := one.time) is not None
+    )
+    columns = ("workload", "before", "change", "interval", "verdict")
+    return TextTable(title="Processor time of a run", columns=columns, rows=rows)
+
+
+def _named(one: WorkloadResult) -> str:
+    return f"{one.name} ({one.kind})" if one.kind else one.name
+
+
+def _verdict(found: Measured) -> str:
+    return f"{_VERDICTS[found.verdict]} ({found.runs} {'pair' if found.runs == 1 else 'pairs'})"
+
+
+def _interval(found: Measured) -> str:
+    return _NONE if found.low is None or found.high is None else f"{percent(found.low)} to {percent(found.high)}"
+
+
+def _change(before: float | None, after: float | None) -> str:
+    """A change; that nothing changed at all is said otherwise than that nearly nothing did."""
+    if before is None or after is None:
+        return _NONE
+    return "0" if before == after else percent(relative_change(before, after))
+
+
+def _built(bench: Bench) -> TextTable:
+    columns = ("workload", "image before", "change", "seconds before", "change", "MiB before", "change")
+    rows = tuple(
+        (one.name, *_built_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
+    )
+    return TextTable(
+        title="Bytes of the program; processor time and memory of the compiler", columns=columns, rows=rows
+    )
+
+
+def _built_cells(before: SideResult, after: SideResult) -> tuple[str, ...]:
+    image = (_NONE if before.image is None else f"{before.image:,}", _change(before.image, after.image))
+    if before.cost is None or after.cost is None:
+        return (*image, *(_NONE,) * 4)
+    return (
+        *image,
+        f"{before.cost.seconds:.2f}",
+        _change(before.cost.seconds, after.cost.seconds),
+        f"{before.cost.peak_bytes / 2**20:.0f}",
+        _change(before.cost.peak_bytes, after.cost.peak_bytes),
+    )
+
+
+def _results(bench: Bench) -> TextTable:
+    found = [(one.name, measured) for one in bench.workloads for measured in one.results]
+    found.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
+    rows = tuple(
+        (
+            f"{name}: {measured.name}" if name else measured.name,
+            measured.measure,
+            f"{measured.before:.6g} {measured.unit}".strip(),
+            _change(measured.before, measured.after),
+            _interval(measured),
+            _verdict(measured),
+        )
+        for name, measured in found[:MOST_ROWS]
+    )
+    left = f" (the {MOST_ROWS} largest changes of {len(found)})" if len(found) > MOST_ROWS else ""
+    return TextTable(
+        title=f"Results of benchmarks and tests{left}",
+        columns=("benchmark", "measure", "before", "change", "interval", "verdict"),
+        rows=rows,
+    )
+
+
+def _changes(bench: Bench) -> TextTable:
+    rows = tuple(
+        (
+            change.measure,
+            percent(change.mean) if change.mean else "0",
+            _NONE if change.low is None or change.high is None else f"{percent(change.low)} to {percent(change.high)}",
+            str(change.workloads),
+        )
+        for change in bench.changes
+    )
+    return TextTable(
+        title="Over the workloads (geometric means, 95 % intervals over workloads)",
+        columns=("measure", "change", "interval", "workloads"),
+        rows=rows,
+    )

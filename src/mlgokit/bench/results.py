@@ -1,0 +1,206 @@
+"""Results that other tools write: lit's JSON of the llvm-test-suite, and Google Benchmark's JSON.
+
+lit (``llvm-lit -o FILE``) has ``tests``, each with a ``name``, a ``code`` such as PASS, and ``metrics``: ``exec_time``,
+``compile_time``, ``size``, and whatever counters the suite was configured for. Google Benchmark
+(``--benchmark_format=json``, ``--benchmark_out=FILE``) has ``benchmarks``, each with ``real_time``, ``cpu_time`` and
+``iterations``, and any counters of its own, such as those of ``--benchmark_perf_counters``.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
+from mlgokit.bench.running import ERROR, verdict_of
+from mlgokit.errors import InputError
+from mlgokit.evaluation.statistics import mean_interval
+
+MOST_BYTES = 256 << 20
+_TO_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_BOOKKEEPING = frozenset(
+    ("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
+)
+"""Numbers of Google Benchmark that measure nothing."""
+_UNITS = {"exec_time": "s", "compile_time": "s", "link_time": "s", "real_time": "ns", "cpu_time": "ns"}
+_GOOD_CODES = frozenset(("PASS", "FLAKYPASS", "XFAIL"))
+_LEFT_OUT_CODES = frozenset(("UNSUPPORTED", "SKIPPED", "EXCLUDED"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What one file says.
+
+    Attributes:
+        numbers: by name of the benchmark or test and by measure, all values that there are.
+        failed: benchmarks and tests that failed, with the reason.
+        iterations: by benchmark, how often each repetition was repeated; empty for lit.
+    """
+
+    numbers: Mapping[tuple[str, str], Sequence[float]]
+    failed: Mapping[str, str]
+    iterations: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+
+
+def read_results(path: Path) -> Results:
+    """Read a file of either kind, known by its keys.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path}: expected at most {MOST_BYTES >> 20} MiB of results, found more; split them")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected results in JSON, found: {error.strerror or error}; check the path"
+        ) from error
+    return results_of(data, where=str(path))
+
+
+def results_of(data: bytes, *, where: str) -> Results:
+    """The results in the bytes of a file.
+
+    Raises:
+        InputError: they are none.
+    """
+    try:
+        value: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: expected results in JSON, found: {error}; write them anew") from error
+    top = _object(value)
+    if isinstance(benchmarks := top.get("benchmarks"), list):
+        return _google_benchmark(cast("list[object]", benchmarks), where)
+    if isinstance(tests := top.get("tests"), list):
+        return _lit(cast("list[object]", tests), where)
+    raise InputError(
+        f"{where}: expected the JSON of lit (tests) or of Google Benchmark (benchmarks), found "
+        f"{', '.join(sorted(top)[:5]) or 'neither'}; give a file that one of them wrote"
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _named(items: Iterable[object], where: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    for number, item in enumerate(items, 1):
+        entry = _object(item)
+        name = entry.get("run_name", entry.get("name"))
+        if not isinstance(name, str):
+            raise InputError(f"{where}: entry {number}: expected a name, found {name!r:.60}; write the file anew")
+        yield name, entry
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def _google_benchmark(items: Sequence[object], where: str) -> Results:
+    numbers: dict[tuple[str, str], list[float]] = {}
+    iterations: dict[str, list[int]] = {}
+    failed: dict[str, str] = {}
+    for name, entry in _named(items, where):
+        if entry.get("run_type") == "aggregate":
+            continue
+        if entry.get("error_occurred") is True:
+            failed[name] = str(entry.get("error_message") or "an error")[:200]
+            continue
+        scale = _TO_NANOSECONDS.get(str(entry.get("time_unit", "ns")))
+        if scale is None:
+            raise InputError(
+                f"{where}: {name}: expected a time_unit of {', '.join(_TO_NANOSECONDS)}, found "
+                f"{entry['time_unit']!r:.40}; write the file anew"
+            )
+        if isinstance(count := entry.get("iterations"), int):
+            iterations.setdefault(name, []).append(count)
+        for measure, value in entry.items():
+            if measure in _BOOKKEEPING or (found := _number(value)) is None:
+                continue
+            in_unit = found * scale if measure in {"real_time", "cpu_time"} else found
+            numbers.setdefault((name, measure), []).append(in_unit)
+    return Results(numbers=numbers, failed=failed, iterations=iterations)
+
+
+def _lit(items: Sequence[object], where: str) -> Results:
+    numbers: dict[tuple[str, str], list[float]] = {}
+    failed: dict[str, str] = {}
+    for name, entry in _named(items, where):
+        code = str(entry.get("code"))
+        if code in _LEFT_OUT_CODES:
+            continue
+        if code not in _GOOD_CODES:
+            failed[name] = code[:60]
+            continue
+        for measure, value in _object(entry.get("metrics")).items():
+            if (found := _number(value)) is not None:
+                numbers.setdefault((name, measure), []).append(found)
+    return Results(numbers=numbers, failed=failed)
+
+
+def compare_results(
+    before: Sequence[Results], after: Sequence[Results]
+) -> tuple[tuple[Measured, ...], tuple[Failure, ...]]:
+    """Compare the results of two builds.
+
+    Values of one benchmark are paired in their order, so files and repetitions that were written in turn give honest
+    intervals. Without repetitions there is none, and nothing is decided.
+
+    Args:
+        before: of the one build, at least one.
+        after: of the other.
+
+    Returns:
+        What both have; and what failed, or what only one of them has.
+    """
+    sides: dict[SideName, Sequence[Results]] = {"before": before, "after": after}
+    failures = tuple(
+        Failure(side=side, step="results", reason=f"{name}: {reason}")
+        for side, files in sides.items()
+        for name, reason in sorted({name: reason for one in files for name, reason in one.failed.items()}.items())
+    )
+    failed = {name for files in sides.values() for one in files for name in one.failed}
+    values = {side: _joined(files) for side, files in sides.items()}
+    names: dict[SideName, set[str]] = {side: {name for name, _ in found} for side, found in values.items()}
+    failures += tuple(
+        Failure(side=side, step="results", reason=f"{name}: only the other build has it")
+        for side, other in zip(SIDES, SIDES[::-1], strict=True)
+        for name in sorted(names[other] - names[side] - failed)
+    )
+    keys = [key for key in values["before"] if key in values["after"] and key[0] not in failed]
+    return tuple(_measured(key, values["before"][key], values["after"][key]) for key in keys), failures
+
+
+def _joined(files: Sequence[Results]) -> dict[tuple[str, str], list[float]]:
+    joined: dict[tuple[str, str], list[float]] = {}
+    for one in files:
+        for key, found in one.numbers.items():
+            joined.setdefault(key, []).extend(found)
+    return joined
+
+
+def _measured(key: tuple[str, str], before: Sequence[float], after: Sequence[float]) -> Measured:
+    name, measure = key
+    pairs = list(zip(before, after, strict=False))
+    low = high = None
+    verdict: Verdict = "undecided"
+    if len(pairs) > 1 and all(first > 0 and second > 0 for first, second in pairs):
+        ends = mean_interval([math.log(second / first) for first, second in pairs], level=1 - ERROR)
+        low, high = math.expm1(ends[0]), math.expm1(ends[1])
+        verdict = verdict_of(low, high)
+    return Measured(
+        name=name,
+        measure=measure,
+        unit=_UNITS.get(measure, ""),
+        before=sum(before) / len(before),
+        after=sum(after) / len(after),
+        low=low,
+        high=high,
+        runs=len(pairs),
+        verdict=verdict,
+    )

@@ -1,0 +1,250 @@
+"""Running both builds of a workload: the same output demanded, executed instructions counted, time measured."""
+
+import dataclasses
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.bench.build import Place, clean_environment, filled
+from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counter, Counts, Execution
+from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
+from mlgokit.bench.workloads import Workload
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.evaluation.pairs import measure_in_pairs
+from mlgokit.files import digest_file, writing
+
+LOOKS = (4, 6, 8, 12, 20, 32, 50)
+"""Pairs of runs after which the interval of the time is looked at."""
+NEAR = 0.01
+"""Times whose ratio is known to be within this of 1 are called the same."""
+ERROR = 0.05
+"""Share of comparisons of equal programs that may by chance be called different."""
+SHORTEST = 0.01
+"""Seconds; what ends sooner is not timed, for starting the process counts too much."""
+_REPEATS = 3
+"""Runs of each side where a counter is not exact; the median counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a run ended.
+
+    Attributes:
+        reason: why it is of no use, or empty.
+        shown: digest of what it put out.
+        stdout: what it printed.
+        seconds: processor time.
+    """
+
+    reason: str = ""
+    shown: str = ""
+    stdout: bytes = b""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A workload with both of its builds.
+
+    Attributes:
+        workload: which.
+        place: where.
+        toolchain: for the marks.
+        run_seconds: deadline of a run.
+    """
+
+    workload: Workload
+    place: Place
+    toolchain: Toolchain
+    run_seconds: float
+
+    @property
+    def argv(self) -> list[str]:
+        """The words that run it."""
+        words = filled(self.workload.run, self.workload, self.place, self.toolchain)
+        beside = self.folder / words[0]
+        return [str(beside), *words[1:]] if "/" in words[0] or beside.is_file() else words
+
+    @property
+    def folder(self) -> Path:
+        """Where it runs."""
+        return self.place.run if self.workload.projects else self.place.build
+
+    def prepare(self) -> None:
+        """Take away what the run before left.
+
+        Raises:
+            StorageError: that cannot be done.
+        """
+        with writing(self.place.folder):
+            self.place.results.unlink(missing_ok=True)
+            if self.workload.projects:
+                shutil.rmtree(self.place.run, ignore_errors=True)
+                self.place.run.mkdir()
+
+
+def run_once(stage: Stage, side: SideName, *, core: int | None = None) -> Ran:
+    """Run a build to its end.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the program cannot be started.
+    """
+    with stage.place.standing(side):
+        stage.prepare()
+        argv = stage.argv
+        if shutil.which(argv[0]) is None:
+            return Ran(reason=f"{argv[0]} is no program that can be run")
+        done = process.run(
+            argv,
+            timeout_seconds=stage.run_seconds,
+            cwd=stage.folder,
+            env=clean_environment(),
+            limits=RUN_LIMITS,
+            core=core,
+        )
+        if done.timed_out:
+            return Ran(reason=f"it did not end within {stage.run_seconds:.0f} s")
+        if done.returncode != stage.workload.exit_code:
+            expected = stage.workload.exit_code
+            return Ran(reason=f"it ended with {done.returncode} in place of {expected}: {first_error(done.stderr)}")
+        digest = hashlib.sha256(done.stdout + b"\0" + done.stderr.encode())
+        for path in sorted({path for pattern in stage.workload.outputs for path in stage.folder.glob(pattern)}):
+            if path.is_file():
+                digest.update(f"\0{path.relative_to(stage.folder)}\0{digest_file(path)}".encode())
+        return Ran(shown=digest.hexdigest(), stdout=done.stdout, seconds=done.user_seconds + done.system_seconds)
+
+
+def compare_output(stage: Stage) -> tuple[bool | None, tuple[Failure, ...]]:
+    """Run both builds, and demand the same of them.
+
+    Returns:
+        Whether both put out the same, ``None`` if one cannot run; and why not.
+    """
+    ran = {side: run_once(stage, side) for side in SIDES}
+    failures = tuple(Failure(side=side, step="run", reason=one.reason) for side, one in ran.items() if one.reason)
+    if failures:
+        return None, failures
+    if ran["before"].shown == ran["after"].shown:
+        return True, ()
+    if run_once(stage, "before").shown != ran["before"].shown:
+        return None, (
+            Failure(side="before", step="output", reason="what it puts out differs from run to run of the same build"),
+        )
+    return False, (Failure(side="after", step="output", reason="it puts out something else than the other build"),)
+
+
+def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted], tuple[Failure, ...]]:
+    """Count what both builds execute.
+
+    Raises:
+        ToolError: the counter cannot be started.
+    """
+    found: dict[SideName, list[Counted]] = {side: [] for side in SIDES}
+    for repeat in range(1 if counter.exact else _REPEATS):
+        for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
+            scratch = stage.place.folder / "counts"
+            with writing(scratch):
+                scratch.mkdir(exist_ok=True)
+            with stage.place.standing(side):
+                stage.prepare()
+                execution = Execution(
+                    argv=stage.argv,
+                    folder=stage.folder,
+                    environment=clean_environment(),
+                    own=stage.place.build,
+                    expected=stage.workload.exit_code,
+                    timeout_seconds=stage.run_seconds,
+                )
+                found[side].append(counter.count(execution, scratch))
+    failures = tuple(
+        Failure(side=side, step="count", reason=reason)
+        for side, counted in found.items()
+        if (reason := next((one.reason for one in counted if one.reason), ""))
+    )
+    if failures:
+        return {}, failures
+    return {side: _median(counted) for side, counted in found.items()}, ()
+
+
+def _median(counted: Sequence[Counted]) -> Counted:
+    if len(counted) == 1:
+        return counted[0]
+    middle: dict[str, int] = {}
+    for event in EVENTS:
+        values = [number for one in counted if (number := getattr(one.whole, event)) is not None]
+        if len(values) == len(counted):
+            middle[event] = sorted(values)[len(values) // 2]
+    return dataclasses.replace(counted[0], whole=Counts(**middle))
+
+
+def time_both(stage: Stage, *, seconds: float, core: int) -> Measured | Failure | str:
+    """Time both builds in pairs on one processor, until an interval decides or the time is over.
+
+    Returns:
+        The time, or which side failed, or why it was not measured.
+
+    Args:
+        stage: the workload.
+        seconds: after which no pair begins.
+        core: the processor.
+    """
+    begin = time.monotonic()
+    failed: list[SideName] = []
+
+    def once(build: int) -> float | str:
+        ran = run_once(stage, SIDES[build], core=core)
+        if ran.reason:
+            failed.append(SIDES[build])
+            return ran.reason
+        if ran.seconds < SHORTEST:
+            return f"a run takes less than {1000 * SHORTEST:.0f} ms, which is too short to time"
+        return ran.seconds
+
+    found = measure_in_pairs(
+        once,
+        is_over=lambda: time.monotonic() - begin > seconds,
+        error=ERROR,
+        looks=LOOKS,
+        near=NEAR,
+        ratios=True,
+    )
+    if found.reason:
+        return Failure(side=failed[0], step="time", reason=found.reason) if failed else found.reason
+    pairs = len(found.before)
+    looked = pairs >= LOOKS[0]
+    return Measured(
+        measure="time",
+        unit="s",
+        before=sum(found.before) / pairs,
+        after=sum(found.after) / pairs,
+        low=found.low if looked else None,
+        high=found.high if looked else None,
+        runs=pairs,
+        verdict=verdict_of(found.low, found.high) if looked else "undecided",
+    )
+
+
+def verdict_of(low: float | None, high: float | None) -> Verdict:
+    """What an interval of a relative change says.
+
+    Example:
+        >>> [verdict_of(*ends) for ends in ((-0.03, -0.01), (0.001, 0.002), (-0.02, 0.01), (None, None))]
+        ['less', 'same', 'undecided', 'undecided']
+    """
+    if low is None or high is None:
+        return "undecided"
+    if low >= -NEAR and high <= NEAR:
+        return "same"
+    return "less" if high < 0 else "more" if low > 0 else "undecided"
+
+
+def quiet_core() -> int:
+    """The processor that runs are pinned to: the last that this process may use, as the first gets interrupts."""
+    return max(os.sched_getaffinity(0))

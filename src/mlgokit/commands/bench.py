@@ -1,0 +1,254 @@
+"""The command that compares what programs do that were built in two ways."""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Column
+
+from mlgokit.bench.build import Shop
+from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
+from mlgokit.bench.record import Bench as BenchRecord, SideRecord, WorkloadResult
+from mlgokit.bench.render import markdown, sentences_of, tables_of
+from mlgokit.bench.results import compare_results, read_results
+from mlgokit.bench.side import Side, check_side, open_side
+from mlgokit.bench.workloads import Format, Workload, choose_workloads
+from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.errors import UsageError
+from mlgokit.files import atomic_write
+from mlgokit.locks import locked
+from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import numbers, plain_table, say
+
+Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+COMMAND_NAME = "command"
+"""The workload that --build and --run make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Build programs in two ways, run them, and compare what they execute, how long they take, and their output."""
+
+    policy: Texts = ()
+    """Policy file of the side that is judged, or a rule such as :never; may be repeated, once for each problem."""
+    plugin: Path | None = None
+    """Plugin of that side, made by `mlgokit tune` or `mlgokit export plugin`."""
+    options: str = ""
+    """Options that are added to its compiler, as in --options="-O2 -fno-plt"."""
+    against_policy: Texts = ()
+    """Policy or rule of the side that it is compared with; without any of these, that side is plain."""
+    against_plugin: Path | None = None
+    """Plugin of the side that it is compared with."""
+    against_options: str = ""
+    """Options that are added to the compiler of the side that it is compared with."""
+    workloads: tuple[str, ...] = ()
+    """Names of workloads of the list; all if none is given."""
+    manifest: Path | None = None
+    """TOML file that lists the workloads; the list that comes with mlgokit if not given."""
+    build: Texts = ()
+    """Command that builds a workload of your own, in an empty folder, with CC, CXX, CFLAGS and CXXFLAGS set and the
+    marks {source}, {cc}, {cxx} and {flags}; may be repeated."""
+    run: str = ""
+    """Command that runs what --build made, with the marks {source} and {results}."""
+    source: Path | None = None
+    """Folder that {source} stands for."""
+    run_format: Format = "command"
+    """Kind of what --run prints, or writes to {results}: any output, or the JSON of Google Benchmark or lit."""
+    results: tuple[Path, ...] = ()
+    """Result files of the side that is judged, of lit or Google Benchmark; nothing is built then."""
+    against_results: tuple[Path, ...] = ()
+    """Result files of the side that it is compared with."""
+    counter: CounterName = "auto"
+    """Counter of executed instructions: hardware counters if they really count, else callgrind."""
+    time_seconds: float = 20.0
+    """Bound on the time for timing each workload, in seconds; 0 leaves timing out."""
+    run_seconds: float = 60.0
+    """Deadline of one run in seconds; callgrind gets 150 times that."""
+    build_seconds: float = 3600.0
+    """Deadline of each command of --build in seconds."""
+    folder: Path = Path("bench")
+    """Folder for sources and builds."""
+    cache: Path | None = None
+    """Folder where archives are kept; the user's cache folder if not given."""
+    output: Path | None = None
+    """JSON file for the result, with Markdown beside it; bench.json in the folder if not given."""
+    seed: int = 1
+    """Random seed of the bootstrap intervals."""
+    compiler: Compiling = COMPILER
+    """The clang that compiles the workloads."""
+
+
+def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
+    """Compare, and leave ``bench.json`` and ``bench.md``.
+
+    Raises:
+        UsageError: the call contradicts itself.
+        BusyError: another process works in the folder.
+        CorpusError: the list of workloads is not as expected.
+        ToolError: a tool is missing.
+    """
+    with locked(config.folder):
+        result = _of_files(config) if config.results or config.against_results else _of_builds(config, report=report)
+        output = config.output or config.folder / "bench.json"
+        atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
+        atomic_write(output.with_suffix(".md"), markdown(result, command=_shown_command(config)))
+    return result
+
+
+def render(result: BenchRecord, console: Console) -> None:
+    """The tables, and what they do not say."""
+    for table in tables_of(result):
+        name = Column(table.columns[0], overflow="fold", min_width=16)
+        shown = plain_table(table.title, [name, *numbers(*table.columns[1:])])
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for sentence in sentences_of(result):
+        say(console, sentence)
+
+
+def exit_code(_config: Bench, result: BenchRecord) -> int:
+    """1 if a workload failed or put out something else."""
+    return 0 if result.is_whole else 1
+
+
+def _shown_command(config: Bench) -> str:
+    """The options that are not the default, as a command."""
+    shown = ["mlgokit", "bench"]
+    for field in dataclasses.fields(Bench):
+        value = getattr(config, field.name)
+        default = field.default
+        if value == default or field.name == "compiler":
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        if field.name in {"policy", "against_policy", "build"}:
+            shown += [word for item in cast("tuple[str, ...]", value) for word in (option, item)]
+        elif isinstance(value, tuple):
+            shown += [option, *map(str, cast("tuple[object, ...]", value))]
+        else:
+            shown += [option, str(value)]
+    if config.compiler.llvm is not None:
+        shown += ["--llvm", str(config.compiler.llvm)]
+    return shlex.join(shown)
+
+
+# --- Result files -----------------------------------------------------------------------------------------------------
+
+
+def _of_files(config: Bench) -> BenchRecord:
+    """Compare what other tools measured."""
+    if not config.results or not config.against_results:
+        raise UsageError("bench: expected --results and --against-results, found one of them; give both")
+    given = [config.policy, config.plugin, config.options, config.workloads, config.manifest, config.build, config.run]
+    if any(given):
+        raise UsageError("bench: expected result files or something to build, found both; leave one out")
+    before, after = ([read_results(path) for path in paths] for paths in (config.against_results, config.results))
+    measured, failures = compare_results(before, after)
+    workloads = (WorkloadResult(name="", kind="", failures=failures, results=measured),)
+    labels = (", ".join(path.name for path in paths) for paths in (config.against_results, config.results))
+    old, new = (SideRecord(label=label, words=(), digests={}) for label in labels)
+    return BenchRecord(
+        before=old,
+        after=new,
+        counter="",
+        exact=False,
+        uncounted="",
+        toolchain={},
+        workloads=workloads,
+        changes=changes_over(workloads, rng=np.random.default_rng(config.seed)),
+    )
+
+
+# --- Builds -----------------------------------------------------------------------------------------------------------
+
+
+def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
+    """Build, run and compare."""
+    after = Side(policies=config.policy, plugin=config.plugin, options=tuple(shlex.split(config.options)))
+    before = Side(
+        policies=config.against_policy,
+        plugin=config.against_plugin,
+        options=tuple(shlex.split(config.against_options)),
+    )
+    check_side(after)
+    check_side(before, option="against-")
+    workloads = _workloads(config)
+    if config.run_seconds <= 0 or config.build_seconds <= 0 or config.time_seconds < 0:
+        raise UsageError("bench: expected times of more than 0 seconds, and --time-seconds of at least 0; correct them")
+    needs_plugin = any(side.policies or side.plugin for side in (before, after))
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
+    chosen = choose_counter(config.counter)
+    sides = {
+        "before": open_side(before, toolchain, config.folder / "before.so"),
+        "after": open_side(after, toolchain, config.folder / "after.so"),
+    }
+    _fetch(config, workloads, report=report)
+    found = compare_workloads(
+        workloads,
+        shop=Shop(
+            toolchain=toolchain,
+            sides=sides,
+            sources=config.folder / "sources",
+            workers=config.compiler.workers,
+            compile_seconds=config.compiler.deadline(300.0),
+            build_seconds=config.build_seconds,
+        ),
+        folder=config.folder / "work",
+        counter=chosen.counter,
+        run_seconds=config.run_seconds,
+        time_seconds=config.time_seconds,
+        report=report,
+    )
+    old, new = (
+        SideRecord(label=side.shown, words=sides[name].words, digests=sides[name].inputs)
+        for name, side in (("before", before), ("after", after))
+    )
+    return BenchRecord(
+        before=old,
+        after=new,
+        counter="" if chosen.counter is None else chosen.counter.name,
+        exact=chosen.counter is not None and chosen.counter.exact,
+        uncounted=chosen.reason,
+        toolchain=toolchain.describe(),
+        workloads=found,
+        changes=changes_over(found, rng=np.random.default_rng(config.seed)),
+    )
+
+
+def _workloads(config: Bench) -> tuple[Workload, ...]:
+    """The list's, or the one of --build and --run."""
+    if not config.build and not config.run:
+        return choose_workloads(config.manifest, config.workloads)
+    if not (config.build and config.run) or config.manifest or config.workloads:
+        raise UsageError(
+            "bench: expected --build and --run together, and no list of workloads, found otherwise; give both, or "
+            "write a list and name it with --manifest"
+        )
+    return (
+        Workload(
+            name=COMMAND_NAME,
+            source=config.source.absolute() if config.source else Path.cwd(),
+            build=tuple(tuple(shlex.split(command)) for command in config.build),
+            run=tuple(shlex.split(config.run)),
+            format=config.run_format,
+        ),
+    )
+
+
+def _fetch(config: Bench, workloads: Sequence[Workload], *, report: Report) -> None:
+    """Have the projects' sources unpacked; archives that are there are not fetched again."""
+    projects = {project.name: project for workload in workloads for project in workload.projects}
+    cache = config.cache or default_cache_folder()
+    for index, project in enumerate(projects.values()):
+        report(index, len(projects), "fetch")
+        archive = fetch_archive(project.archive, cache_folder=cache)
+        prepare_sources(project, archive_path=archive, sources_folder=config.folder / "sources")

@@ -1,0 +1,128 @@
+"""Reading TOML files that people write: a table that says in one sentence what is wrong in it, and where."""
+
+import posixpath
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.errors import CorpusError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TomlTable:
+    """A TOML table that knows how to name itself in a message; what is not as expected is a :class:`CorpusError`.
+
+    Attributes:
+        value: the table.
+        where: its place, for messages.
+    """
+
+    value: Mapping[str, Any]
+    where: str
+
+    def wrong(self, key: str, expected: str) -> CorpusError:
+        """The error that a key has another value than expected."""
+        found = repr(self.value[key]) if key in self.value else "nothing"
+        return CorpusError(f"{self.where}: {key}: expected {expected}, found {found[:200]}; correct it in the file")
+
+    def check_keys(self, known: set[str]) -> None:
+        """Refuse keys that nobody knows."""
+        for key in self.value:
+            if key not in known:
+                expected = f"one of the keys {', '.join(sorted(known))}"
+                raise CorpusError(f"{self.where}: {key}: expected {expected}, found this unknown key; remove it")
+
+    def text(
+        self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], bool] | None = None
+    ) -> str:
+        """A string."""
+        value = self.value.get(key, default)
+        if not isinstance(value, str) or "\0" in value or (fits is not None and not fits(value)):
+            raise self.wrong(key, expected)
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it is left out."""
+        value = self.value.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false")
+        return value
+
+    def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+        """A list of strings; empty if it is left out."""
+        value: object = self.value.get(key, [])
+        if not isinstance(value, list):
+            raise self.wrong(key, f"a list of {expected}")
+        for item in cast("list[object]", value):
+            if not isinstance(item, str) or "\0" in item or (fits is not None and not fits(item)):
+                message = f"expected a list of {expected}, found in it {item!r}; correct it in the file"
+                raise CorpusError(f"{self.where}: {key}: {message}")
+        return tuple(cast("list[str]", value))
+
+    def number(self, key: str, expected: str, *, default: int, least: int = 0) -> int:
+        """A whole number."""
+        value = self.value.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.wrong(key, expected)
+        return value
+
+    def word_lists(self, key: str, expected: str) -> tuple[tuple[str, ...], ...]:
+        """A list of lists of strings, none of them empty; empty if it is left out."""
+        value: object = self.value.get(key, [])
+        if not isinstance(value, list):
+            raise self.wrong(key, expected)
+        rows = [TomlTable(value={key: item}, where=self.where) for item in cast("list[object]", value)]
+        found = tuple(row.texts(key, "words") for row in rows)
+        if not all(found):
+            raise self.wrong(key, expected)
+        return found
+
+    def table(self, key: str) -> "TomlTable":
+        """A table."""
+        value: object = self.value.get(key)
+        if not isinstance(value, dict):
+            raise self.wrong(key, "a table")
+        return TomlTable(value=cast("dict[str, Any]", value), where=f"{self.where}: {key}")
+
+    def tables(self, key: str) -> list["TomlTable"]:
+        """A list of tables; empty if it is left out."""
+        value: object = self.value.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in cast("list[object]", value)):
+            raise self.wrong(key, "a list of tables")
+        items = cast("list[dict[str, Any]]", value)
+        return [TomlTable(value=item, where=f"{self.where}: {key} {place}") for place, item in enumerate(items, 1)]
+
+
+def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
+    """The table that a TOML file is.
+
+    Args:
+        path: of the file.
+        what: what it should be, for the error.
+
+    Raises:
+        CorpusError: it cannot be read, or is no TOML.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or error
+        raise CorpusError(f"{path}: expected {what} in TOML, found: {reason}; check the path") from error
+    except ValueError as error:
+        raise CorpusError(f"{path}: expected TOML, found: {error}; correct the file there") from error
+    return TomlTable(value=document, where=str(path))
+
+
+def stays_inside(path: str, *, below: str = "") -> bool:
+    """Whether a relative path, seen from ``below``, stays inside the top.
+
+    Example:
+        >>> stays_inside("a/../b"), stays_inside("../b"), stays_inside("../b", below="a"), stays_inside("/b")
+        (True, False, True, False)
+    """
+    if posixpath.isabs(path) or "\\" in path:
+        return False
+    return posixpath.normpath(posixpath.join(below, path)).split("/")[0] != ".."

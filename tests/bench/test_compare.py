@@ -1,0 +1,222 @@
+"""Workloads built by commands, run, counted and timed, without a compiler."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.bench.build import Shop
+from mlgokit.bench.compare import changes_over, compare_workloads
+from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
+from mlgokit.bench.record import Bench, SideRecord, WorkloadResult
+from mlgokit.bench.render import markdown, sentences_of
+from mlgokit.bench.side import SideFlags
+from mlgokit.bench.workloads import Workload
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import ReuseError
+from mlgokit.progress import say_nothing
+
+TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))
+
+
+class Letters:
+    """Counts the bytes of the program, in place of what it executes."""
+
+    name = "letters"
+    exact = True
+    events = EVENTS
+
+    def count(self, execution: Execution, scratch: Path) -> Counted:
+        done = process.run(execution.argv, timeout_seconds=30, cwd=execution.folder, env=execution.environment)
+        if done.returncode != execution.expected:
+            return Counted(reason="it failed")
+        size = Path(execution.argv[0]).stat().st_size
+        (scratch / "seen").write_text(str(execution.folder))
+        return Counted(whole=Counts(instructions=2 * size), own=Counts(instructions=size, loads=1))
+
+
+def compare(
+    tmp_path: Path,
+    workload: Workload,
+    *,
+    before: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    counter: Counter | None = None,
+    time_seconds: float = 0.0,
+    run_seconds: float = 20.0,
+) -> WorkloadResult:
+    shop = Shop(
+        toolchain=TOOLS,
+        sides={"before": SideFlags(words=before), "after": SideFlags(words=after)},
+        sources=tmp_path / "sources",
+        workers=1,
+        compile_seconds=20,
+        build_seconds=20,
+    )
+    (found,) = compare_workloads(
+        [workload],
+        shop=shop,
+        folder=tmp_path / "work",
+        counter=counter,
+        run_seconds=run_seconds,
+        time_seconds=time_seconds,
+        report=say_nothing,
+    )
+    return found
+
+
+def script(text: str, **more: Any) -> Workload:
+    """A program that is a shell script; FLAGS in its text become what a side adds."""
+    line = 'printf \'#!/bin/sh\\n%s\\n\' "$1" | sed "s/FLAGS/$2/" > prog; chmod +x prog'
+    build = ("sh", "-c", line, "sh", text, "{flags}")
+    return Workload(name="mine", build=((*build, ""),), run=("./prog",), **more)
+
+
+def test_the_same_program_is_the_same_in_everything_that_is_counted(tmp_path: Path):
+    found = compare(tmp_path, script("pwd; echo $0 $CFLAGS $MLGOKIT_X"), counter=Letters())
+    assert (found.failures, found.same_output) == ((), True)
+    assert found.before.counts == found.after.counts
+    assert found.before.counts.loads == 1
+    assert found.before.cost is not None
+
+
+def test_a_side_gets_its_flags_and_what_it_says_is_compared(tmp_path: Path):
+    found = compare(tmp_path, script("echo FLAGS"), after=("-O2",), counter=Letters())
+    assert found.same_output is False
+    assert [(one.side, one.step) for one in found.failures] == [("after", "output")]
+    assert found.failures[0].reason == "it puts out something else than the other build"
+    assert found.after.own is None
+
+
+def test_compilers_of_a_build_are_told_by_variables(tmp_path: Path):
+    build = (("sh", "-c", 'echo "$CC,$CXX,$CXXFLAGS" > told; printf "#!/bin/sh\\n" > prog; chmod +x prog'),)
+    compare(tmp_path, Workload(name="mine", build=build, run=("./prog",)), after=("-O2", "-DA=b c"))
+    told = (tmp_path / "work" / "mine" / "after" / "told").read_text()
+    assert told == "/absent/clang,/absent/clang++,-O2 '-DA=b c'\n"
+
+
+def test_a_program_that_is_never_the_same_is_not_blamed_on_a_side(tmp_path: Path):
+    found = compare(tmp_path, script("cat /proc/sys/kernel/random/uuid"))
+    assert found.same_output is None
+    assert [(one.step, one.reason) for one in found.failures] == [
+        ("output", "what it puts out differs from run to run of the same build")
+    ]
+
+
+def test_files_that_it_writes_are_compared(tmp_path: Path):
+    assert compare(tmp_path, script("echo FLAGS > out.txt"), after=("x",)).same_output is True
+    assert compare(tmp_path, script("echo FLAGS > out.txt", outputs=("*.txt",)), after=("x",)).same_output is False
+
+
+@pytest.mark.parametrize(
+    ("workload", "step", "reason"),
+    [
+        (Workload(name="mine", build=(("sh", "-c", "echo error: bad >&2; exit 3"),), run=("./prog",)), "build",
+         "`sh -c 'echo error: bad >&2; exit 3'` ended with 3: error: bad"),
+        (Workload(name="mine", build=(("true",),), run=("./prog",)), "run", "/build/prog is no program"),
+        (script("echo error: worse >&2; exit 4"), "run", "it ended with 4 in place of 0: error: worse"),
+        (script("kill -9 $$"), "run", "it ended with -9 in place of 0"),
+    ],
+)  # fmt: skip
+def test_what_fails_is_a_row(tmp_path: Path, workload: Workload, step: str, reason: str):
+    found = compare(tmp_path, workload, counter=Letters(), time_seconds=1)
+    assert [one.side for one in found.failures] == ["before", "after"]
+    assert all(one.step == step and reason in one.reason for one in found.failures)
+    assert (found.same_output, found.time, found.before.own) == (None, None, None)
+
+
+def test_a_program_that_does_not_end_is_ended(tmp_path: Path):
+    found = compare(tmp_path, script("sleep 60"), run_seconds=0.3)
+    assert {one.reason for one in found.failures} == {"it did not end within 0 s"}
+
+
+def test_an_exit_code_may_be_expected(tmp_path: Path):
+    assert compare(tmp_path, script("exit 4", exit_code=4), counter=Letters()).failures == ()
+
+
+def test_a_count_that_fails_is_a_row(tmp_path: Path):
+    class Broken(Letters):
+        def count(self, execution: Execution, scratch: Path) -> Counted:
+            return Counted(reason=f"no counter for {execution.argv[0].rpartition('/')[2]} in {scratch.name}")
+
+    found = compare(tmp_path, script("true"), counter=Broken())
+    assert {(one.step, one.reason) for one in found.failures} == {("count", "no counter for prog in counts")}
+
+
+def test_what_is_too_short_is_not_timed(tmp_path: Path):
+    found = compare(tmp_path, script("true"), time_seconds=5)
+    assert (found.time, found.failures) == (None, ())
+    assert found.untimed == "a run takes less than 10 ms, which is too short to time"
+
+
+def test_times_are_measured_in_pairs_and_say_when_nothing_is_decided(tmp_path: Path):
+    found = compare(tmp_path, script("i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done"), time_seconds=0.001)
+    assert found.time is not None
+    assert (found.time.runs, found.time.verdict, found.time.low) == (1, "undecided", None)
+    assert found.time.before > 0
+
+
+def results(name: str, iterations: int | None) -> str:
+    entry = {"name": name, "run_type": "iteration", "real_time": 5, "cpu_time": 5, "time_unit": "ns"}
+    return json.dumps({"benchmarks": [entry if iterations is None else {**entry, "iterations": iterations}]})
+
+
+def test_a_workload_may_write_results(tmp_path: Path):
+    text = f"cat > {{results}} <<END\n{results('BM', 7)}\nEND"
+    # The mark is known to the run and not to the build, so the script is told by an argument.
+    workload = script(text.replace("{results}", "$1"), format="google-benchmark")
+    workload = Workload(name="mine", build=workload.build, run=("./prog", "{results}"), format="google-benchmark")
+    found = compare(tmp_path, workload, counter=Letters())
+    assert [(one.name, one.measure, one.runs, one.verdict) for one in found.results] == [
+        ("BM", "real_time", 4, "same"),
+        ("BM", "cpu_time", 4, "same"),
+    ]
+    assert found.before.counts.instructions == found.after.counts.instructions
+    assert found.before.counts.instructions
+
+
+def test_benchmarks_that_choose_their_own_work_are_not_counted(tmp_path: Path):
+    found = compare(tmp_path, script(f"echo '{results('BM', None)}'", format="google-benchmark"), counter=Letters())
+    assert found.failures == ()
+    assert found.before.own is None
+
+
+def test_results_that_are_none_are_a_row(tmp_path: Path):
+    found = compare(tmp_path, script("echo no", format="lit"))
+    assert [(one.side, one.step) for one in found.failures] == [("before", "results")]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "mine").write_text("precious")
+    with pytest.raises(ReuseError, match="found other files"):
+        compare(tmp_path, script("true"))
+    assert (tmp_path / "work" / "mine").read_text() == "precious"
+
+
+def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
+    good = compare(tmp_path, script("true"), counter=Letters())
+    bad = compare(tmp_path, script("exit 1"))
+    workloads = (good, bad)
+    side = SideRecord(label="plain", words=(), digests={})
+    bench = Bench(
+        before=side,
+        after=side,
+        counter="letters",
+        exact=True,
+        uncounted="perf is not installed",
+        toolchain={"clang": "22"},
+        workloads=workloads,
+        changes=changes_over(workloads, rng=np.random.default_rng(1)),
+    )
+    page = markdown(bench, command="mlgokit bench")
+    assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
+    assert "mine: run, after: it ended with 1 in place of 0" in page
+    assert "1 of 2 workloads without a failure; 1 were run and put out the same." in sentences_of(bench)
+    assert not bench.is_whole
+    assert json.loads(json.dumps(bench.to_json()))["format"] == "mlgokit bench"
+    assert {one.measure: one.mean for one in bench.changes}["instructions"] == 0
