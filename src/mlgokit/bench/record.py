@@ -5,11 +5,15 @@ judged. Changes are after / before less 1, so negative is less.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, cast
 
 from mlgokit.bench.counts import Counts
+from mlgokit.errors import InputError
+from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.records import SideRecord
 from mlgokit.manifest import finite_json, package_version
 
 FORMAT = "mlgokit bench"
@@ -17,22 +21,8 @@ FORMAT_VERSION = 1
 SideName = str
 """``before`` or ``after``."""
 SIDES: tuple[SideName, SideName] = ("before", "after")
-Verdict = Literal["less", "more", "same", "undecided"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideRecord:
-    """A side, for readers.
-
-    Attributes:
-        label: in words; ``plain`` if nothing is added.
-        words: what is added to the compiler's options.
-        digests: of policies and plugin, by path.
-    """
-
-    label: str
-    words: tuple[str, ...]
-    digests: Mapping[str, str]
+Verdict = str
+"""``less``, ``more``, ``same`` or ``undecided``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +170,7 @@ class Bench:
     counter: str
     exact: bool
     uncounted: str
-    toolchain: Mapping[str, str]
+    toolchain: dict[str, str]
     workloads: tuple[WorkloadResult, ...]
     changes: tuple[Change, ...]
 
@@ -193,3 +183,22 @@ class Bench:
         """Plain JSON values."""
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "mlgokit_version": package_version()}
         return finite_json({**head, **dataclasses.asdict(self)})
+
+
+def load_bench(path: Path) -> Bench:
+    """Read what :meth:`Bench.to_json` gave.
+
+    Raises:
+        InputError: it is no such file, or of another version.
+    """
+    try:
+        value: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected the JSON of `mlgokit bench`, found: {error}; make it again") from error
+    found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if (found.get("format"), found.get("format_version")) != (FORMAT, FORMAT_VERSION):
+        raise InputError(
+            f"{path}: expected {FORMAT} of version {FORMAT_VERSION}, found {found.get('format')!r:.60} of version "
+            f"{found.get('format_version')!r:.20}; make it again with this version"
+        )
+    return decode(Bench, found, str(path))

@@ -37,23 +37,22 @@ def tables_of(bench: Bench) -> tuple[TextTable, ...]:
 def sentences_of(bench: Bench) -> tuple[str, ...]:
     """What the tables do not say: who counted, what failed, what was not timed."""
     lines: list[str] = []
-    if bench.counter:
-        where = (
-            "in the files that were built" if any(one.before.own for one in bench.workloads) else "in the whole process"
-        )
+    counted = [one for one in bench.workloads if one.before.whole is not None]
+    if counted:
+        where = "in the files that were built" if counted[0].before.own else "in the whole process"
         why = f"; {bench.uncounted}" if bench.uncounted else ""
         lines.append(f"Counted {where} by {bench.counter}{why}. Instructions are not time.")
-    elif bench.uncounted:
+    elif bench.uncounted and not bench.counter:
         lines.append(f"Not counted: {bench.uncounted}.")
     for one in bench.workloads:
         lines += [f"{one.name}: {failure.step}, {failure.side}: {failure.reason}" for failure in one.failures]
         if one.untimed:
             lines.append(f"{one.name}: not timed: {one.untimed}")
     sound = sum(not one.failures for one in bench.workloads)
-    checked = sum(one.same_output is True for one in bench.workloads)
-    lines.append(
-        f"{sound} of {len(bench.workloads)} workloads without a failure; {checked} were run and put out the same."
-    )
+    asked = [one for one in bench.workloads if one.same_output is not None]
+    if asked:
+        lines.append(f"{sum(one.same_output is True for one in asked)} of {len(asked)} put out the same both ways.")
+    lines.append(f"{sound} of {len(bench.workloads)} without a failure.")
     return tuple(lines)
 
 
@@ -124,12 +123,14 @@ def _change(before: float | None, after: float | None) -> str:
 
 
 def _built(bench: Bench) -> TextTable:
-    columns = ("workload", "image before", "change", "seconds before", "change", "MiB before", "change")
+    columns = ("workload", "image", "change", "seconds", "change", "MiB", "change")
     rows = tuple(
         (one.name, *_built_cells(one.before, one.after)) for one in bench.workloads if one.before.cost or one.after.cost
     )
     return TextTable(
-        title="Bytes of the program; processor time and memory of the compiler", columns=columns, rows=rows
+        title="Bytes of the program, processor time and memory of the compiler: before, and the change",
+        columns=columns,
+        rows=rows,
     )
 
 
@@ -151,7 +152,7 @@ def _results(bench: Bench) -> TextTable:
     found.sort(key=lambda pair: -abs(relative_change(pair[1].before, pair[1].after) if pair[1].before else 0.0))
     rows = tuple(
         (
-            f"{name}: {measured.name}" if name else measured.name,
+            f"{name}: {measured.name}" if len(bench.workloads) > 1 else measured.name,
             measured.measure,
             f"{measured.before:.6g} {measured.unit}".strip(),
             _change(measured.before, measured.after),

@@ -6,30 +6,30 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Column
 
 from mlgokit.bench.build import Shop
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
-from mlgokit.bench.record import Bench as BenchRecord, SideRecord, WorkloadResult
+from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
 from mlgokit.bench.render import markdown, sentences_of, tables_of
 from mlgokit.bench.results import compare_results, read_results
-from mlgokit.bench.side import Side, check_side, open_side
+from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.records import SideRecord
+from mlgokit.evaluation.sides import make_side
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import numbers, plain_table, say
+from mlgokit.terminal import plain_table, say
 
-Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 COMMAND_NAME = "command"
 """The workload that --build and --run make."""
 
@@ -107,8 +107,8 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
 def render(result: BenchRecord, console: Console) -> None:
     """The tables, and what they do not say."""
     for table in tables_of(result):
-        name = Column(table.columns[0], overflow="fold", min_width=16)
-        shown = plain_table(table.title, [name, *numbers(*table.columns[1:])])
+        columns = [Column(title, justify="right", overflow="fold") for title in table.columns[1:]]
+        shown = plain_table(table.title, [Column(table.columns[0], overflow="fold", min_width=14), *columns])
         for row in table.rows:
             shown.add_row(*row)
         console.print(shown)
@@ -155,7 +155,7 @@ def _of_files(config: Bench) -> BenchRecord:
     measured, failures = compare_results(before, after)
     workloads = (WorkloadResult(name="", kind="", failures=failures, results=measured),)
     labels = (", ".join(path.name for path in paths) for paths in (config.against_results, config.results))
-    old, new = (SideRecord(label=label, words=(), digests={}) for label in labels)
+    old, new = (SideRecord(label=label) for label in labels)
     return BenchRecord(
         before=old,
         after=new,
@@ -173,14 +173,12 @@ def _of_files(config: Bench) -> BenchRecord:
 
 def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     """Build, run and compare."""
-    after = Side(policies=config.policy, plugin=config.plugin, options=tuple(shlex.split(config.options)))
-    before = Side(
-        policies=config.against_policy,
+    after = make_side(config.policy, plugin=config.plugin, options=option_words(config.options, "--options")).record
+    before = make_side(
+        config.against_policy,
         plugin=config.against_plugin,
-        options=tuple(shlex.split(config.against_options)),
-    )
-    check_side(after)
-    check_side(before, option="against-")
+        options=option_words(config.against_options, "--against-options"),
+    ).record
     workloads = _workloads(config)
     if config.run_seconds <= 0 or config.build_seconds <= 0 or config.time_seconds < 0:
         raise UsageError("bench: expected times of more than 0 seconds, and --time-seconds of at least 0; correct them")
@@ -208,13 +206,9 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
         time_seconds=config.time_seconds,
         report=report,
     )
-    old, new = (
-        SideRecord(label=side.shown, words=sides[name].words, digests=sides[name].inputs)
-        for name, side in (("before", before), ("after", after))
-    )
     return BenchRecord(
-        before=old,
-        after=new,
+        before=before,
+        after=after,
         counter="" if chosen.counter is None else chosen.counter.name,
         exact=chosen.counter is not None and chosen.counter.exact,
         uncounted=chosen.reason,
@@ -237,8 +231,8 @@ def _workloads(config: Bench) -> tuple[Workload, ...]:
         Workload(
             name=COMMAND_NAME,
             source=config.source.absolute() if config.source else Path.cwd(),
-            build=tuple(tuple(shlex.split(command)) for command in config.build),
-            run=tuple(shlex.split(config.run)),
+            build=tuple(option_words(command, "--build") for command in config.build),
+            run=option_words(config.run, "--run"),
             format=config.run_format,
         ),
     )

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,9 +12,8 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.evaluate_tables import print_evaluation
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler, option_words
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
@@ -135,9 +133,11 @@ def sides_of(config: Evaluate) -> tuple[Side, Side]:
             f"{'one beside --plain' if asked else 'none'}; see `mlgokit evaluate --help`"
         )
     before = make_side(
-        config.against_policy, plugin=config.against_plugin, options=_words(config.against_options, "--against-options")
+        config.against_policy,
+        plugin=config.against_plugin,
+        options=option_words(config.against_options, "--against-options"),
     )
-    after = make_side(policies, plugin=config.plugin, options=_words(config.options, "--options"))
+    after = make_side(policies, plugin=config.plugin, options=option_words(config.options, "--options"))
     return before if before.record != PLAIN_SIDE.record else PLAIN_SIDE, after
 
 
@@ -195,10 +195,3 @@ def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: dic
     if config.output is not None:
         atomic_write(config.output, json.dumps(found.to_json(), indent=1))
     return found
-
-
-def _words(text: str, option: str) -> Sequence[str]:
-    try:
-        return split_command(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}; close the quotation") from error

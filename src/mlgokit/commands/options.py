@@ -15,6 +15,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 from mlgokit.corpus.origin import is_made_here
 from mlgokit.disk import Room
@@ -218,3 +219,15 @@ class OptionChanges:
 NO_CHANGES = OptionChanges()
 Changes = Annotated[OptionChanges, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
+
+
+def option_words(text: str, option: str) -> tuple[str, ...]:
+    """The words of an option that holds several, as a shell would split them.
+
+    Raises:
+        UsageError: a quotation is not closed.
+    """
+    try:
+        return tuple(split_command(text))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}; close the quotation") from error
