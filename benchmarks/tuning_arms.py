@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mlgokit.compiler.pool import parallel
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
+from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.finish import finish_bytes
 from mlgokit.tune.spaces.allocation.opening import open_bytes
@@ -127,7 +128,7 @@ def proved(search: InliningSearch, output: Path, *, seconds: float, report: Repo
     ) as verifier:
         tuned = finish_inlining(verifier, search)
         if seconds <= 0:
-            return tuned
+            return publish(verifier, tuned, search.folder)
         objective, folder = space.config.objective, search.folder
         found = open_bytes(verifier, objective=objective, folder=folder, start={}, seed=search.seed, report=report)
         run_search(
@@ -137,4 +138,4 @@ def proved(search: InliningSearch, output: Path, *, seconds: float, report: Repo
             report=report,
             clock=lambda: found.user_seconds,
         )
-        return finish_bytes(verifier, found, tuned, space.account.module_bytes)
+        return publish(verifier, finish_bytes(verifier, found, tuned, space.account.module_bytes), search.folder)

@@ -18,6 +18,7 @@ from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
+from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned, mean_ratio
 from mlgokit.tune.spaces.allocation.finish import finish_bytes
 from mlgokit.tune.spaces.allocation.opening import open_bytes
@@ -132,6 +133,7 @@ def tune_one(
                 searches[share] = tuple(changes[-1] if changes else 0.0 for changes in reached)
                 if proved is None:
                     proved = finish_bytes(verifier, found, decided, search.space.account.module_bytes)
+                    proved = publish(verifier, proved, folder)
                     costs = _costs(compiler, modules, output)
     if proved is None:
         raise UsageError("shares: expected at least one, found none; name one")

@@ -17,6 +17,7 @@ from mlgokit.errors import UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
+from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Allocated, SpillCosts, Tuned, costs_of
 from mlgokit.tune.spaces.allocation.finish import finish_costs
 from mlgokit.tune.spaces.allocation.opening import open_allocation
@@ -129,7 +130,7 @@ def tune_one(
         with Verifier(
             compiler=compiler, modules=modules, output=output, search_folder=folder, report=report, costs=True
         ) as verifier:
-            tuned = finish_costs(verifier, search)
+            tuned = publish(verifier, finish_costs(verifier, search), folder)
     spilling = costs_of([(one.plain, one.score) for one in search.space.functions if one.spills])
     if tuned.allocated is None or tuned.costs is None:
         raise AssertionError("a search for costs says what they are")

@@ -20,6 +20,7 @@ from mlgokit.traces import ContextSpan, Header, Log
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 NAMES = (
+    "kills",
     "learners",
     "overhead",
     "overhead_regalloc",
@@ -33,6 +34,7 @@ PARTS = (
     "fuzz_readers",
     "fuzz_corpus",
     "fuzz_gate",
+    "kill_rounds",
     "learner_arms",
     "learner_summary",
     "recheck",

@@ -25,7 +25,8 @@ from mlgokit.commands.options import CompilerOptions
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError
-from mlgokit.learning.loop import Counters, Learned
+from mlgokit.learning.checkpoint import Counters
+from mlgokit.learning.loop import Learned
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy

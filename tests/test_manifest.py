@@ -137,11 +137,10 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path: Path, mo
     target = tmp_path / "file"
     atomic_write(target, "old")
 
-    def full(self: Path, data: bytes) -> int:
-        self.open("wb").close()
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
     message = "file: expected to be able to write there, found: No space left on device; free some space"
     with pytest.raises(StorageError, match=message):
         atomic_write(target, "new")

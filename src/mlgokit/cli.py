@@ -14,6 +14,7 @@ from rich.console import Console
 from mlgokit.commands import bench, check, doctor, evaluate, export, importance, quickstart, trace, train, tune, vocab
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
+from mlgokit.commands.scratch import scratch_folder
 from mlgokit.errors import MlgokitError, StorageError, UsageError
 from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
@@ -108,7 +109,8 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
     """Carry the command of a configuration out; the sentence of an error goes to standard error."""
     errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
     try:
-        code = _carry_out(configuration, as_json=as_json)
+        with scratch_folder():
+            code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
         errors.print("mlgokit: interrupted; what was finished is kept, run the same command again to go on")

@@ -1,11 +1,15 @@
-"""Files that are never half there, and their digests."""
+"""Files that are never half there, what a kill leaves of them, and their digests."""
 
 import contextlib
 import errno
 import hashlib
+import os
+import re
+import shutil
 import uuid
 from collections.abc import Generator
 from pathlib import Path
+from typing import IO
 
 from mlgokit.errors import StorageError
 
@@ -18,6 +22,7 @@ _REMEDIES = {
     errno.ENOTDIR: "choose a folder whose path does not lead through a file",
     errno.EISDIR: "choose a path that is not a folder",
 }
+_TEMPORARY = re.compile(r"\.mlgokit-([1-9][0-9]{0,9})-[0-9a-f]{32}\.tmp")
 
 
 @contextlib.contextmanager
@@ -31,24 +36,124 @@ def writing(path: Path) -> Generator[None]:
         raise StorageError(f"{path}: expected to be able to write there, found: {reason}; {remedy}") from error
 
 
-def atomic_write(path: Path, data: bytes | str) -> None:
+def temporary_beside(path: Path) -> Path:
+    """A name in the same folder for what is to replace ``path``; :func:`remove_leftovers` knows it."""
+    return path.with_name(f".mlgokit-{os.getpid()}-{uuid.uuid4().hex}.tmp")
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, durable: bool = False, buffering: int = -1) -> Generator[IO[bytes]]:
+    """A file for writing that stands at ``path`` when the block ends well, and not at all otherwise.
+
+    Folders on the way are made. What stood there stays until then, and is replaced at once; a link is replaced, and
+    where it leads to is not touched.
+
+    Args:
+        path: the file.
+        durable: wait for the disk before and after, so that a power cut leaves the old file or the new one too.
+        buffering: as of :func:`open`.
+
+    Raises:
+        OSError: it cannot be written there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_beside(path)
+    try:
+        with temporary.open("xb", buffering=buffering) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
+    """Let a finished file replace ``path`` at once; from another file system it is copied beside it first.
+
+    Raises:
+        OSError: it cannot be written there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if durable:
+            with source.open("rb") as file:
+                os.fsync(file.fileno())
+        source.replace(path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with whole_file(path, durable=durable) as target, source.open("rb") as file:
+            shutil.copyfileobj(file, target)
+            os.fchmod(target.fileno(), os.fstat(file.fileno()).st_mode & 0o777)
+        source.unlink()
+    else:
+        if durable:
+            _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until names in a folder are on disk; some file systems cannot say."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> None:
     """Put ``data`` at ``path``, whole or not at all; folders on the way are made, text is UTF-8.
 
-    The file is not synced: after a power cut it may be gone or empty, after a kill or on a full disk it is the old one.
+    After a kill or on a full disk it is the old file; after a power cut only if ``durable``, else it may be empty.
 
     Raises:
         StorageError: the disk is full or the place is not writable.
     """
-    temporary = path.with_name(f".{path.name[:200]}.{uuid.uuid4().hex}.tmp")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+    with writing(path), whole_file(path, durable=durable) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def remove_leftovers(folder: Path, *, below: bool = True) -> int:
+    """Remove what processes that are gone were writing when they were killed; gives how many there were.
+
+    Args:
+        folder: where to look.
+        below: whether in folders below it too.
+    """
+    removed = 0
+    for place, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            found = _TEMPORARY.fullmatch(name)
+            if found is None or _is_alive(int(found[1])):
+                continue
+            removed += 1
+            path = Path(place) / name
+            if name in folders:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        if not below:
+            break
+        folders[:] = [name for name in folders if _TEMPORARY.fullmatch(name) is None]
+    return removed
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of that number runs, whoever's it is."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def digest_file(path: Path) -> str:

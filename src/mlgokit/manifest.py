@@ -100,7 +100,7 @@ def write_manifest(
         StorageError: the disk is full or the place is not writable.
     """
     record = _record(kind=kind, config=config, toolchain=toolchain, inputs=inputs)
-    atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n")
+    atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
 
 
 def check_manifest(

@@ -293,7 +293,7 @@ def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[s
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
 
     with pytest.raises(StorageError, match=r"expected to be able to write there, found: No space left on device; free"):
         trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace"))

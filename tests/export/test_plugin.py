@@ -1,16 +1,19 @@
 """Misuse of the export is said before any compiler starts."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
+from mlgokit.export import plugin
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
+from mlgokit.testing import FAKE_TOOLCHAIN
 
 NO_TOOLCHAIN = cast("Any", None)
 
@@ -34,6 +37,28 @@ def test_two_policies_for_one_problem_are_refused(tmp_path: Path):
         "for regalloc-priority; leave one out"
     )
     assert not (tmp_path / "policy.so").exists()
+
+
+def test_a_plugin_that_does_not_compile_replaces_none_that_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    policy = Policy(
+        problem="regalloc-priority",
+        features=("weight",),
+        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=4.0),
+        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
+        output=OutputKind.PRIORITY,
+    )
+    save_policy(policy, tmp_path / "policy")
+    monkeypatch.setattr(plugin, "link_policies", lambda _, __, output: output.write_text("newer"))
+    output = tmp_path / "policy.so"
+    output.write_text("older")
+    broken = dataclasses.replace(FAKE_TOOLCHAIN, clang=Path("/bin/false"))
+
+    with pytest.raises(ToolError, match=r"policy\.so: expected /bin/false to compile with it"):
+        export_plugin(broken, [tmp_path / "policy"], output)
+    assert output.read_text() == "older"
+
+    export_plugin(dataclasses.replace(FAKE_TOOLCHAIN, clang=Path("/bin/true")), [tmp_path / "policy"], output)
+    assert output.read_text() == "newer"
 
 
 def test_an_export_of_nothing_is_refused(tmp_path: Path):

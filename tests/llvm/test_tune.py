@@ -23,6 +23,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ReuseError
 from mlgokit.progress import say_nothing
 from mlgokit.tables.decisions import read_table
+from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import open_inlining
@@ -218,7 +219,7 @@ def test_an_object_that_is_smaller_counts_as_it_is_and_not_as_the_search_found_i
         with Verifier(
             compiler=compiler, modules=modules, output=output, search_folder=folder, report=say_nothing
         ) as verifier:
-            return finish_inlining(verifier, search)
+            return publish(verifier, finish_inlining(verifier, search), tmp_path)
 
     usual = finished()
     row = max(usual.modules, key=lambda one: one.plain_bytes - one.tuned_bytes)

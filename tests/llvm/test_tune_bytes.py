@@ -23,6 +23,7 @@ from mlgokit.module import Module
 from mlgokit.progress import say_nothing
 from mlgokit.tables.allocations import allocations_inside
 from mlgokit.tune.loop import run_search
+from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.finish import finish_bytes
 from mlgokit.tune.spaces.allocation.opening import AllocationSearch, open_bytes
@@ -231,7 +232,8 @@ def opened(
         found = open_bytes(verifier, objective=objective, folder=place, start={}, seed=1, report=say_nothing)
 
         def put_together() -> Tuned:
-            return finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+            done = finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+            return publish(verifier, done, folder)
 
         yield tuned, found, put_together
     assert not verifier.folder.exists()

@@ -1,6 +1,7 @@
 """Tunings that signal 9 ends at several moments: nothing runs on, the folder is sound, --continue loses nothing."""
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -138,3 +139,21 @@ def test_kills_at_several_moments_lose_at_most_the_step_in_flight(toolchain: Too
     assert result["compilations"] > compilations
     assert result["allocated"]["trials"] >= trials > 0
     assert not any(one["note"] for one in result["modules"])
+
+
+def test_a_kill_leaves_the_plugin_that_was_proved_until_a_newer_one_is(toolchain: Toolchain, tmp_path: Path):
+    database = put_project(tmp_path / "source")
+    folder, output = tmp_path / "tune", tmp_path / "tuned.so"
+    words = ["tune", "--compile-commands", str(database), "--folder", str(folder), "--output", str(output)]
+    words += ["--llvm", str(toolchain.major), "--workers", "2", "--continue", "--budget"]
+    kill_when([*words, "1s"], (folder / "search" / "proof" / "plugin.so").exists)
+    assert not output.exists()
+    assert not (folder / "tuned.json").exists()
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "1s"])
+    assert ended.value.code == 0
+    kept = [(path, path.read_bytes()) for path in (output, folder / "tuned.json", folder / "search" / "decisions")]
+    assert json.loads(kept[1][1])["plugin_sha256"] == hashlib.sha256(kept[0][1]).hexdigest()
+    assert not (folder / "search" / "proof").exists()
+    kill_when([*words, "2s"], (folder / "search" / "proof" / "plugin.so").exists)
+    assert [(path, path.read_bytes()) for path, _ in kept] == kept

@@ -5,7 +5,13 @@ import pytest
 
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.errors import InputError
-from mlgokit.tables.allocations import AllocationSummary, allocation_bytes, read_allocations, write_allocations
+from mlgokit.tables.allocations import (
+    AllocationSummary,
+    allocation_bytes,
+    read_allocations,
+    renew_costs,
+    write_allocations,
+)
 
 SUMMARY = AllocationSummary(llvm=22, functions=3, plain_score=9.5, tuned_score=7.0)
 
@@ -40,3 +46,27 @@ def test_what_is_no_whole_table_is_refused(tmp_path: Path):
         read_allocations(path)
     with pytest.raises(InputError, match="expected a readable file"):
         read_allocations(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"llvm": 22, "functions": Infinity, "plain_score": 1, "tuned_score": 1}',
+        b'{"llvm": 22, "functions": 1, "plain_score": NaN, "tuned_score": 1}',
+        b'{"llvm": 22, "functions": 1, "plain_score": 1, "tuned_score": 1' + 400 * b"0" + b"}",
+        100_000 * b"[",
+    ],
+)
+def test_a_promise_that_is_none_is_refused(tmp_path: Path, text: bytes):
+    path = tmp_path / "allocations"
+    path.write_bytes(allocation_bytes({})[:-4] + len(text).to_bytes(4, "little") + text)
+    with pytest.raises(InputError, match="expected at its end what the search found"):
+        read_allocations(path)
+
+
+def test_a_promise_is_renewed_by_what_was_measured(tmp_path: Path):
+    path = tmp_path / "allocations"
+    write_allocations(path, {}, AllocationSummary(llvm=22, functions=1, plain_score=9.0, tuned_score=5.0))
+    assert renew_costs(path, 9.0, 6.0)
+    assert not renew_costs(path, 9.0, 6.0)
+    assert read_allocations(path).summary == AllocationSummary(llvm=22, functions=1, plain_score=9.0, tuned_score=6.0)

@@ -51,7 +51,23 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path):
         read_table(tmp_path / "none")
 
 
-@pytest.mark.parametrize("text", [b"{}", b"[", b'{"llvm": "x"}'])
+PROMISE = '{"llvm": %s, "objective": %s, "plain_bytes": %s, "tuned_bytes": 1, "modules": []}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}",
+        b"[",
+        b'{"llvm": "x"}',
+        (PROMISE % ("22", '"fewest"', "2")).encode(),
+        (PROMISE % ("22", "3", "2")).encode(),
+        (PROMISE % ("Infinity", '"link-aware"', "2")).encode(),
+        (PROMISE % ("22", '"link-aware"', "NaN")).encode(),
+        (PROMISE % ("22", '"link-aware"', "1" + 400 * "0")).encode(),
+        (PROMISE % ("22", '"link-aware"', 100_000 * "[")).encode(),
+    ],
+)
 def test_a_promise_that_is_none_is_refused(tmp_path: Path, text: bytes):
     path = tmp_path / "decisions"
     path.write_bytes(table_bytes([])[:-4] + len(text).to_bytes(4, "little") + text)

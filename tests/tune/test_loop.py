@@ -187,7 +187,8 @@ def test_entries_that_the_objects_do_not_bear_out_are_put_back(verifier: Callabl
         unit.now = unit.least
     done = verify(one, space, tmp_path / "decisions")
     assert (done.kept, done.put_back, done.notes) == ({"a"}, {"b"}, {"b": "it grew"})
-    assert json.loads((tmp_path / "out.so").read_text()) == ["a"]
+    assert json.loads(one.plugin.read_text()) == ["a"]
+    assert not (tmp_path / "out.so").exists()
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100, "c": 100}
 
 
@@ -201,5 +202,23 @@ def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[...
 def test_a_plugin_with_which_nothing_compiles_is_an_error(verifier: Callable[..., Verifier], tmp_path: Path):
     space = numbers(tmp_path, a=90).space
     space.units[0].now = 90
+    (tmp_path / "out.so").write_text("proved")
+    (tmp_path / "decisions").write_text("proved")
     with pytest.raises(ToolError, match="expected clang to compile with it, found no module that does"):
         verify(verifier(a=-1), space, tmp_path / "decisions")
+    # What an earlier tuning left is there until there is something better.
+    assert (tmp_path / "out.so").read_text() == (tmp_path / "decisions").read_text() == "proved"
+
+
+def test_a_plugin_linked_again_must_do_what_was_verified(verifier: Callable[..., Verifier], tmp_path: Path):
+    sizes = {"a": 90, "b": 95}
+    one = verifier(**sizes)
+    space = numbers(tmp_path, a=90, b=95).space
+    for unit in space.units:
+        unit.now = unit.least
+    verify(one, space, tmp_path / "decisions")
+    one.link_again()
+    one.inside["decisions"].write_text("[]")
+    message = "out.so: expected the object of a that was verified, found another when the plugin was linked again"
+    with pytest.raises(ToolError, match=message):
+        one.link_again()

@@ -120,7 +120,7 @@ def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
         finished = _run(config, report)
         write_report(finished, config.folder)
         atomic_write(config.folder / "results.md", render_markdown(finished))
-        (config.folder / "finished").write_text(digest)
+        atomic_write(config.folder / "finished", digest)
     else:
         stages_reused = tuple(dataclasses.replace(stage, reused=True) for stage in finished.stages)
         finished = dataclasses.replace(finished, stages=stages_reused)

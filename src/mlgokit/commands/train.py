@@ -13,7 +13,7 @@ from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, P
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked, reading
@@ -88,6 +88,7 @@ def _train(config: Train, report: Report) -> Trained:
         corpus=corpus,
         modules=modules,
     )
+    remove_leftovers(config.output)
     learned = learn(
         compiler,
         modules,
@@ -101,5 +102,5 @@ def _train(config: Train, report: Report) -> Trained:
     final = config.output / "final.policy"
     save_policy(learned.policy, final)
     trained = Trained(policy=final, learned=learned)
-    atomic_write(config.output / "metrics.json", json.dumps(trained.to_json(), indent=1))
+    atomic_write(config.output / "metrics.json", json.dumps(trained.to_json(), indent=1), durable=True)
     return trained

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import re
 import shutil
 import time
@@ -25,10 +24,11 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
-from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
+from mlgokit.errors import PolicyError, UsageError
+from mlgokit.files import atomic_write, remove_leftovers, writing
 from mlgokit.locks import locked, locked_output, reading
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
@@ -37,6 +37,7 @@ from mlgokit.tables.decisions import DecisionTable, table_bytes
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.measurement import Measure
+from mlgokit.tune.publish import complete_publishing, publish
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.finish import finish_bytes, finish_costs
@@ -175,15 +176,16 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         policies=policies,
         earlier=earlier,
         claim=check_claim(config, config.folder / "search", corpus, toolchain.describe()),
+        left_out=chosen.left_out,
         report=report,
     )
+    complete_publishing(session.folder, config.output, config.folder)
+    remove_leftovers(config.folder)
+    remove_leftovers(config.output.absolute().parent, below=False)
     try:
-        tuned = _tune_costs(session) if costs else _tune_bytes(session, measure)
+        return _tune_costs(session) if costs else _tune_bytes(session, measure)
     finally:
         session.compiler.close()
-    tuned = dataclasses.replace(tuned, left_out=chosen.left_out)
-    atomic_write(config.folder / "tuned.json", json.dumps(tuned.to_json(), indent=1))
-    return tuned
 
 
 def render(result: Tuned, console: Console) -> None:
@@ -202,6 +204,7 @@ class _Session:
         policies: to start from, by problem.
         earlier: the table of an earlier plugin that the search starts from.
         claim: signs the folder; called when nothing can be wrong with the call any more.
+        left_out: sources of the project that are not tuned, with the reason.
         report: told what is done.
     """
 
@@ -211,12 +214,17 @@ class _Session:
     policies: dict[str, Path]
     earlier: DecisionTable | AllocationTable | None
     claim: Callable[[], None]
+    left_out: dict[str, str]
     report: Report
 
     @property
     def folder(self) -> Path:
         """Where the search is kept."""
         return self.config.folder / "search"
+
+    def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
+        """Put what was verified where the user wants it, with ``tuned.json``."""
+        return publish(verifier, dataclasses.replace(tuned, left_out=self.left_out), self.config.folder)
 
 
 def _tune_costs(session: _Session) -> Tuned:
@@ -248,7 +256,7 @@ def _tune_costs(session: _Session) -> Tuned:
         report=report,
         costs=True,
     ) as verifier:
-        return finish_costs(verifier, search)
+        return session.publish(verifier, finish_costs(verifier, search))
 
 
 def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
@@ -273,8 +281,9 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
     session.claim()
     _try_whole(search, session)
     known = search.folder / POLICY_NAME
-    if start := known if known.exists() else config.policy:
-        search.space.policy = load_policy(start, problem=INLINE_SIZE.name)
+    search.space.policy = _known_policy(known)
+    if search.space.policy is None and config.policy is not None:
+        search.space.policy = load_policy(config.policy, problem=INLINE_SIZE.name)
     whole = seconds_of(config.budget)
     # What a command measures may be anything, and need not become better with fewer bytes.
     share = 0.0 if config.objective == "command" else config.allocation_share
@@ -306,8 +315,19 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
             )
             run_search(found, seconds=left, workers=config.compiler.workers, report=report)
             tuned = finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+        tuned = session.publish(verifier, tuned)
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned
+
+
+def _known_policy(path: Path) -> Policy | None:
+    """What an earlier session fitted; a damaged file goes, as what it was fitted to is there to fit another."""
+    try:
+        return load_policy(path, problem=INLINE_SIZE.name) if path.exists() else None
+    except PolicyError:
+        with writing(path):
+            path.unlink()
+        return None
 
 
 def _corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:

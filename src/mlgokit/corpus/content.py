@@ -1,17 +1,15 @@
 """What is inside a module, and a file beside the corpus that remembers it by the digest of the bitcode."""
 
-import contextlib
 import json
 import os
 import stat
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.describe import ModuleDescription
-from mlgokit.files import writing
+from mlgokit.files import whole_file, writing
 
 CONTENTS_NAME = "corpus_contents.jsonl"
 CONTENTS_VERSION = 1
@@ -141,14 +139,8 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
                 file.write(text.encode())
             return
         # Whatever stands there is put aside by a new file; where a link leads to is not touched.
-        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            with fresh.open("x", encoding="utf-8") as file:
-                file.write(text)
-            fresh.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
+        with whole_file(path) as file:
+            file.write(text.encode())
 
 
 def _parse(line: str) -> ModuleContent | None:

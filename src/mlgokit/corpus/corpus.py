@@ -169,7 +169,7 @@ def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures
     """
     failed = [asdict(failure) for failure in failures]
     sidecar = {"format_version": SIDECAR_VERSION, "modules": facts, "failures": failed}
-    atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n")
+    atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n", durable=True)
 
 
 def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:

@@ -1,41 +1,20 @@
-"""Reading a build's files without trust, and writing a corpus's files whole, a chunk at a time."""
+"""Reading a build's files without trust, and copying them into a corpus whole, a chunk at a time."""
 
 import contextlib
 import errno
 import hashlib
 import os
 import stat
-import uuid
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO
 
 from mlgokit.errors import InputError
-from mlgokit.files import writing
+from mlgokit.files import whole_file, writing
 
 CHUNK_BYTES = 1 << 20
 
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _NAME_ERRORS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EILSEQ, errno.EINVAL}
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Generator[IO[bytes]]:
-    """A file for writing that stands at ``path`` when the block ends well, and not at all otherwise.
-
-    Raises:
-        OSError: it cannot be written there.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        with temporary.open("xb", buffering=0) as file:
-            yield file
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
@@ -49,7 +28,7 @@ def copy_bytes(descriptor: int, offset: int, size: int, path: Path) -> str:
         OSError: ``path`` cannot be written.
     """
     digest = hashlib.sha256()
-    with whole_file(path) as output:
+    with whole_file(path, buffering=0) as output:
         end = offset + size
         while offset < end:
             chunk = os.pread(descriptor, min(CHUNK_BYTES, end - offset), offset)

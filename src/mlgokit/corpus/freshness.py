@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.corpus.files import whole_file
+from mlgokit.files import whole_file
 
 SUFFIX = ".dep"
 DEPENDENCIES = ("-sys-header-deps", "-MT", "module", "-dependency-file")

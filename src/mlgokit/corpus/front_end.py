@@ -20,7 +20,7 @@ from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
-from mlgokit.corpus.files import placing, whole_file
+from mlgokit.corpus.files import placing
 from mlgokit.corpus.freshness import (
     DEPENDENCIES,
     SUFFIX,
@@ -38,7 +38,7 @@ from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import CorpusError, InputError
-from mlgokit.files import digest_file, writing
+from mlgokit.files import digest_file, temporary_beside, whole_file, writing
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
@@ -191,7 +191,7 @@ def front_ends(
                     known[name] = _known(cast("dict[str, Any]", facts))
     making = _Making(
         corpus_folder=corpus_folder,
-        partial=corpus_folder.absolute() / f".{uuid.uuid4().hex}.tmp",
+        partial=temporary_beside(corpus_folder.absolute() / "modules"),
         limits=limits or ExtractionLimits(),
         known=known,
         decisions=earlier_assignments(corpus_folder),

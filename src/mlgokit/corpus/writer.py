@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
 from mlgokit.errors import CorpusError, StorageError
-from mlgokit.files import writing
+from mlgokit.files import put_in_place, remove_leftovers, temporary_beside, writing
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
@@ -127,9 +126,10 @@ def corpus_writer(
         StorageError: the disk is full or not writable.
     """
     head = json.dumps({**fields, "modules": []}, indent=2).removesuffix("]\n}")
-    scratch = folder / f".{uuid.uuid4().hex}.tmp"
+    scratch = temporary_beside(folder / DESCRIPTION_NAME)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
         scratch.mkdir()
     try:
         with contextlib.ExitStack() as stack:
@@ -160,10 +160,10 @@ def corpus_writer(
                 facts.write("]}\n")
         with writing(folder):
             if writer.described or writer.failures:
-                (scratch / "facts").replace(folder / SIDECAR_NAME)
+                put_in_place(scratch / "facts", folder / SIDECAR_NAME, durable=True)
             else:
                 (folder / SIDECAR_NAME).unlink(missing_ok=True)
-            (scratch / "names").replace(folder / DESCRIPTION_NAME)
+            put_in_place(scratch / "names", folder / DESCRIPTION_NAME, durable=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -186,7 +186,7 @@ def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
         writer.add_earlier(path)
         writer.facts.write('},\n "failures": []}\n')
         writer.facts.flush()
-        partial.replace(path)
+        put_in_place(partial, path)
 
 
 def write_corpus(

@@ -11,6 +11,7 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import PolicyError, ToolError, UsageError
+from mlgokit.files import put_in_place, writing
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import PROBLEMS
 
@@ -66,19 +67,21 @@ def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) 
         by_problem[problem] = path
     if not by_problem:
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
-    link_policies(toolchain, by_problem, output)
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
-        source = Path(scratch) / "check.c"
+        source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
+        link_policies(toolchain, by_problem, plugin)
         source.write_text(_CHECKED)
         done = process.run(
-            [toolchain.clang, "-Oz", f"-fpass-plugin={output.resolve()}", "-c", source, "-o", f"{source}.o"],
+            [toolchain.clang, "-Oz", f"-fpass-plugin={plugin}", "-c", source, "-o", f"{source}.o"],
             timeout_seconds=60,
         )
-    if done.returncode != 0:
-        raise ToolError(
-            f"{output}: expected {toolchain.clang} to compile with it, found: {first_error(done.stderr)}; "
-            "train a policy for this compiler, or export for the compiler that it was trained with"
-        )
+        if done.returncode != 0:
+            raise ToolError(
+                f"{output}: expected {toolchain.clang} to compile with it, found: {first_error(done.stderr)}; "
+                "train a policy for this compiler, or export for the compiler that it was trained with"
+            )
+        with writing(output):
+            put_in_place(plugin, output, durable=True)
     return ExportedPlugin(
         plugin=str(output), size_bytes=output.stat().st_size, flag=f"-fpass-plugin={output.resolve()}"
     )

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.algorithms.learner import Learner, State, Task, state_bytes, state_from_bytes
+from mlgokit.algorithms.learner import Learner, State, Task
 from mlgokit.algorithms.registry import LEARNERS, check_framework, make_learner
 from mlgokit.compiler.request import Compiler
-from mlgokit.errors import CorpusError, InputError
-from mlgokit.files import atomic_write
+from mlgokit.errors import CorpusError
 from mlgokit.learning.baselines import Baselines, compile_defaults, evaluate_policy
+from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
 from mlgokit.learning.events import EVENTS_NAME, append_event, event, start_events
 from mlgokit.learning.experiences import Collected, compile_proposals
-from mlgokit.learning.metrics import Row, read_metrics, rounds_of, write_metrics
+from mlgokit.learning.metrics import Row, rounds_of, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
 from mlgokit.locks import locked
@@ -34,40 +34,11 @@ from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
 
-CHECKPOINT_NAME = "checkpoint.state"
 BEST_NAME = "best.policy"
 JUDGES = 40
 """Modules that judge the members of an ensemble which were not fitted on their projects."""
 INNER_MARGIN = 0.05
 """By how much an earlier policy must be judged better than the last one, where modules judge that also teach."""
-_COUNTERS = "loop/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """How far a run is.
-
-    Attributes:
-        turn: requests that were answered.
-        compilations: that the learner asked for, failed and remembered ones included.
-        failed: of these.
-        evaluations: compilations to judge policies, which are no part of any budget.
-        user_seconds: processor time of the learner's compilations.
-        seconds: elapsed time of all turns.
-        best_turn: the turn whose policy was judged best; 0 if none was judged.
-        best_gain: what it gained.
-        stale: evaluations since then.
-    """
-
-    turn: int = 0
-    compilations: int = 0
-    failed: int = 0
-    evaluations: int = 0
-    user_seconds: float = 0.0
-    seconds: float = 0.0
-    best_turn: int = 0
-    best_gain: float = -math.inf
-    stale: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +122,11 @@ def learn(
         taught, judged = split_modules(baselines, config)
         task = make_task(baselines, taught, config, algorithm=algorithm)
         learner = make_learner(algorithm, task, settings)
-        state, counters = _resumed(folder, algorithm) or (
+        state, counters = load_checkpoint(folder, algorithm) or (
             learner.start(np.random.default_rng([config.seed, 0])),
             Counters(),
         )
-        rows = [row for row in read_metrics(folder) if row["turn"] <= counters.turn] if counters.turn else []
+        rows = rows_up_to(counters.turn, folder)
         if not judged and learner.without is not None and config.evaluate_every:
             judged = _inner_judges(task, taught, config)
         run = _Run(
@@ -167,7 +138,7 @@ def learn(
             rows.append(row)
             write_metrics(folder, rows)
             append_event(folder / EVENTS_NAME, _event(row))
-            _keep(folder, algorithm, state, counters)
+            save_checkpoint(folder, algorithm, state, counters)
         return Learned(
             policy=_final(run, state, counters, rows),
             counters=counters,
@@ -336,28 +307,3 @@ def _row(
 def _event(row: Row) -> bytes:
     numbers = {name: value for name, value in row.items() if name not in ("turn", "time") and math.isfinite(value)}
     return event(int(row["turn"]), numbers, wall_seconds=row["time"])
-
-
-def _keep(folder: Path, algorithm: str, state: State, counters: Counters) -> None:
-    numbers: dict[str, Any] = {
-        _COUNTERS + name: np.array(value) for name, value in dataclasses.asdict(counters).items()
-    }
-    atomic_write(folder / CHECKPOINT_NAME, state_bytes({**state, **numbers}, learner=algorithm))
-
-
-def _resumed(folder: Path, algorithm: str) -> tuple[State, Counters] | None:
-    """State and counters of the checkpoint, if there is one."""
-    path = folder / CHECKPOINT_NAME
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    stored = state_from_bytes(data, learner=algorithm)
-    fields = [field.name for field in dataclasses.fields(Counters)]
-    try:
-        counters = Counters(**{name: stored[_COUNTERS + name].item() for name in fields})
-    except KeyError as error:
-        raise InputError(
-            f"checkpoint {path}: expected a counter {error}, found none; delete it to start the training anew"
-        ) from error
-    return {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}, counters

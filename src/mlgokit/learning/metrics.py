@@ -91,6 +91,14 @@ def _gate(numbers: Row) -> list[dict[str, Any]]:
     ]
 
 
+def _number(value: object) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"expected a number, found {value!r:.100}")
+    return value
+
+
 def read_metrics(folder: Path) -> list[Row]:
     """The rows that were written.
 
@@ -100,8 +108,8 @@ def read_metrics(folder: Path) -> list[Row]:
     path = folder / ROWS_NAME
     try:
         found = json.loads(path.read_bytes())
-        return [{name: math.nan if value is None else value for name, value in row.items()} for row in found]
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        return [{name: _number(value) for name, value in row.items()} for row in found]
+    except (OSError, ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"metrics {path}: expected the rows of the checkpoint beside it, found: {error}; "
             "delete the checkpoint to start the training anew"

@@ -64,8 +64,8 @@ def policy_bytes(policy: Policy) -> bytes:
 
 
 def save_policy(policy: Policy, path: Path) -> None:
-    """Write ``policy`` to ``path``, atomically."""
-    atomic_write(path, policy_bytes(policy))
+    """Write ``policy`` to ``path``, atomically, and wait for the disk."""
+    atomic_write(path, policy_bytes(policy), durable=True)
 
 
 def load_policy(path: Path, *, problem: str | None = None) -> Policy:

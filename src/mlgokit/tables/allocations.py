@@ -1,5 +1,6 @@
 """Allocation tables: how the functions of a project are to be allocated, as the plugin reads them (docs/formats.md)."""
 
+import dataclasses
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, read_summary, read_table_file, tables_inside, text_at_end
+from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, tables_inside, text_at_end
 
 _MAGIC = b"MLGORT1\n"
 _NAME = "allocations"
@@ -94,6 +95,22 @@ def read_allocations(path: Path) -> AllocationTable:
     return AllocationTable(by_key=by_key, summary=read_summary(text, _summary_of, what=f"allocation table {path}"))
 
 
+def renew_costs(path: Path, plain_score: float, tuned_score: float) -> bool:
+    """Let a table say what was measured with it, and tell whether it said something else.
+
+    Raises:
+        InputError: the file is missing or damaged.
+        StorageError: the disk is full or not writable.
+    """
+    table = read_allocations(path)
+    if table.summary is None:
+        return False
+    renewed = dataclasses.replace(table.summary, plain_score=plain_score, tuned_score=tuned_score)
+    if renewed != table.summary:
+        write_allocations(path, table.by_key, renewed)
+    return renewed != table.summary
+
+
 def allocations_inside(plugin: Path) -> Mapping[int, Overrides]:
     """The overrides in a plugin, by the key of the function; none if it has decisions only.
 
@@ -107,8 +124,8 @@ def _summary_of(values: Any) -> AllocationSummary:
     return AllocationSummary(
         llvm=int(values["llvm"]),
         functions=int(values["functions"]),
-        plain_score=float(values["plain_score"]),
-        tuned_score=float(values["tuned_score"]),
+        plain_score=finite_float(values["plain_score"]),
+        tuned_score=finite_float(values["tuned_score"]),
     )
 
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.function_id import function_id
-from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.tables.file import end_bytes, read_summary, read_table_file, text_at_end
+from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, text_at_end
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
@@ -184,8 +184,8 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
 def _summary_of(values: Any) -> TuningSummary:
     return TuningSummary(
         llvm=int(values["llvm"]),
-        objective=str(values["objective"]),
-        plain_bytes=float(values["plain_bytes"]),
-        tuned_bytes=float(values["tuned_bytes"]),
+        objective=Objective(values["objective"]).value,
+        plain_bytes=finite_float(values["plain_bytes"]),
+        tuned_bytes=finite_float(values["tuned_bytes"]),
         modules=tuple(str(name) for name in values["modules"]),
     )

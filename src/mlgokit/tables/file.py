@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -43,10 +44,22 @@ def read_summary(text: bytes, make: Callable[[Any], _Summary], *, what: str) -> 
     """
     try:
         return make(json.loads(text)) if text else None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise InputError(
             f"{what}: expected at its end what the search found, found {error!r}; it is damaged, tune again"
         ) from error
+
+
+def finite_float(value: Any) -> float:
+    """A number of a summary.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a number, found {number}")
+    return number
 
 
 def tables_inside(plugin: Path) -> set[str]:

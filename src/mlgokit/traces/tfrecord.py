@@ -3,7 +3,6 @@
 import contextlib
 import os
 import struct
-import uuid
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import NoReturn, cast
 import google_crc32c
 
 from mlgokit.errors import TraceError
-from mlgokit.files import writing
+from mlgokit.files import whole_file, writing
 
 MAX_RECORD_BYTES = 2**31
 """No record is larger: protobuf takes no larger message."""
@@ -114,24 +113,14 @@ def writing_records(path: Path) -> Generator[Callable[[bytes], None]]:
     Raises:
         StorageError: the disk is full or the place is not writable.
     """
-    temporary = path.with_name(f".{path.name[:200]}.{uuid.uuid4().hex}.tmp")
     with contextlib.ExitStack() as stack:
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(temporary.open("wb", buffering=_BUFFER_BYTES))
+            file = stack.enter_context(whole_file(path, buffering=_BUFFER_BYTES))
 
         def append(data: bytes) -> None:
             with writing(path):
                 file.write(frame(data))
 
-        try:
-            yield append
-            with writing(path):
-                file.close()
-                temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                file.close()
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+        yield append
+        with writing(path):
+            stack.close()

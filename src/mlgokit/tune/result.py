@@ -92,6 +92,7 @@ class Tuned:
 
     Attributes:
         plugin: the shared library.
+        plugin_sha256: digest of the library that was verified; empty before it is published.
         table: the decision table; the allocation table, where costs count.
         flag: what to add to clang's command line.
         plain_bytes: the project's account under the plain build: every COMDAT signature once; its code, where costs
@@ -128,6 +129,7 @@ class Tuned:
     compilations: int
     allocated: Allocated | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    plugin_sha256: str = ""
 
     @property
     def costs(self) -> SpillCosts | None:

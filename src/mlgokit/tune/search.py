@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from mlgokit.files import atomic_write
+from mlgokit.tune.kept import finite
 from mlgokit.tune.space import Space
 
 _POINT_SECONDS = 10.0
@@ -123,6 +124,9 @@ def _points(path: Path) -> list[CurvePoint]:
         found: Any = json.loads(path.read_bytes())
         points = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
         # Folders of earlier versions call the score of inlining bytes.
-        return [CurvePoint(**{"score" if name == "bytes" else name: point[name] for name in point}) for point in points]
-    except (OSError, ValueError, TypeError, AttributeError):
+        return [
+            CurvePoint(**{"score" if name == "bytes" else name: finite(value) for name, value in point.items()})  # pyright: ignore[reportArgumentType]
+            for point in points
+        ]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return []

@@ -82,13 +82,14 @@ class Verifier:
     Attributes:
         compiler: compiles.
         modules: what the project consists of, in link order.
-        output: the plugin.
+        output: where the plugin goes when it is verified; nothing is written there before it is published.
         search_folder: that of the search.
         inside: what the plugin holds so far, by kind: policies and tables.
         report: told after every module.
         judge: who says of the whole; the account and a link without one.
         costs: whether builds are compared by the costs of register allocation; then nothing is linked.
         builds: all modules, by the last table that they were compiled with; :data:`PLAIN` with none.
+        tables: by the file that was verified, where it goes with the plugin.
     """
 
     compiler: Compiler
@@ -100,6 +101,7 @@ class Verifier:
     judge: Judge | None = None
     costs: bool = False
     builds: dict[str, VerifiedBuild] = field(default_factory=dict[str, VerifiedBuild])
+    tables: dict[Path, Path] = field(default_factory=dict[Path, Path])
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +113,11 @@ class Verifier:
     def folder(self) -> Path:
         """Where objects and images are."""
         return self.search_folder.resolve() / "proof"
+
+    @property
+    def plugin(self) -> Path:
+        """The plugin until it is verified."""
+        return self.folder / "plugin.so"
 
     @property
     def plain(self) -> VerifiedBuild:
@@ -125,7 +132,30 @@ class Verifier:
         Raises:
             ToolError: it cannot be linked.
         """
-        link_policies(self.compiler.toolchain, self.inside, self.output)
+        link_policies(self.compiler.toolchain, self.inside, self.plugin)
+
+    def link_again(self) -> None:
+        """Make the plugin anew, after its promise changed or a table left, and see that it does what was verified.
+
+        Raises:
+            ToolError: it cannot be linked, or does not compile a module to the object of the proof.
+        """
+        self.link_plugin()
+        build = next((self.builds[kind] for kind in reversed(self.inside) if kind in self.builds), None)
+        done = [] if build is None else [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
+        if build is None or not done:
+            return
+        name = min(done)[1]
+        module = next(one for one in self.modules if one.name == name)
+        path = self.folder / "again.o"
+        path.unlink(missing_ok=True)
+        use = PluginUse(plugin=self.plugin)
+        found = self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
+        if not found.ok or path.read_bytes() != build.objects[name].read_bytes():
+            raise ToolError(
+                f"{self.output}: expected the object of {name} that was verified, found another when the plugin was "
+                f"linked again ({found.reason or 'it compiles'}); tune again with --continue"
+            )
 
     def compile_all(self, name: str, plugin: Path | None) -> VerifiedBuild:
         """Compile every module whole with a plugin, or plainly; objects are kept under the name."""
@@ -162,7 +192,7 @@ class Verifier:
         return replace(build, link=link, judged=judged)
 
 
-def verify(verifier: Verifier, space: Space[Any, Any], table: Path) -> Verified:
+def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Verified:
     """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
 
     Entries that the objects do not bear out are put back, and all of them if the whole is no better. A plugin has one
@@ -171,12 +201,14 @@ def verify(verifier: Verifier, space: Space[Any, Any], table: Path) -> Verified:
     Args:
         verifier: what was verified before, and what is compiled with the table, are there.
         space: whose table it is; says what is to be put back.
-        table: where it is written.
+        destination: where the table goes with the plugin, when that is published.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
+    table = verifier.folder / f"{space.table}.table"
+    verifier.tables[table] = destination
     below = [kind for kind in verifier.inside if kind in TABLES]
     before = verifier.builds[below[-1]] if below else verifier.plain
     wanted = kept = frozenset(space.entries())
@@ -187,7 +219,7 @@ def verify(verifier: Verifier, space: Space[Any, Any], table: Path) -> Verified:
     while kept or not below:
         space.write_table(table, kept)
         verifier.link_plugin()
-        after = verifier.compile_all(space.table, verifier.output)
+        after = verifier.compile_all(space.table, verifier.plugin)
         if not after.sizes:
             raise ToolError(
                 f"{verifier.output}: expected {verifier.compiler.toolchain.clang} to compile with it, found no module "
@@ -205,8 +237,8 @@ def verify(verifier: Verifier, space: Space[Any, Any], table: Path) -> Verified:
         kept -= wrong
     else:
         after = before
-        del verifier.inside[space.table]
-        verifier.link_plugin()
+        del verifier.inside[space.table], verifier.tables[table]
+        verifier.link_again()
     verifier.builds[space.table] = after
     return Verified(
         table=table, kept=kept, put_back=wanted - kept, notes=notes, objection=objection, before=before, after=after

@@ -16,12 +16,13 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import THINLTO_INDEX, first_error
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes, whole_file
+from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
+from mlgokit.files import whole_file
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import posixpath
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from mlgokit.compiler import process
 from mlgokit.corpus.sources.projects import Archive, Project
 from mlgokit.corpus.sources.unpack import MAX_BYTES, unpack_archive
 from mlgokit.errors import FetchError, ToolError
-from mlgokit.files import digest_file, writing
+from mlgokit.files import digest_file, put_in_place, temporary_beside, writing
 from mlgokit.locks import locked
 
 _ATTEMPTS = 3
@@ -61,11 +60,11 @@ def fetch_archive(
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_seconds
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    partial = temporary_beside(path)
     try:
         _download(archive, partial, report=report or (lambda _done, _total: None), deadline=deadline)
         with writing(path):
-            partial.replace(path)
+            put_in_place(partial, path)
     except FetchError as error:
         remedy = f"check the network, or put the file at {path} by hand"
         raise FetchError(f"{archive.file} ({archive.registry} {archive.package}): {error}; {remedy}") from error

@@ -14,7 +14,6 @@ import posixpath
 import shutil
 import stat
 import tarfile
-import uuid
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from mlgokit.errors import FetchError, ReuseError
-from mlgokit.files import digest_file, writing
+from mlgokit.files import digest_file, temporary_beside, writing
 from mlgokit.manifest import digest_value, plain_json
 
 MAX_BYTES = 2 << 30
@@ -126,7 +125,7 @@ def unpack_archive(
                 "choose another folder or delete this one"
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh, old = (folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))
+    fresh, old = (temporary_beside(folder) for _ in range(2))
     try:
         with writing(fresh):
             fresh.mkdir()

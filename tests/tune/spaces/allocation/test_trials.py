@@ -1,12 +1,13 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, OVERRIDE, Outcome, Overrides
+from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, load_functions, save_functions
 from mlgokit.tune.spaces.allocation.trials import MOST_TRIALS, TrialConfig, plan_round, take
@@ -144,7 +145,33 @@ def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
     assert len(series.trials) == 2
 
 
-def test_what_is_known_survives_and_damage_is_as_nothing(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("numbers", np.zeros((2, 6), np.int64)),
+        ("numbers", np.array([[1, 1, 1, 1, 5, 9]])),
+        ("numbers", np.array([[1, 1, -1, 1, 0, 3]])),
+        ("numbers", np.array([[1, 1, 1, 1, 4, 3]])),
+        ("score", np.zeros((1, 3))),
+        ("records", np.zeros(4, np.uint64)),
+        ("records", np.zeros(6, np.float64)),
+        ("key", np.zeros(2, np.uint64)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, name: str, value: Any):
+    path, one = tmp_path / "m.npz", function(1)
+    one.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
+    save_functions(path, [one])
+    with np.load(path) as found:
+        arrays: dict[str, Any] = dict(found) | {name: value}
+    np.savez(path, **arrays)
+    with pytest.raises(
+        InputError, match=r"m\.npz: expected what the search knows of a module's functions, found a dam"
+    ):
+        load_functions(path)
+
+
+def test_what_is_known_survives_and_damage_is_said(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
     take(first, [outcome(50.0, 3)])
     second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
@@ -155,7 +182,8 @@ def test_what_is_known_survives_and_damage_is_as_nothing(tmp_path: Path):
     assert found[2**64 - 1].overrides.evictions.tolist() == SOME[:1].tolist()
     assert found[2**64 - 1].overrides.priorities.tolist() == SOME[1:].tolist()
     (tmp_path / "m").write_bytes((tmp_path / "m").read_bytes()[:-30])
-    assert load_functions(tmp_path / "m") == {}
+    with pytest.raises(InputError, match=r"m: expected what the search knows of a module's functions, found a damaged"):
+        load_functions(tmp_path / "m")
     save_functions(tmp_path / "m", [])
     assert load_functions(tmp_path / "m") == {}
 

@@ -1,17 +1,19 @@
 """The end of a search over register allocations: the plugin verified, and what that says."""
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.tables.allocations import renew_costs
 from mlgokit.tables.decisions import renew_summary
 from mlgokit.tune.result import Allocated, Tuned, TunedModule, costs_of
 from mlgokit.tune.spaces.allocation.compare import scores_of
 from mlgokit.tune.spaces.allocation.opening import AllocationSearch
 from mlgokit.tune.spaces.allocation.state import ModuleFunctions
 from mlgokit.tune.verify import Verified, Verifier, verify
+
+INLINING_TABLE = "decisions"
 
 
 def finish_bytes(
@@ -35,8 +37,8 @@ def finish_bytes(
     space, plain = search.space, verifier.plain
     done = verify(verifier, space, search.folder / space.table)
     after, sizes, whole = done.after, done.after.sizes, done.after.total_bytes(space.objective)
-    if done.kept and renew_summary(Path(tuned.table), whole):
-        verifier.link_plugin()
+    if done.kept and renew_summary(verifier.inside[INLINING_TABLE], whole):
+        verifier.link_again()
     allocated = {unit.module.name: _changed(unit, done) for unit in space.units}
     rows = tuple(
         dataclasses.replace(
@@ -71,7 +73,7 @@ def finish_bytes(
 
 
 def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
-    """Write the plugin and compile everything with it and without, where only costs count.
+    """Make the plugin and compile everything with it and without, where only costs count.
 
     A function that then costs more than in the plain build is put back, and all functions of a module that does not
     compile with it.
@@ -81,13 +83,16 @@ def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
     space = search.space
-    done = verify(verifier, space, search.folder / space.table)
+    table = search.folder / space.table
+    done = verify(verifier, space, table)
+    if renew_costs(done.table, *_promise(space.units, done)):
+        verifier.link_again()
     rows = tuple(_row(unit, done) for unit in space.units)
     pairs = [pair for unit in space.units for pair in _cost_pairs(unit.module.name, done)]
     before, after = (sum(column) for column in zip(*((one.plain_bytes, one.tuned_bytes) for one in rows), strict=True))
     return Tuned(
         plugin=str(verifier.output),
-        table=str(done.table),
+        table=str(table),
         flag=f"-fpass-plugin={verifier.output.resolve()}",
         plain_bytes=before,
         tuned_bytes=after,
@@ -124,6 +129,18 @@ def _cost_pairs(name: str, done: Verified) -> list[tuple[float, float]]:
     """Costs of a module's functions, plain and tuned; only of those with costs in the plain build."""
     after = scores_of(done.after.compilations[name])
     return [(score, after.get(function, 0.0)) for function, score in scores_of(done.before.compilations[name]).items()]
+
+
+def _promise(units: Sequence[ModuleFunctions], done: Verified) -> tuple[float, float]:
+    """Sums of the costs before and after, a function that several modules have once, as `mlgokit check` sums them."""
+    once: dict[int | tuple[str, str], tuple[float, float]] = {}
+    for unit in units:
+        name = unit.module.name
+        before, after = (scores_of(build.compilations[name]) for build in (done.before, done.after))
+        for function in dict.fromkeys((*before, *after)):
+            pair = before.get(function, 0.0), after.get(function, 0.0)
+            once.setdefault(unit.keys.get(function, (name, function)), pair)
+    return sum(before for before, _ in once.values()), sum(after for _, after in once.values())
 
 
 def _row(unit: ModuleFunctions, done: Verified) -> TunedModule:

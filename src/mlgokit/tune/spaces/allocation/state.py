@@ -1,8 +1,8 @@
 """Functions and modules in a search over register allocations, and what of them is kept on disk."""
 
+import functools
 import io
 import math
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
+from mlgokit.tune.kept import Arrays, column, read_kept
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3
@@ -130,39 +131,49 @@ def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_b
         records=np.concatenate([np.zeros(0, OVERRIDE), *records]).view(np.uint64),
         measured_by=np.frombuffer(measured_by.encode(), np.uint8),
     )
-    atomic_write(path, file.getvalue())
+    atomic_write(path, file.getvalue(), durable=True)
 
 
 def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionState]:
-    """What is known of a module's functions, by key; nothing if there is none or its file is damaged.
+    """What is known of a module's functions, by key; nothing if there is none.
 
     Scores that something else measured are no scores of today: their decisions are to be tried first, that is all.
+
+    Raises:
+        InputError: the file is damaged.
     """
+    make = functools.partial(_functions_of, measured_by=measured_by)
+    return read_kept(path, make, what="what the search knows of a module's functions") or {}
+
+
+def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionState]:
     found: dict[int, FunctionState] = {}
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            records = stored["records"].view(OVERRIDE)
-            holds = stored["measured_by"].tobytes() == measured_by.encode() if "measured_by" in stored else False
-            rows = zip(stored["key"].tolist(), stored["score"].tolist(), stored["numbers"].tolist(), strict=True)
-            for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
-                mine, records = records[:both], records[both:]
-                overrides = Overrides(evictions=mine[:first], priorities=mine[first:])
-                if not holds:
-                    found[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
-                    continue
-                found[key] = FunctionState(
-                    key=key,
-                    name="",
-                    plain=plain,
-                    score=score,
-                    overrides=overrides,
-                    evictions=evictions,
-                    priorities=priorities,
-                    trials=trials,
-                    gained=gained,
-                    seconds=seconds,
-                    cost=cost,
-                )
-    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
-        return {}
+    # Files of earlier versions do not say.
+    holds = "measured_by" in arrays and arrays["measured_by"].tobytes() == measured_by.encode()
+    records = column(arrays, "records", "u").view(OVERRIDE)
+    scores, numbers = column(arrays, "score", "f", width=4), column(arrays, "numbers", "i", width=6)
+    if len(numbers) and (numbers.min() < 0 or (numbers[:, 4] > numbers[:, 5]).any()):
+        raise ValueError("numbers: counts that cannot be")
+    if int(numbers[:, 5].sum()) != len(records):
+        raise ValueError(f"records: {len(records)} overrides for {int(numbers[:, 5].sum())}")
+    rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), numbers.tolist(), strict=True)
+    for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
+        mine, records = records[:both], records[both:]
+        overrides = Overrides(evictions=mine[:first], priorities=mine[first:])
+        if not holds:
+            found[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
+            continue
+        found[key] = FunctionState(
+            key=key,
+            name="",
+            plain=plain,
+            score=score,
+            overrides=overrides,
+            evictions=evictions,
+            priorities=priorities,
+            trials=trials,
+            gained=gained,
+            seconds=seconds,
+            cost=cost,
+        )
     return found

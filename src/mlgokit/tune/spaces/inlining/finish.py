@@ -8,7 +8,7 @@ from mlgokit.tune.verify import Verifier, verify
 
 
 def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
-    """Write the plugin and compile everything with it and without.
+    """Make the plugin and compile everything with it and without; :func:`~mlgokit.tune.publish.publish` writes it.
 
     A module that is no smaller than the plain one is put back to plain. If an object is smaller, but not as the search
     found it, what counts is the object. If the whole is not smaller, everything is. Under a judge, what it accepted is
@@ -19,10 +19,11 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
     space = search.space
-    done = verify(verifier, space, search.folder / space.table)
+    table = search.folder / space.table
+    done = verify(verifier, space, table)
     whole, sizes = done.after.total_bytes(space.config.objective), done.after.sizes
     if renew_summary(done.table, whole):
-        verifier.link_plugin()
+        verifier.link_again()
 
     def row(name: str, one: ModuleState) -> TunedModule:
         plain = name not in done.kept
@@ -37,7 +38,7 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
 
     return Tuned(
         plugin=str(verifier.output),
-        table=str(done.table),
+        table=str(table),
         flag=f"-fpass-plugin={verifier.output.resolve()}",
         plain_bytes=space.plain_bytes,
         tuned_bytes=whole,

@@ -1,8 +1,8 @@
 """What is known about a module while its inlining decisions are searched, and which part is kept on disk."""
 
+import contextlib
 import enum
 import io
-import zipfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.files import atomic_write, writing
 from mlgokit.module import Module
 from mlgokit.tables.decisions import strong_names
+from mlgokit.tune.kept import DAMAGE, Arrays, arrays_in, column, read_kept
 
 Keys = npt.NDArray[np.uint64]
 
@@ -139,26 +140,30 @@ def save_progress(path: Path, progress: Progress) -> None:
         composed_site=np.array(list(progress.composed), np.uint64),
         composed_inlined=np.array(list(progress.composed.values()), bool),
     )
-    atomic_write(path, file.getvalue())
+    atomic_write(path, file.getvalue(), durable=True)
 
 
 def load_progress(path: Path) -> Progress | None:
-    """The progress of a module; nothing if there is none or its file is damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            # Earlier versions composed nothing.
-            nothing: dict[str, npt.NDArray[Any]] = {
-                "composed_site": np.zeros(0, np.uint64),
-                "composed_inlined": np.zeros(0, bool),
-            }
-            stored = nothing | dict(found)
-            return Progress(
-                decisions=dict(zip(stored["site"].tolist(), stored["inlined"].tolist(), strict=True)),
-                tried=dict(zip(stored["tried_site"].tolist(), stored["tried_count"].tolist(), strict=True)),
-                composed=dict(zip(stored["composed_site"].tolist(), stored["composed_inlined"].tolist(), strict=True)),
-            )
-    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
-        return None
+    """The progress of a module; nothing if there is none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    return read_kept(path, _progress_of, what="what the search knows of a module")
+
+
+def _progress_of(arrays: Arrays) -> Progress:
+    # Earlier versions composed nothing.
+    stored = {"composed_site": np.zeros(0, np.uint64), "composed_inlined": np.zeros(0, bool)} | arrays
+
+    def by_site(sites: str, values: str, kind: str) -> dict[int, Any]:
+        return dict(zip(column(stored, sites, "u").tolist(), column(stored, values, kind).tolist(), strict=True))
+
+    return Progress(
+        decisions=by_site("site", "inlined", "b"),
+        tried=by_site("tried_site", "tried_count", "i"),
+        composed=by_site("composed_site", "composed_inlined", "b"),
+    )
 
 
 def append_effects(path: Path, effects: MeasuredEffects) -> None:
@@ -182,7 +187,11 @@ def append_effects(path: Path, effects: MeasuredEffects) -> None:
 
 
 def load_effects(path: Path) -> list[MeasuredEffects]:
-    """What all steps measured; a record that a kill cut short is cut off, and what is damaged ends the list."""
+    """What all steps measured. A record that a kill cut short is cut off; one that is damaged is passed over.
+
+    Raises:
+        StorageError: what was cut short cannot be cut off.
+    """
     try:
         data = path.read_bytes()
     except OSError:
@@ -190,22 +199,29 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
     found: list[MeasuredEffects] = []
     position = 0
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
-        try:
-            with np.load(io.BytesIO(data[position + 4 : end]), allow_pickle=False) as stored:
-                found.append(
-                    MeasuredEffects(
-                        names=tuple(stored["names"].tolist()),
-                        values=stored["values"],
-                        sign=stored["sign"],
-                        component=stored["component"],
-                        change=stored["change"],
-                        project=np.zeros(len(stored["change"]), np.int64),
-                        projects=tuple(stored["projects"].tolist()),
-                    )
-                )
-        except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
-            break
+        with contextlib.suppress(*DAMAGE):
+            found.append(_effects_of(arrays_in(data[position + 4 : end])))
         position = end
     if position < len(data):
         atomic_write(path, data[:position])
     return found
+
+
+def _effects_of(arrays: Arrays) -> MeasuredEffects:
+    names, projects = (tuple(column(arrays, name, "U").tolist()) for name in ("names", "projects"))
+    sign, component, change = (
+        column(arrays, name, kind) for name, kind in (("sign", "f"), ("component", "i"), ("change", "f"))
+    )
+    values = column(arrays, "values", "i", width=len(names))
+    fits = len(values) == len(sign) == len(component) and len(projects) == 1
+    if not fits or (len(component) and not 0 <= component.min() <= component.max() < len(change)):
+        raise ValueError("flips and components that do not belong together")
+    return MeasuredEffects(
+        names=names,
+        values=values,
+        sign=sign,
+        component=component,
+        change=change,
+        project=np.zeros(len(change), np.int64),
+        projects=projects,
+    )

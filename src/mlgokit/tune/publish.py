@@ -1,0 +1,89 @@
+"""A verified plugin and what was measured with it take their places together, or stay away together.
+
+All that belongs to a result is put into ``finished/`` in the folder of the search first. Then the plugin replaces the
+older one at once, and the rest follows; ``tuned.json`` is last, and names the plugin's digest. A kill in between leaves
+the newer plugin with a part of its files still in ``finished/``, and the next call takes them from there.
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+from mlgokit.files import atomic_write, digest_file, put_in_place, writing
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.verify import Verifier
+
+RESULT_NAME = "tuned.json"
+_FINISHED = "finished"
+
+
+def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
+    """Put a verified plugin, its tables and ``tuned.json`` where they belong; the verifier's plugin is moved.
+
+    Args:
+        verifier: says where the plugin and its tables go, which is below ``folder`` for the tables.
+        tuned: what was measured.
+        folder: that of the tuning, where ``tuned.json`` goes.
+
+    Returns:
+        ``tuned`` with the digest of the plugin.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    folder, place = folder.resolve(), verifier.search_folder.resolve() / _FINISHED
+    with writing(verifier.plugin):
+        tuned = dataclasses.replace(tuned, plugin_sha256=digest_file(verifier.plugin))
+    with writing(place):
+        shutil.rmtree(place, ignore_errors=True)
+        for table, target in verifier.tables.items():
+            atomic_write(place / target.resolve().relative_to(folder), table.read_bytes(), durable=True)
+    # Without this file nothing here counts, so it is the last one to come and the last one to go.
+    atomic_write(place / RESULT_NAME, json.dumps(tuned.to_json(), indent=1), durable=True)
+    with writing(verifier.output):
+        verifier.plugin.chmod(0o755)
+        put_in_place(verifier.plugin, verifier.output, durable=True)
+    _follow(place, folder)
+    return tuned
+
+
+def complete_publishing(search_folder: Path, output: Path, folder: Path) -> bool:
+    """Bring to its end what a kill interrupted after the plugin was replaced; tells whether there was such a thing.
+
+    Args:
+        search_folder: that of the search.
+        output: where the plugin is.
+        folder: that of the tuning.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    place = search_folder / _FINISHED
+    if not place.is_dir():
+        return False
+    digest = _digest_in(place / RESULT_NAME)
+    with writing(output):
+        is_replaced = bool(digest) and output.is_file() and digest_file(output) == digest
+    if is_replaced:
+        _follow(place, folder)
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+    return is_replaced
+
+
+def _follow(place: Path, folder: Path) -> None:
+    with writing(folder):
+        found = sorted((path for path in place.rglob("*") if path.is_file()), key=lambda path: path.name == RESULT_NAME)
+        for path in found:
+            if not path.name.endswith(".tmp"):
+                put_in_place(path, folder / path.relative_to(place), durable=True)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _digest_in(path: Path) -> str:
+    """What a result says of its plugin; nothing if there is none."""
+    try:
+        return str(json.loads(path.read_bytes())["plugin_sha256"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return ""

@@ -1,0 +1,127 @@
+"""Files that are whole or not there, whatever happens while they are written."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgokit.files import atomic_write, put_in_place, remove_leftovers, temporary_beside, whole_file
+
+# Ends itself at the n-th thing that it does with files, for each n, in a copy of the process.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mlgokit.files import atomic_write, put_in_place, whole_file
+folder, how = Path(sys.argv[1]), sys.argv[2]
+left = [0]
+def count(event, _):
+    if left[0] and event in ("open", "os.rename", "os.remove", "os.mkdir", "os.chmod"):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+def work():
+    if how == "written":
+        atomic_write(folder / "file", "newer", durable=True)
+    else:
+        atomic_write(folder / "made", "newer")
+        put_in_place(folder / "made", folder / "file", durable=True)
+for number in range(1, 100):
+    (folder / "file").write_text("older")
+    child = os.fork()
+    if not child:
+        left[0] = number
+        work()
+        os._exit(0)
+    _, code = os.waitpid(child, 0)
+    found = (folder / "file").read_text()
+    assert found in ("older", "newer"), found
+    if not code:
+        assert found == "newer"
+        print(number)
+        break
+"""
+
+
+@pytest.mark.parametrize("how", ["written", "moved"])
+def test_a_kill_at_any_instant_leaves_the_older_file_or_the_newer(tmp_path: Path, how: str):
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    words = [sys.executable, "-c", KILLED, str(tmp_path), how]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 2
+    left = [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+    assert left
+    assert remove_leftovers(tmp_path) == len(left)
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", "made"}
+
+
+def test_only_what_the_dead_left_is_removed(tmp_path: Path):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait(timeout=60)
+    ours = temporary_beside(tmp_path / "below" / "x")
+    dead = ours.with_name(ours.name.replace(f"-{os.getpid()}-", f"-{child.pid}-"))
+    strange = ours.with_name(f".mlgokit-{10**30}-{'0' * 32}.tmp")
+    dead.mkdir(parents=True)
+    (dead / "file").write_text("")
+    for path in (ours, strange, ours.with_name(".other.tmp"), ours.with_name("x")):
+        path.write_text("")
+    assert remove_leftovers(tmp_path, below=False) == 0
+    assert remove_leftovers(tmp_path) == 1
+    assert {path.name for path in ours.parent.iterdir()} == {ours.name, strange.name, ".other.tmp", "x"}
+    assert remove_leftovers(tmp_path / "nowhere") == 0
+
+
+def test_a_file_from_another_file_system_is_copied_beside_and_then_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source, target, replace = tmp_path / "source", tmp_path / "folder" / "target", Path.replace
+
+    def elsewhere(self: Path, other: Path) -> Path:
+        if self.parent != other.parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return replace(self, other)
+
+    monkeypatch.setattr(Path, "replace", elsewhere)
+    source.write_text("new")
+    source.chmod(0o750)
+    atomic_write(target, "old")
+    put_in_place(source, target, durable=True)
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o750
+    assert not source.exists()
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_what_is_durable_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        where = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append("folder" if where.is_dir() else (tmp_path / "file").read_text())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    atomic_write(tmp_path / "file", "old")
+    assert synced == []
+    atomic_write(tmp_path / "file", "new", durable=True)
+    assert synced == ["old", "folder"]
+
+
+def test_names_as_long_as_can_be_are_written(tmp_path: Path):
+    atomic_write(tmp_path / ("ä" * 127), "text")
+    assert (tmp_path / ("ä" * 127)).read_text() == "text"
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "file").symlink_to(tmp_path / "precious")
+    with whole_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "file").is_symlink()
