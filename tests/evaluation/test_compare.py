@@ -9,7 +9,7 @@ import pytest
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_projects, summarised
-from mlgokit.evaluation.images import LinkTask
+from mlgokit.evaluation.images import LinkTask, WeighedImage, no_image
 from mlgokit.evaluation.records import BuiltImage, Evaluation, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
 from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
@@ -28,11 +28,12 @@ def toy(*, fails: str = "") -> ToyModule:
     )
 
 
-def linked(task: LinkTask) -> tuple[BuiltImage, Path]:
-    """Ten bytes for each letter of the objects' names."""
+def linked(task: LinkTask) -> WeighedImage:
+    """A hundred bytes for each object."""
     if task.project == "unlinked" and task.build == "after":
-        return BuiltImage(status="failed", reason="undefined symbol: f"), task.output
-    return BuiltImage(status="linked", image=100 * len(task.objects), text=60 * len(task.objects)), task.output
+        return no_image(status="failed", reason="undefined symbol: f")
+    row = BuiltImage(status="linked", image=100 * len(task.objects), text=60 * len(task.objects))
+    return WeighedImage(row=row)
 
 
 def evaluated(compiler: FakeCompiler, names: list[str], after: Side) -> Evaluation:

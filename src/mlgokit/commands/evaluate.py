@@ -11,15 +11,18 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler, option_words
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import ModuleFailure, load_corpus
+from mlgokit.corpus.importers.database import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
+from mlgokit.evaluation.sides import PLAIN_SIDE, PluginPlace, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.locks import reading
@@ -47,6 +50,8 @@ class Evaluate:
     options: str = ""
     """Options of clang to judge, as in --options='-mllvm -inline-threshold=5'; with the equals sign, as they begin with
     a dash. A corpus is bitcode: what the front end does with an option is in it already."""
+    link_options: str = ""
+    """Options of the link to judge, with --build or --link-command."""
     plain: bool = False
     """Plain build as the side that is judged, to see that nothing differs."""
     against_policy: Texts = ()
@@ -55,6 +60,27 @@ class Evaluate:
     """Plugin of the other side."""
     against_options: str = ""
     """Options of the other side."""
+    against_link_options: str = ""
+    """Options of the other side's link."""
+    plugin_in: PluginPlace = "compile"
+    """Steps of a build that load the plugin; the link has decisions under link-time optimization alone."""
+    build: Texts = ()
+    """Command of a real build, as in --build "make -j2"; may be repeated, to be run one after the other. It is run in a
+    copy of the folder, once for each side, with cc, c++, clang and the like in PATH, CC and CXX replaced."""
+    folder: Path = Path()
+    """Folder of the sources that --build is run in a copy of."""
+    images: tuple[str, ...] = ()
+    """Patterns of paths of the images to compare after --build, as in 'build/tool*'; all that is linked by default."""
+    build_minutes: float = 60.0
+    """Deadline of one whole --build."""
+    compile_commands: Path | None = None
+    """Compilation database (compile_commands.json) of a real build whose sources are compiled, in place of a corpus."""
+    link_command: str | None = None
+    """Link command of that build, with paths of objects, or {objects} and {output}; see docs/how-to/tune.md."""
+    link_folder: Path | None = None
+    """Folder where the link command runs; by default that of compile_commands.json."""
+    level: Level | None = None
+    """Optimization level in place of the build's own; needs --compile-commands."""
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     projects: tuple[str, ...] = ()
@@ -65,7 +91,7 @@ class Evaluate:
     """JSON file for the result: every project, module and function that differs, see docs/formats.md."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
-    level: float = 0.95
+    confidence: float = 0.95
     """Probability that the intervals are made for."""
     rules: VerdictRules = dataclasses.field(default_factory=VerdictRules)
     """Rules of the verdict."""
@@ -85,12 +111,25 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         ToolError: a compiler or linker is missing.
     """
     before, after = sides_of(config)
-    with reading(config.corpus):
-        return _compare_corpus(config, before, after, report)
+    check_source(config)
+    costs = wants_costs(config.costs, before, after)
+    if config.build:
+        source = " && ".join(config.build)
+        found, toolchain = evaluate_build(config, before, after, costs=costs, report=report)
+    elif config.compile_commands is not None:
+        source = str(config.compile_commands)
+        found, toolchain = evaluate_commands(config, before, after, costs=costs, report=report)
+    else:
+        source = str(config.corpus)
+        with reading(config.corpus):
+            found, toolchain = _evaluate_corpus(config, before, after, costs=costs, report=report)
+    return finished(config, found, source=source, toolchain=toolchain.describe())
 
 
-def _compare_corpus(config: Evaluate, before: Side, after: Side, report: Report) -> Evaluation:
-    modules = chosen_modules(config)
+def _evaluate_corpus(
+    config: Evaluate, before: Side, after: Side, *, costs: bool, report: Report
+) -> tuple[Evaluation, Toolchain]:
+    modules, left_out = chosen_modules(config)
     named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
     files = (*config.changes.edits().files, *named.files)
     compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)
@@ -99,11 +138,12 @@ def _compare_corpus(config: Evaluate, before: Side, after: Side, report: Report)
         compiler=compiler,
         before=before,
         after=after,
-        intervals=Intervals(seed=config.seed, level=config.level),
-        costs=wants_costs(config.costs, before, after),
+        intervals=Intervals(seed=config.seed, level=config.confidence),
+        costs=costs,
+        left_out=left_out,
         report=report,
     )
-    return finished(config, found, source=str(config.corpus), toolchain=compiler.toolchain.describe())
+    return found, compiler.toolchain
 
 
 def render(evaluation: Evaluation, console: Console) -> None:
@@ -123,10 +163,10 @@ def sides_of(config: Evaluate) -> tuple[Side, Side]:
         UsageError: nothing is to be judged, or a side contradicts itself.
     """
     config.rules.check()
-    if not 0 < config.level < 1:
-        raise UsageError(f"--level: expected a number between 0 and 1, found {config.level:g}; 0.95 is usual")
+    if not 0 < config.confidence < 1:
+        raise UsageError(f"--confidence: expected a number between 0 and 1, found {config.confidence:g}; 0.95 is usual")
     policies = (*config.policies, *config.policy)
-    asked = bool(policies or config.plugin or config.options)
+    asked = bool(policies or config.plugin or config.options or config.link_options)
     if asked == config.plain:
         raise UsageError(
             "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found "
@@ -136,13 +176,21 @@ def sides_of(config: Evaluate) -> tuple[Side, Side]:
         config.against_policy,
         plugin=config.against_plugin,
         options=option_words(config.against_options, "--against-options"),
+        link_options=option_words(config.against_link_options, "--against-link-options"),
+        plugin_in=config.plugin_in,
     )
-    after = make_side(policies, plugin=config.plugin, options=option_words(config.options, "--options"))
+    after = make_side(
+        policies,
+        plugin=config.plugin,
+        options=option_words(config.options, "--options"),
+        link_options=option_words(config.link_options, "--link-options"),
+        plugin_in=config.plugin_in,
+    )
     return before if before.record != PLAIN_SIDE.record else PLAIN_SIDE, after
 
 
-def chosen_modules(config: Evaluate) -> list[Module]:
-    """The modules of the projects that were named, or of those that are held out.
+def chosen_modules(config: Evaluate) -> tuple[list[Module], list[ModuleFailure]]:
+    """The modules of the projects that were named, or of those that are held out, and what of them is no module.
 
     Raises:
         CorpusError: there are none.
@@ -166,7 +214,8 @@ def chosen_modules(config: Evaluate) -> list[Module]:
             f"{config.corpus}: expected at least one held-out project to evaluate on, found none; "
             "name projects with --projects"
         )
-    return modules
+    chosen = {module.project for module in modules}
+    return modules, [one for one in (*corpus.failures, *corpus.missing) if one.project in chosen]
 
 
 def wants_costs(costs: Literal["auto", "yes", "no"], before: Side, after: Side) -> bool:

@@ -22,10 +22,8 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
             console.print(_project_table(title, projects))
     if evaluation.summary:
         console.print(_summary_table(evaluation))
-        if (
-            min(change.projects for changes in evaluation.summary.values() for change in changes.values())
-            < FEW_PROJECTS
-        ):
+        counts = [change.projects for changes in evaluation.summary.values() for change in changes.values()]
+        if max(counts) > 1 and min(counts) < FEW_PROJECTS:
             say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
     for project in evaluation.projects:
         if project.link_failure:
@@ -68,6 +66,8 @@ def _summary_table(evaluation: Evaluation) -> Table:
 
 def _project_cells(project: ProjectComparison) -> list[Text]:
     objects = _cells(project.before, project.after, "objects")
+    if project.modules and not project.before.objects:
+        objects = [Text("bitcode"), Text()]
     if not is_linked(project):
         why = Text("not\nlinked" if project.modules else "not\ncompiled", style="yellow")
         return [*objects, why, Text(), why, Text()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.errors import ReuseError, UsageError
+from mlgokit.evaluation.linked import OUTPUT, link_words, plan_link
 from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
@@ -14,7 +15,6 @@ from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.tables.allocations import AllocationTable, read_allocations
 from mlgokit.tables.decisions import DecisionTable, read_table
-from mlgokit.tune.linked import OUTPUT, link_words, plan_link
 from mlgokit.tune.measurement import Measure, measuring_words
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ class CachingCompiler:
 
     def _key(self, module: Module, request: CompileRequest) -> dict[str, object] | None:
         """All that decides the outcome, by name; ``None`` if that cannot be said, so that nothing is remembered."""
-        if not _is_kept(request) or has_hidden_inputs(module.command_line):
+        if not _is_kept(request) or request.lto or has_hidden_inputs(module.command_line):
             return None
         key: dict[str, object] = {"version": KEY_VERSION, "compiler": self.loaded.facts, "regalloc": request.regalloc}
         use, plugin = request.use, self.compiler.plugin

@@ -21,7 +21,7 @@ from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
-from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
+from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
@@ -61,6 +61,7 @@ def command(
     *,
     record: Path | None = None,
     thinlto_index: Path | None = None,
+    lto: Lto = "",
 ) -> list[str]:
     """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
 
@@ -75,7 +76,9 @@ def command(
         thinlto_index = thinlto_index.absolute()
         options = [option for option in options if not option.startswith(THINLTO_INDEX)]
         extra += [f"{THINLTO_INDEX}{thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
-    return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), "-emit-obj", "-o", str(output)]
+    # What the driver asks of -cc1 for -flto.
+    kind = [f"-flto={lto}", "-flto-unit", "-emit-llvm-bc"] if lto else ["-emit-obj"]
+    return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), *kind, "-o", str(output)]
 
 
 def first_error(stderr: str) -> str:
@@ -281,6 +284,7 @@ def _compile(
             plugin=plugin,
             record=record,
             thinlto_index=module.thinlto_index,
+            lto=request.lto,
         )
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
         timeout_seconds = deadline + request.extra_seconds
@@ -370,6 +374,8 @@ def _with_outputs(
     record: Path | None,
 ) -> Compilation:
     """The record of a compiler that succeeded, if what it wrote can be read."""
+    if request.lto:
+        return ended
     use = request.use
     try:
         ended = dataclasses.replace(ended, sizes=measure())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from mlgokit.compiler.compilation import Compilation, Ints, Keep
 from mlgokit.compiler.loaded import Loaded
@@ -13,6 +13,8 @@ from mlgokit.files import writing
 from mlgokit.module import Module
 from mlgokit.problems import PROBLEMS
 
+Lto = Literal["", "full", "thin"]
+"""Kinds of link-time optimization."""
 HEURISTIC = ":default"
 NEVER = ":never"
 ALWAYS = ":always"
@@ -98,6 +100,7 @@ class CompileRequest:
         reuse: whether compilers that stay and functions that are known may be used, where the compiler has them. The
             outcome is the same; a proof asks without.
         extra_seconds: added to the compiler's deadline, for trials.
+        lto: the link-time optimization that the object is for: it is bitcode then, which is kept and not measured.
     """
 
     use: PluginUse | None = None
@@ -108,6 +111,7 @@ class CompileRequest:
     keep_logs: Mapping[str, Path] = field(default_factory=dict[str, Path])
     reuse: bool = False
     extra_seconds: float = 0.0
+    lto: Lto = ""
 
 
 PLAIN = CompileRequest()

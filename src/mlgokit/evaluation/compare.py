@@ -1,5 +1,6 @@
 """Compiles projects both ways, links both, and sets modules, functions and images side by side."""
 
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ import numpy as np
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler, CompileRequest
+from mlgokit.compiler.request import Compiler, CompileRequest, Lto
+from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.images import LinkBuild, LinkTask, compare_image, static_link
 from mlgokit.evaluation.records import (
@@ -18,9 +20,11 @@ from mlgokit.evaluation.records import (
     LINKED,
     MEASURES,
     BuiltImage,
+    BuiltModule,
     Change,
     Evaluation,
     ImageComparison,
+    ModuleComparison,
     ModuleFailure,
     ProjectComparison,
     Sizes,
@@ -57,6 +61,8 @@ def compare_projects(
     intervals: Intervals | None = None,
     costs: bool = False,
     link: LinkBuild | None = None,
+    lto: Mapping[str, Lto] | None = None,
+    left_out: Sequence[NoModule] = (),
     report: Report = say_nothing,
     before_objects: Path | None = None,
 ) -> Evaluation:
@@ -70,6 +76,8 @@ def compare_projects(
         intervals: over projects.
         costs: whether costs of register allocation are read.
         link: links the objects of a project; by default all that is live from what the project offers to its users.
+        lto: by module, the link-time optimization that its object is for; then ``link`` must do it.
+        left_out: what of the projects is no module, which is a row all the same.
         report: progress.
         before_objects: folder that keeps the objects of the first side for the next call; it must be of these modules,
             this side and this toolchain. Times of objects that were kept are 0.
@@ -102,7 +110,8 @@ def compare_projects(
             if target.exists():
                 return Compilation(status=CompileStatus.OK, sizes=measure_object(target))
             asked = sides[build].use if sides[build].compiles_with_plugin else None
-            request = CompileRequest(use=asked, keep="none", keep_object=target, regalloc=costs)
+            kind: Lto = "" if lto is None else lto.get(modules[index].name, "")
+            request = CompileRequest(use=asked, keep="none", keep_object=target, regalloc=costs and not kind, lto=kind)
             return compiler.compile(of_side[build][index], request)
 
         done = parallel(build_one, tasks, workers=compiler.workers, report=report, label="evaluate")
@@ -121,7 +130,9 @@ def compare_projects(
                 scratch=folder,
                 plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
             )
-            projects.append(_compare_project(pair, link))
+            missing = tuple(_no_module(one) for one in left_out if one.project == name)
+            found = _compare_project(pair, link)
+            projects.append(dataclasses.replace(found, module_rows=found.module_rows + missing))
     return summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
 
 
@@ -164,6 +175,11 @@ class _Project:
     plugins: tuple[bool, bool]
 
 
+def _no_module(one: NoModule) -> ModuleComparison:
+    side = BuiltModule(status="left_out", reason=one.reason)
+    return ModuleComparison(module=one.name, before=side, after=side)
+
+
 def _compare_project(one: _Project, link: LinkBuild) -> ProjectComparison:
     failures = tuple(
         ModuleFailure(module=name, build=build, reason=f"{done.status.value}: {done.reason}")
@@ -199,7 +215,7 @@ def _compare_project(one: _Project, link: LinkBuild) -> ProjectComparison:
 def project_comparison(
     name: str,
     language: str,
-    modules: Mapping[str, tuple[Compilation, Compilation]],
+    modules: Mapping[str, tuple[Compilation | None, Compilation | None]],
     images: Sequence[ImageComparison],
     *,
     failures: Sequence[ModuleFailure],
@@ -212,7 +228,7 @@ def project_comparison(
     Args:
         name: the project's.
         language: of its sources.
-        modules: by name, the compilations before and after.
+        modules: by name, the compilations before and after; ``None`` where a build made no such object.
         images: what was linked.
         failures: modules that do not count in the sums.
         weights: of COMDAT signatures in the build before.
@@ -220,7 +236,11 @@ def project_comparison(
         link_failure: why nothing was linked, if that is known already.
     """
     failed = {failure.module for failure in failures}
-    pairs = [pair for module, pair in modules.items() if module not in failed]
+    pairs = [
+        (first, second)
+        for module, (first, second) in modules.items()
+        if module not in failed and first is not None and second is not None
+    ]
     for image in images:
         for build, row in zip(BUILDS, (image.before, image.after), strict=True):
             if row.status != LINKED:

@@ -1,7 +1,7 @@
 """What a linked file weighs, and its functions by its symbol table."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,14 +36,22 @@ class LinkTask:
     output: Path
 
 
-LinkBuild = Callable[[LinkTask], tuple[BuiltImage, Path]]
-"""Links one build of a project; gives the row, and where the image is, if it is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighedImage:
+    """A linked image, or why there is none, and the code of its functions by name."""
+
+    row: BuiltImage
+    functions: Mapping[str, FunctionBytes] = field(default_factory=dict[str, FunctionBytes])
+
+
+LinkBuild = Callable[[LinkTask], WeighedImage]
+"""Links one build of a project."""
 
 
 def static_link(lld: Path) -> LinkBuild:
     """The link of a corpus, which knows no link of its own: everything that is live from the roots, see ``link.py``."""
 
-    def link(task: LinkTask) -> tuple[BuiltImage, Path]:
+    def link(task: LinkTask) -> WeighedImage:
         found = link_image(
             list(task.objects.values()),
             task.output,
@@ -52,20 +60,33 @@ def static_link(lld: Path) -> LinkBuild:
             timeout_seconds=LINK_SECONDS,
         )
         if found.status is LinkStatus.LINKED:
-            return weigh_image(task.output), task.output
+            return weigh_image(task.output)
         first = next(iter(found.stderr.strip().splitlines()), "no message")
-        return BuiltImage(status=found.status.name.lower(), reason=first), task.output
+        return no_image(status=found.status.name.lower(), reason=first)
 
     return link
 
 
-def weigh_image(path: Path, *, plugin: bool = False, lto: str = "", user_seconds: float = 0.0) -> BuiltImage:
-    """The row of a file that the linker wrote; one that cannot be read is a failure."""
+def no_image(
+    *,
+    status: str = "absent",
+    reason: str = "the build made no such image",
+    plugin: bool = False,
+    lto: str = "",
+    user_seconds: float = 0.0,
+) -> WeighedImage:
+    """An image that is not there."""
+    return WeighedImage(row=BuiltImage(status=status, reason=reason, plugin=plugin, lto=lto, user_seconds=user_seconds))
+
+
+def weigh_image(path: Path, *, plugin: bool = False, lto: str = "", user_seconds: float = 0.0) -> WeighedImage:
+    """A file that the linker wrote; one that cannot be read is a failure."""
     try:
-        totals = section_totals(e.read_elf(path))
+        elf = e.read_elf(path)
+        totals, functions = section_totals(elf), _functions(elf)
     except InputError as error:
-        return BuiltImage(status="failed", reason=str(error), plugin=plugin, lto=lto, user_seconds=user_seconds)
-    return BuiltImage(
+        return no_image(status="failed", reason=str(error), plugin=plugin, lto=lto, user_seconds=user_seconds)
+    row = BuiltImage(
         status=LINKED,
         plugin=plugin,
         lto=lto,
@@ -77,28 +98,24 @@ def weigh_image(path: Path, *, plugin: bool = False, lto: str = "", user_seconds
         sha256=digest_file(path),
         user_seconds=user_seconds,
     )
+    return WeighedImage(row=row, functions=functions)
 
 
-def compare_image(name: str, before: tuple[BuiltImage, Path], after: tuple[BuiltImage, Path]) -> ImageComparison:
+def compare_image(name: str, before: WeighedImage, after: WeighedImage) -> ImageComparison:
     """An image's row, with the functions that differ; a stripped image has none."""
-    first, second = (_functions(path) if row.status == LINKED else {} for row, path in (before, after))
-    both = before[0].status == after[0].status == LINKED
+    both = before.row.status == after.row.status == LINKED
     return ImageComparison(
         image=name,
-        before=before[0],
-        after=after[0],
-        functions=len(first.keys() | second.keys()),
-        differing=differing_functions(first, second, set()) if both else (),
+        before=before.row,
+        after=after.row,
+        functions=len(before.functions.keys() | after.functions.keys()),
+        differing=differing_functions(before.functions, after.functions, set()) if both else (),
     )
 
 
-def _functions(path: Path) -> dict[str, FunctionBytes]:
+def _functions(elf: e.Elf) -> dict[str, FunctionBytes]:
     """Code by name, as the symbol table has it; folded functions each have the size of the one that is left."""
-    try:
-        elf = e.read_elf(path)
-        symbols = e.read_symbols(elf)
-    except InputError:
-        return {}
+    symbols = e.read_symbols(elf)
     chosen = np.flatnonzero(np.isin(symbols.type, e.FUNCTIONS) & (symbols.section >= 0))
     sums: dict[str, int] = {}
     for name, size in symbols.table[["name", "size"]][chosen].tolist():

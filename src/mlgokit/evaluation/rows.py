@@ -20,8 +20,10 @@ from mlgokit.evaluation.records import (
 _STATUS = {status: status.name.lower() for status in CompileStatus}
 
 
-def built_module(done: Compilation, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
+def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
     """One side of a module; ``weights`` are those of COMDAT signatures in the build before."""
+    if done is None:
+        return BuiltModule(status="absent", reason="this build made no such object", plugin=plugin)
     if done.status is not CompileStatus.OK:
         return BuiltModule(
             status=_STATUS[done.status], reason=done.reason, plugin=plugin, user_seconds=done.user_seconds
@@ -44,7 +46,7 @@ def built_module(done: Compilation, weights: Mapping[str, int], *, plugin: bool)
 
 def compare_module(
     name: str,
-    builds: tuple[Compilation, Compilation],
+    builds: tuple[Compilation | None, Compilation | None],
     weights: Mapping[str, int],
     plugins: tuple[bool, bool] = (False, False),
 ) -> ModuleComparison:
@@ -52,13 +54,13 @@ def compare_module(
 
     Args:
         name: the module's.
-        builds: before and after.
+        builds: before and after; ``None`` where a build made no such object.
         weights: of COMDAT signatures in the build before.
         plugins: whether the compilers had the plugin.
     """
     before, after = (_functions(done) for done in builds)
-    both = all(done.sizes is not None for done in builds)
-    comdat = {one for done in builds if done.sizes is not None for one in _in_groups(done.sizes)}
+    measured = [done.sizes for done in builds if done is not None and done.sizes is not None]
+    comdat = {one for sizes in measured for one in _in_groups(sizes)}
     first, second = builds
     return ModuleComparison(
         module=name,
@@ -66,7 +68,7 @@ def compare_module(
         after=built_module(second, weights, plugin=plugins[1]),
         functions=len(before.keys() | after.keys()),
         # Where one side has no object, nothing is known of its functions.
-        differing=differing_functions(before, after, comdat) if both else (),
+        differing=differing_functions(before, after, comdat) if len(measured) == len(builds) else (),
     )
 
 
@@ -110,9 +112,9 @@ def compare_costs(pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | No
     )
 
 
-def _functions(done: Compilation) -> dict[str, FunctionBytes]:
+def _functions(done: Compilation | None) -> dict[str, FunctionBytes]:
     """By name; several of one name in an object, as of local functions, are one row."""
-    if done.sizes is None:
+    if done is None or done.sizes is None:
         return {}
     costs = None
     if done.regalloc is not None:

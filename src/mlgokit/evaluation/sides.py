@@ -1,6 +1,7 @@
 """The two ways of building that are compared: plain, under policies, with a plugin, with other options."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +121,12 @@ def make_side(
     chosen = policies_by_problem(policies)
     files = [Path(policy) for policy in chosen.values() if not policy.startswith(":")]
     files += [] if plugin is None else [plugin]
-    use = PluginUse(plugin=plugin, policies=chosen) if chosen or plugin is not None else None
+    # A build runs elsewhere.
+    found = {
+        problem: policy if policy.startswith(":") else str(Path(policy).absolute())
+        for problem, policy in chosen.items()
+    }
+    use = PluginUse(plugin=plugin, policies=found) if chosen or plugin is not None else None
     record = SideRecord(
         label=_label(chosen, plugin, (*options, *link_options)),
         policies=chosen,
@@ -131,6 +137,17 @@ def make_side(
         digests={str(path): digest_file(path) for path in files},
     )
     return Side(use=use, options=tuple(options), link_options=tuple(link_options), record=record)
+
+
+def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
+    """What makes a link load a plugin.
+
+    Example:
+        >>> plugin_link_option(Path("/p.so")), plugin_link_option(Path("/p.so"), linker="/usr/bin/ld.lld-22")
+        ('-Wl,--load-pass-plugin=/p.so', '--load-pass-plugin=/p.so')
+    """
+    is_linker = re.fullmatch(r"(ld|lld|ld\.lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
+    return f"{'' if is_linker else '-Wl,'}--load-pass-plugin={plugin.absolute()}"
 
 
 def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:

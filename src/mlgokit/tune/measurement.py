@@ -15,8 +15,8 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.errors import InputError, UsageError
+from mlgokit.evaluation.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
 from mlgokit.evaluation.pairs import measure_in_pairs
-from mlgokit.tune.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
 
 CHECKS = 3
 """Runs of a command on the plain build before the search; all alike, it is taken for exact."""

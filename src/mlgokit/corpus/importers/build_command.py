@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from mlgokit.compiler.request import Lto
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
 from mlgokit.corpus.options.parse import Option, spell_options
@@ -90,6 +91,7 @@ class FrontEndCall:
         input: ``-x`` and a language if the build says so, and the source.
         source_language: what ``-cc1 -x`` is to be told; text that is preprocessed already has one of its own.
         dropped: options of the build that would change the code and are left out.
+        lto: the link-time optimization that the build's object is for; the front end alone does not do it.
     """
 
     language: Language
@@ -98,6 +100,7 @@ class FrontEndCall:
     input: tuple[str, ...]
     source_language: str
     dropped: tuple[str, ...]
+    lto: Lto = ""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -170,7 +173,21 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
         if named in {None, "none"}
         else named or language,
         dropped=tuple(dropped),
+        lto=lto_of(words),
     )
+
+
+def lto_of(words: Sequence[str]) -> Lto:
+    """The link-time optimization that a driver's command asks for.
+
+    Example:
+        >>> lto_of(["-flto=thin"]), lto_of(["-flto", "-fno-lto"]), lto_of(["-O2", "-flto=auto"])
+        ('thin', '', 'full')
+    """
+    found = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    if not found or found[-1] == "-fno-lto":
+        return ""
+    return "thin" if found[-1] == "-flto=thin" else "full"
 
 
 def _without_wrappers(arguments: Sequence[str]) -> Sequence[str]:

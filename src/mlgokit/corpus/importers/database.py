@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import (
@@ -246,6 +247,21 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
         source.name: source.output
         for source in _sources(request, _Reading())
         if isinstance(source, _Source) and source.output is not None
+    }
+
+
+def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
+    """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any.
+
+    Raises:
+        CorpusError: the database is none.
+        UsageError: the project's name is not usable.
+    """
+    request = _request(database, project=project, level=level, wanted=CommandFilter())
+    return {
+        source.name: source.call.lto
+        for source in _sources(request, _Reading())
+        if isinstance(source, _Source) and source.call.lto
     }
 
 

@@ -15,10 +15,14 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
+from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.images import LinkBuild, LinkTask, WeighedImage, no_image, weigh_image
+from mlgokit.evaluation.sides import Side, plugin_link_option
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
@@ -182,7 +186,15 @@ def plan_link(
     )
 
 
-def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> Linked:
+def link(
+    plan: LinkPlan,
+    objects: Mapping[str, Path],
+    scratch: Path,
+    *,
+    timeout_seconds: float,
+    added: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Linked:
     """Run the link with these objects; a failure is a result.
 
     Args:
@@ -190,6 +202,8 @@ def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_
         objects: by module; for a module that is not here the build's own object is taken, and none for ``{objects}``.
         scratch: an empty folder for the image and what it is made of.
         timeout_seconds: deadline of the command.
+        added: words that are put behind it.
+        environment: variables that are set beside those of this process.
 
     Raises:
         ToolError: the command cannot be started.
@@ -211,7 +225,9 @@ def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_
             words.append(str(library))
         else:
             words.append(word.replace(OUTPUT, str(image)))
-    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, limits=USERS_LIMITS)
+    words += added
+    variables = None if environment is None else {**os.environ, **environment}
+    done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)
     if done.timed_out:
         return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
     if done.returncode != 0:
@@ -219,6 +235,41 @@ def link(plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
     return Linked(image=image)
+
+
+def user_link(
+    plan: LinkPlan,
+    sides: Mapping[str, Side],
+    plugin: Path | None,
+    *,
+    lto: Mapping[str, Lto],
+    timeout_seconds: float,
+) -> LinkBuild:
+    """The link of a build for :func:`~mlgokit.evaluation.compare.compare_projects`.
+
+    Args:
+        plan: the command.
+        sides: by build, ``before`` and ``after``.
+        plugin: the generic one, for a side that names none.
+        lto: by module, the link-time optimization that its object is for.
+        timeout_seconds: deadline of a link.
+    """
+
+    def link_task(task: LinkTask) -> WeighedImage:
+        side, scratch = sides[task.build], task.output.parent / f"{task.build}-link"
+        added, environment = list(side.link_options), dict[str, str]()
+        if side.use is not None and side.links_with_plugin:
+            loaded = side.use.plugin or plugin
+            added += [] if loaded is None else [plugin_link_option(loaded, linker=plan.words[0])]
+            scratch.mkdir(parents=True, exist_ok=True)
+            environment = side.use.environment(scratch)
+        found = link(plan, task.objects, scratch, timeout_seconds=timeout_seconds, added=added, environment=environment)
+        kind = lto_of(plan.words) or next((kind for name in task.objects if (kind := lto.get(name, ""))), "")
+        if found.reason:
+            return no_image(status="failed", reason=found.reason, plugin=side.links_with_plugin, lto=kind)
+        return weigh_image(found.image, plugin=side.links_with_plugin, lto=kind)
+
+    return link_task
 
 
 def _members(path: Path, known: Mapping[str, str]) -> tuple[tuple[Member, str | None], ...]:

@@ -1,0 +1,163 @@
+"""Evaluations of a real build: by its own command, or by its compile and link commands."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlgokit.commands.chosen import given_corpus, modules_of_project
+from mlgokit.commands.options import open_sandbox_for
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import Lto
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.importers.database import lto_by_module, module_outputs
+from mlgokit.corpus.options.edits import CommandLineEdits
+from mlgokit.corpus.options.parse import parse_options
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.build import BuildPlan, compare_build
+from mlgokit.evaluation.compare import Intervals, compare_projects
+from mlgokit.evaluation.linked import command_words, link_words, plan_link, user_link
+from mlgokit.evaluation.records import Evaluation
+from mlgokit.evaluation.sides import Side
+from mlgokit.progress import Report
+
+if TYPE_CHECKING:
+    from mlgokit.commands.evaluate import Evaluate
+
+LINK_SECONDS = 600.0
+
+
+def check_source(config: "Evaluate") -> None:
+    """Refuse a call that names two things to build, or options that belong to another.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.build and config.compile_commands is not None:
+        raise UsageError("evaluate: expected --build or --compile-commands, found both; name one")
+    others = {
+        "--link-command": config.link_command is not None and config.compile_commands is None,
+        "--link-folder": config.link_folder is not None and config.link_command is None,
+        "--level": config.level is not None and config.compile_commands is None,
+        "--images": bool(config.images) and not config.build,
+        "--link-options": bool(config.link_options or config.against_link_options)
+        and not (config.build or config.link_command),
+        "--plugin-in": config.plugin_in != "compile" and not (config.build or config.link_command),
+    }
+    for option, is_lost in others.items():
+        if is_lost:
+            needed = "--build" if option == "--images" else "--compile-commands"
+            needed = "--build or --link-command" if option in {"--link-options", "--plugin-in"} else needed
+            needed = "--link-command" if option == "--link-folder" else needed
+            raise UsageError(f"{option}: expected {needed} with it, found none; add it or leave this out")
+    if config.projects and (config.build or config.compile_commands is not None):
+        raise UsageError(
+            "--projects: expected a corpus to choose from, found a build, which is one project; leave it out"
+        )
+
+
+def evaluate_build(
+    config: "Evaluate", before: Side, after: Side, *, costs: bool, report: Report
+) -> tuple[Evaluation, Toolchain]:
+    """Run the build's own command both ways.
+
+    Raises:
+        UsageError: the command is none, or calls no compiler that is wrapped.
+        ToolError: a compiler is missing, or the command cannot be started.
+    """
+    plan = BuildPlan(
+        commands=tuple(tuple(command_words(text, option="--build", known=())) for text in config.build),
+        folder=config.folder,
+        images=config.images,
+        timeout_seconds=60 * config.build_minutes,
+    )
+    if not config.folder.is_dir():
+        raise UsageError(f"--folder {config.folder}: expected a folder with sources to build, found none; correct it")
+    for words in plan.commands:
+        if "/" not in words[0] and shutil.which(words[0]) is None:
+            raise UsageError(f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name")
+    generic = any(side.use is not None and side.use.plugin is None for side in (before, after))
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=generic)
+    found = compare_build(
+        plan,
+        toolchain=toolchain,
+        plugin=build_plugin(toolchain) if generic else None,
+        before=before,
+        after=after,
+        intervals=Intervals(seed=config.seed, level=config.confidence),
+        costs=costs,
+        report=report,
+    )
+    return found, toolchain
+
+
+def evaluate_commands(
+    config: "Evaluate", before: Side, after: Side, *, costs: bool, report: Report
+) -> tuple[Evaluation, Toolchain]:
+    """Compile the sources of a compilation database both ways, and link with the build's own link.
+
+    Raises:
+        CorpusError: there is nothing to compile.
+        ToolError: a compiler is missing.
+        UsageError: the link command does not fit the database.
+    """
+    named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
+    words = None if config.link_command is None else link_words(config.link_command)
+    generic = any(side.use is not None and side.use.plugin is None for side in (before, after))
+    toolchain = find_toolchain(config.compiler.llvm, need_plugin=generic)
+    plugin = build_plugin(toolchain) if generic else None
+    database = config.compile_commands or Path()
+    with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
+        corpus = given_corpus(
+            compile_commands=database,
+            corpus=None,
+            folder=Path(scratch) / "corpus",
+            level=config.level,
+            llvm=toolchain.major,
+            workers=config.compiler.workers,
+            report=report,
+        )
+        chosen = modules_of_project(corpus, None)
+        chosen.tell(report)
+        modules = list(chosen.modules)
+        project = modules[0].project
+        lto: Mapping[str, Lto] = {}
+        link = None
+        if words is not None:
+            plan = plan_link(
+                words,
+                folder=config.link_folder or database.resolve().parent,
+                outputs=module_outputs(database, level=config.level),
+                modules=[module.name for module in modules],
+                toolchain=toolchain,
+            )
+            by_name = {module.name: module for module in modules}
+            modules = [by_name[name] for name in plan.modules]
+            # Without its link, an object of bitcode could not be compared at all.
+            lto = lto_by_module(database, level=config.level)
+            sides = {"before": before, "after": after}
+            link = user_link(plan, sides, plugin, lto=lto, timeout_seconds=LINK_SECONDS)
+        found = compare_projects(
+            modules,
+            compiler=ClangCompiler(
+                toolchain=toolchain,
+                plugin=plugin,
+                workers=config.compiler.workers,
+                timeout_seconds=config.compiler.deadline(),
+                limits=config.compiler.limits(),
+                sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=named.files, report=report),
+                room=config.compiler.room(None),
+            ),
+            before=before,
+            after=after,
+            intervals=Intervals(seed=config.seed, level=config.confidence),
+            costs=costs,
+            link=link,
+            lto=lto,
+            left_out=[ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()],
+            report=report,
+        )
+    return found, toolchain

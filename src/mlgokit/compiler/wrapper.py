@@ -1,0 +1,148 @@
+"""Stands in the place of a build's compiler: adds options, runs the real one, and writes down what it did.
+
+``wrapping.py`` makes the folder that it stands in, and reads what it wrote. A build starts it once for each compilation
+and link, in a Python without site packages; so it imports nothing of mlgokit, and little else.
+"""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"))
+"""Suffixes of what the plugin has something to decide in; assembly is not."""
+
+_LANGUAGES = frozenset(("c", "c++", "cpp-output", "c++-cpp-output"))
+_ASKS = frozenset(
+    ("-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as", "-r")
+)
+"""With one of these a call makes no object of a source and no image."""
+_ASK_PREFIXES = ("-print-", "--print-", "--help")
+_WITH_VALUE = frozenset(
+    (
+        "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-include", "-imacros",
+        "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
+        "-include-pch", "-MF", "-MT", "-MQ", "-MJ", "-MV", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+        "-Xanalyzer", "-mllvm", "-arch", "-target", "--target", "--sysroot", "-resource-dir", "-framework", "--param",
+        "-rpath", "-install_name", "--config", "-dumpbase", "-dumpdir", "-dumpbase-ext", "-serialize-diagnostics",
+        "--serialize-diagnostics",
+    )
+)  # fmt: skip
+_DEPTH = 8
+_TAIL_BYTES = 8192
+
+
+def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
+    """The words with those of response files, which may name others."""
+    found: list[str] = []
+    for word in words:
+        path = Path(folder, word[1:])
+        if word.startswith("@") and depth < _DEPTH and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            found += expanded(shlex.split(text), folder, depth + 1)
+        else:
+            found.append(word)
+    return found
+
+
+def read_call(words: list[str]) -> dict[str, Any]:
+    """What a call of clang's driver is asked for.
+
+    Gives ``kind`` (``compile``, ``link``, ``both`` if it does that in one go, or ``other``), ``inputs``, ``sources``
+    among them, and ``outputs``, as the call spells them.
+    """
+    inputs, sources, output = _files(words)
+    compiles = "-c" in words or "-S" in words
+    asks = any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
+    if asks or not inputs or (compiles and not sources):
+        kind = "other"
+    elif compiles:
+        kind = "compile"
+    else:
+        kind = "both" if sources else "link"
+    suffix = ".s" if "-S" in words else ".o"
+    if kind == "compile":
+        outputs = [output] if output else [Path(source).stem + suffix for source in sources]
+    else:
+        outputs = [output or "a.out"]
+    return {"kind": kind, "inputs": inputs, "sources": sources, "outputs": outputs}
+
+
+def _files(words: list[str]) -> tuple[list[str], list[str], str]:
+    """Inputs, the sources among them, and the output or nothing."""
+    inputs: list[str] = []
+    sources: list[str] = []
+    output, language = "", ""
+    position = 0
+    while position < len(words):
+        word = words[position]
+        value = words[position + 1] if position + 1 < len(words) else ""
+        if word == "-o":
+            output = value
+        elif word.startswith("-x"):
+            language = value if word == "-x" else word[2:]
+            language = "" if language == "none" else language
+        elif word == "-" or not word.startswith("-"):
+            inputs.append(word)
+            if language in _LANGUAGES or (not language and Path(word).suffix in SOURCES):
+                sources.append(word)
+        position += 2 if word in _WITH_VALUE else 1
+    return inputs, sources, output
+
+
+def main() -> int:
+    """Run one call; gives its exit code."""
+    settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_bytes())
+    program, words = settings["programs"][sys.argv[2]], sys.argv[3:]
+    folder = str(Path.cwd())
+    try:
+        whole = expanded(words, folder)
+    except ValueError:
+        whole = words
+    call = read_call(whole)
+    if call["kind"] == "other":
+        os.execv(program, [program, *words])  # noqa: S606  (in the place of the compiler that a build calls)
+    number = f"{time.time_ns()}-{os.getpid()}"
+    log = Path(settings["log"])
+    added: list[str] = []
+    if call["kind"] != "link":
+        added += settings["compile"]
+    record = ""
+    if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1:
+        record = str(log / f"{number}.yaml")
+        added += [option.replace("{record}", record) for option in settings["record"]]
+    if call["kind"] != "compile":
+        added += settings["link"]
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as errors:
+        actions = [(os.POSIX_SPAWN_DUP2, errors.fileno(), 2)]
+        child = os.posix_spawn(program, [program, *words, *added], os.environ, file_actions=actions)
+        _, status, usage = os.wait4(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        text = errors.read()
+        sys.stderr.buffer.write(text)
+        sys.stderr.flush()
+    facts = {
+        **call,
+        "name": sys.argv[2],
+        "folder": folder,
+        "words": whole,
+        "code": code,
+        "errors": text[-_TAIL_BYTES:].decode("utf-8", "replace") if code else "",
+        "user_seconds": usage.ru_utime,
+        "wall_seconds": time.monotonic() - begin,
+        "record": record,
+    }
+    partial = log / f"{number}.part"
+    partial.write_text(json.dumps(facts))
+    partial.rename(log / f"{number}.json")
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""A real build made both ways: in copies of its folder, by its own commands, with its compilers wrapped.
+
+Both copies lie at the same place, one after the other, so that no path differs between the two.
+"""
+
+import dataclasses
+import fnmatch
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.measure import link_weights, measure_object
+from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall, run_wrapped
+from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.errors import InputError, UsageError
+from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
+from mlgokit.evaluation.images import WeighedImage, compare_image, no_image, weigh_image
+from mlgokit.evaluation.records import Evaluation, ModuleFailure
+from mlgokit.evaluation.sides import Side, plugin_link_option
+from mlgokit.files import writing
+from mlgokit.progress import Report, say_nothing
+
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_CHECKS = ("*CMakeFiles/*/CompilerId*", "*meson-private/*", "*CMakeFiles/CMakeTmp/*", "*CMakeFiles/CMakeScratch/*")
+"""What build systems compile to know their compiler, and leave behind."""
+_CONFIGURED = ("CMakeCache.txt", "meson-private")
+"""A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """A build.
+
+    Attributes:
+        commands: words of each, run one after the other in the copy.
+        folder: what is copied.
+        images: patterns of paths below the folder of images to compare; by default all that the build links.
+        timeout_seconds: deadline of one whole build.
+    """
+
+    commands: tuple[tuple[str, ...], ...]
+    folder: Path
+    images: tuple[str, ...] = ()
+    timeout_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """What one build made.
+
+    Attributes:
+        reason: why the build failed, else empty.
+        modules: by path of the object below the folder.
+        images: by path.
+        languages: of the sources, counted.
+        calls: how many compilations and links there were.
+    """
+
+    reason: str
+    modules: dict[str, Compilation]
+    images: dict[str, WeighedImage]
+    languages: Counter[str]
+    calls: int
+
+
+def compare_build(
+    plan: BuildPlan,
+    *,
+    toolchain: Toolchain,
+    plugin: Path | None,
+    before: Side,
+    after: Side,
+    intervals: Intervals | None = None,
+    costs: bool = False,
+    report: Report = say_nothing,
+) -> Evaluation:
+    """Build both ways and compare what was compiled and linked; what failed or is missing is a row.
+
+    Args:
+        plan: the build.
+        toolchain: whose clang takes the place of the build's compilers.
+        plugin: the generic one, for a side that names none.
+        before: the side that is compared with.
+        after: the side that is judged.
+        intervals: over projects; a build is a single one.
+        costs: whether costs of register allocation are read.
+        report: progress.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+        UsageError: the build calls no compiler that is wrapped, or an image pattern fits nothing.
+    """
+    made: list[_Made] = []
+    with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
+        for number, (build, side) in enumerate(zip(BUILDS, (before, after), strict=True)):
+            report(number, len(BUILDS), f"build {build}: {side.record.label}")
+            # Resolved, as where the temporary folder is a link a build would meet two names of it.
+            place = Path(scratch).resolve() / "build"
+            made.append(_make(plan, side, place, toolchain=toolchain, plugin=plugin, costs=costs))
+            shutil.rmtree(place)
+    for one in made:
+        if not one.calls:
+            raise UsageError(
+                f"--build: expected calls of clang, cc, c++ or the like by way of PATH, CC or CXX, found none"
+                f"{f' ({one.reason})' if one.reason else ''}; configure in the same --build, and clean first "
+                "what is up to date; for a configured build give --compile-commands and --link-command"
+            )
+    report(len(BUILDS), len(BUILDS), "build")
+    first, second = made
+    if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
+        raise UsageError(
+            f"--images: expected patterns of files that the build makes, found none for {', '.join(plan.images)}; "
+            "give paths below the folder of the build"
+        )
+    modules = {name: (first.modules.get(name), second.modules.get(name)) for name in (first.modules | second.modules)}
+    failures = [
+        ModuleFailure(module=name, build=build, reason=_reason(done))
+        for name, pair in modules.items()
+        for build, done in zip(BUILDS, pair, strict=True)
+        if done is None or done.status is not CompileStatus.OK
+    ]
+    failed = {failure.module for failure in failures}
+    weights = link_weights(
+        done.sizes for name, done in first.modules.items() if name not in failed and done.sizes is not None
+    )
+    images = [
+        compare_image(name, first.images.get(name, no_image()), second.images.get(name, no_image()))
+        for name in (first.images | second.images)
+    ]
+    ended = next((f"{build}: {one.reason}" for build, one in zip(BUILDS, made, strict=True) if one.reason), "")
+    project = project_comparison(
+        plan.folder.resolve().name,
+        first.languages.most_common(1)[0][0] if first.languages else "unknown",
+        modules,
+        images,
+        failures=failures,
+        weights=weights,
+        plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
+        link_failure=ended,
+    )
+    return summarised(
+        [project],
+        before=before,
+        after=after,
+        intervals=intervals or Intervals(),
+        compilations=first.calls + second.calls,
+    )
+
+
+def _make(
+    plan: BuildPlan, side: Side, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
+) -> _Made:
+    """Build one side in ``folder``, which is not there yet."""
+    tree = folder / "tree"
+    with writing(tree):
+        try:
+            shutil.copytree(plan.folder, tree, symlinks=True, ignore=_left_out)
+        except shutil.Error as error:
+            raise UsageError(
+                f"{plan.folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
+                "remove what cannot be read, or name another folder with --folder"
+            ) from error
+    loaded = (side.use.plugin or plugin) if side.use is not None else None
+    compile_options, link_options = list(side.options), list(side.link_options)
+    if loaded is not None and side.compiles_with_plugin:
+        compile_options.append(f"-fpass-plugin={loaded.absolute()}")
+    if loaded is not None and side.links_with_plugin:
+        link_options.append(plugin_link_option(loaded))
+    build = run_wrapped(
+        plan.commands,
+        tree=tree,
+        folder=folder / "wrappers",
+        toolchain=toolchain,
+        compile_options=compile_options,
+        link_options=link_options,
+        record=costs,
+        environment=side.use.environment(folder) if side.use is not None else {},
+        timeout_seconds=plan.timeout_seconds,
+    )
+    return _read(plan, side, build, tree)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Configured builds, as they belong to their place."""
+    return {
+        name
+        for name in names
+        if name in {"CMakeCache.txt", "CMakeFiles"} or any(Path(folder, name, mark).exists() for mark in _CONFIGURED)
+    }
+
+
+def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made:
+    """Rows of all objects and images that are there, and of what failed, before the tree goes."""
+    modules: dict[str, Compilation] = {}
+    languages: Counter[str] = Counter()
+    links: dict[Path, WrappedCall] = {}
+    for call in build.calls:
+        # What a check of the build system compiled is gone by now.
+        if not all(path.exists() for path in call.inputs) or any(_is_check(path, tree) for path in call.outputs):
+            continue
+        if call.kind == "compile":
+            languages.update("c" if path.suffix in {".c", ".i"} else "c++" for path in call.inputs)
+            for path in call.outputs:
+                if path.is_relative_to(tree) and (call.code or path.exists()) and path.suffix != ".s":
+                    modules[path.relative_to(tree).as_posix()] = _compilation(call, path)
+        else:
+            links.update(dict.fromkeys(call.outputs, call))
+    lto = next((found for call in build.calls if call.kind == "compile" and (found := lto_of(call.words))), "")
+    images: dict[str, WeighedImage] = {}
+    for path in _image_paths(plan, links, tree):
+        call = links.get(path)
+        words = call.words if call is not None else ()
+        plugin = call is not None and side.links_with_plugin
+        kind = (lto_of(words) or lto) if "-fno-lto" not in words else ""
+        name = path.relative_to(tree).as_posix()
+        if call is not None and call.code:
+            images[name] = no_image(status="failed", reason=call.reason, plugin=plugin, lto=kind)
+        else:
+            seconds = call.user_seconds if call is not None else 0.0
+            images[name] = weigh_image(path, plugin=plugin, lto=kind, user_seconds=seconds)
+    failed = next((call.reason for call in build.calls if call.code and all(path.exists() for path in call.inputs)), "")
+    reason = f"{build.reason}: {failed}" if build.reason and failed and failed not in build.reason else build.reason
+    return _Made(reason=reason, modules=modules, images=images, languages=languages, calls=len(build.calls))
+
+
+def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
+    """The images that were asked for, or all programs and shared libraries that the build linked."""
+    if plan.images:
+        return sorted({path for pattern in plan.images for path in tree.glob(pattern) if path.is_file()})
+    return [
+        path
+        for path, call in links.items()
+        if path.is_relative_to(tree) and (call.code or (path.is_file() and _is_image(path)))
+    ]
+
+
+def _is_image(path: Path) -> bool:
+    try:
+        return e.read_elf(path).kind in {e.ET_EXEC, e.ET_DYN}
+    except InputError:
+        return False
+
+
+def _is_check(path: Path, tree: Path) -> bool:
+    return any(fnmatch.fnmatch(path.as_posix().removeprefix(f"{tree.as_posix()}/"), pattern) for pattern in _CHECKS)
+
+
+def _compilation(call: WrappedCall, path: Path) -> Compilation:
+    if call.code:
+        status = CompileStatus.CRASHED if call.code < 0 or call.code > 128 else CompileStatus.FAILED
+        return Compilation(status=status, reason=call.reason, user_seconds=call.user_seconds)
+    done = Compilation(status=CompileStatus.OK, user_seconds=call.user_seconds, wall_seconds=call.wall_seconds)
+    with path.open("rb") as file:
+        if file.read(4) in _BITCODE:
+            return done
+    try:
+        costs: RegallocCosts | None = None
+        if call.record is not None and call.record.exists():
+            costs = read_regalloc_costs(call.record)
+        return dataclasses.replace(done, sizes=measure_object(path), regalloc=costs)
+    except InputError as error:
+        return Compilation(status=CompileStatus.BAD_OBJECT, reason=str(error), user_seconds=call.user_seconds)
+
+
+def _reason(done: Compilation | None) -> str:
+    return "absent: this build made no such object" if done is None else f"{done.status.value}: {done.reason}"

@@ -1,0 +1,48 @@
+"""What is refused of an evaluation of a build before anything is built."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands.evaluate import Evaluate, run
+from mlgokit.errors import UsageError
+
+DATABASE = Path("compile_commands.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"build": ("make",), "compile_commands": DATABASE},
+            "evaluate: expected --build or --compile-commands, ",
+        ),
+        (
+            {"link_command": "cc {objects}"},
+            "--link-command: expected --compile-commands with it, found none; ",
+        ),
+        ({"images": ("tool",)}, "--images: expected --build with it, found none; add it or leave this out"),
+        ({"plugin_in": "link"}, "--plugin-in: expected --build or --link-command with it, found none"),
+        ({"against_link_options": "-s"}, "--link-options: expected --build or --link-command with it, found none"),
+        (
+            {"compile_commands": DATABASE, "link_folder": Path()},
+            "--link-folder: expected --link-command with it, ",
+        ),
+        (
+            {"build": ("make",), "projects": ("a",)},
+            "--projects: expected a corpus to choose from, found a build",
+        ),
+        ({"build": ("make && true",)}, "--build: expected one command without a shell's operators, found '&&'"),
+        ({"build": ("no-such-program",)}, "--build: expected a program in no-such-program, found no no-such"),
+        ({"build": ("make",), "folder": Path("nowhere")}, "--folder nowhere: expected a folder with sources to build"),
+        ({"build": ("make 'x",)}, "--build: "),
+        ({"confidence": 1.0}, "--confidence: expected a number between 0 and 1, found 1; 0.95 is usual"),
+        ({"plain": False}, "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found none; "),
+        ({"policy": (":never",)}, "evaluate: expected what is judged, .*, found one beside --plain; see"),
+    ],
+)
+def test_calls_that_make_no_sense(given: dict[str, Any], message: str):
+    facts: dict[str, Any] = {"plain": True, **given}
+    with pytest.raises(UsageError, match=f"^{message}"):
+        run(Evaluate(**facts))
