@@ -1,4 +1,4 @@
-"""Damaged and hostile inputs against everything that reads a corpus or what one is made of.
+"""Damaged and hostile inputs against everything in Python that reads a file which others may have made.
 
 Each reader has a line in :data:`READERS`. A case is a seed of that reader, changed by a few random mutations; it may be
 accepted or refused with one of our errors. Anything else is a finding: another exception, a hang, a file that is
@@ -6,6 +6,7 @@ written outside of the case's folder (an audit hook watches every one), or a pro
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import resource
@@ -14,19 +15,25 @@ import signal
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_readers import READERS, Reader
-from harness import Setup, run_benchmark
+from fuzz_formats import FORMATS
+from fuzz_reader import Reader
+from fuzz_readers import READERS as CORPUS_READERS
+from harness import Ledger, Setup, open_ledger, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.progress import Report
 
+READERS: dict[str, Reader] = {**CORPUS_READERS, **FORMATS}
+SLICE = 2000
+"""Cases that are noted together."""
 SLOWEST_SECONDS = 20.0
 MEMORY_BYTES = 4 << 30
 
@@ -36,21 +43,34 @@ TEXTS = (
     "x" * 5000, "a/" * 300, "@response", "-o", "-fthinlto-index=/dev/zero", "-fthinlto-index=/proc/self/mem", "é",
     "$(id)",
 )  # fmt: skip
-VALUES: tuple[Any, ...] = (None, True, False, 0, -1, 1e308, 10**30, [], {}, [[[]]], {"modules": []}, *TEXTS)
+NUMBER = 10**30
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1e308, float("nan"), float("inf"), 1 << 63, -(1 << 63), 1 << 64, NUMBER, [], {}, [[[]]],
+    {"modules": []}, *TEXTS,
+)  # fmt: skip
+RAW = (
+    b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"-" + b"9" * 400, b"1e999", b"NaN", b"-Infinity", b"\\ud800",
+    b'"\\udfff"', b"\xff\xfe", b"\xc0\x80", b'"a":1,"a":2,', b"\x00" * 64, b"\r", b"\x1b]0;x\x07", b"\xe2\x80\xa8",
+    b"%s%n", b"{}", b"''", b"1_000", b"0x10", b"\xef\xbb\xbf", b"...\n---\n", b"&a [*a, *a]",
+    b"!!python/object/apply:os.system []",
+)  # fmt: skip
+"""Bytes that parsers stumble over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzCorpus:
-    """Mutate manifests, compilation databases, action graphs, parameters and objects, and read what comes of it."""
+    """Mutate manifests, databases, objects, policies, tables, logs and what runs leave, and read what comes of it."""
 
     cases: int = 100_000
-    """All cases, shared out among the readers."""
+    """Cases of each reader."""
     readers: tuple[str, ...] = ()
     """Names of readers; all if none is named."""
     seed: int = 1
     """Of all mutations; a case is known by seed, reader and number."""
-    minutes: float = 30.0
-    """No case is begun after so long."""
+    minutes: float = 240.0
+    """No slice is begun after so long; the same command goes on."""
+    folder: Path = Path("build/fuzz_corpus")
+    """Where finished slices are noted."""
     json: Path = Path("docs/results/fuzz_corpus.json")
     """Where the result goes; the Markdown goes beside it."""
 
@@ -77,6 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def mutate(reader: Reader, rng: np.random.Generator) -> bytes:
     """A seed of the reader with one to four mutations."""
     data = reader.seeds[int(rng.integers(len(reader.seeds)))]
+    if reader.inside is not None and rng.random() < 0.5:
+        inner, close = reader.inside(data)
+        for _ in range(int(rng.integers(1, 4))):
+            inner = _mutate_bytes(inner, rng)
+        return close(inner)
     for _ in range(int(rng.integers(1, 5))):
         data = _exchange_value(data, rng) if reader.is_text and rng.random() < 0.6 else _mutate_bytes(data, rng)
     return data
@@ -110,7 +135,8 @@ def _exchange_value(data: bytes, rng: np.random.Generator) -> bytes:
         container += container[:50]
     else:
         container[key] = replacement
-    return json.dumps(value, ensure_ascii=bool(rng.integers(2))).encode("utf-8", "surrogatepass")
+    text = json.dumps(value, ensure_ascii=bool(rng.integers(2)))
+    return text.replace(str(NUMBER), "9" * 5000).encode("utf-8", "surrogatepass")
 
 
 def _mutate_bytes(data: bytes, rng: np.random.Generator) -> bytes:
@@ -143,6 +169,7 @@ MUTATIONS: tuple[Callable[[bytes, int, int, np.random.Generator], bytes], ...] =
     lambda data, at, _, rng: data[:at] + rng.bytes(int(rng.integers(1, 16))) + data[at:],
     lambda data, at, _, rng: _number(data, at, rng),
     lambda data, at, _, rng: _flipped(data, at, rng),
+    lambda data, at, _, rng: data[:at] + RAW[int(rng.integers(len(RAW)))] + data[at:],
     _text,
     _repeated,
 )
@@ -217,6 +244,8 @@ def run_case(reader: Reader, data: bytes, folder: Path, *, seconds: float | None
     """Read one input in a fresh folder; whether it was accepted, and the finding, if it is one."""
     source, output = folder / "source", folder / "output"
     for path in (source, output):
+        if path.is_dir() and not any(path.iterdir()):
+            continue
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
     accepted, finding = False, ""
@@ -242,34 +271,42 @@ def run_case(reader: Reader, data: bytes, folder: Path, *, seconds: float | None
 
 
 def run_reader(
-    name: str,
-    count: int,
-    folder: Path,
-    *,
-    seed: int,
-    seconds: float | None = SLOWEST_SECONDS,
-    until: float = float("inf"),
-    report: Report | None = None,
+    name: str, count: int, folder: Path, *, seed: int, begin: int = 0, seconds: float | None = SLOWEST_SECONDS
 ) -> Tally:
-    """Run cases 0 to ``count`` - 1 of a reader; ``folder`` must be empty and is all that may change."""
+    """Run ``count`` cases of a reader from number ``begin`` on; ``folder`` must be empty and is all that may change."""
     tally = Tally()
-    number = list(READERS).index(name)
-    for case in range(count):
-        begin = time.monotonic()
-        if begin > until:
-            break
-        data = mutate(READERS[name], np.random.default_rng([seed, number, case]))
+    # Not by its place among the readers, so that a new one changes no other's cases.
+    key = zlib.crc32(name.encode())
+    for case in range(begin, begin + count):
+        start = time.monotonic()
+        data = mutate(READERS[name], np.random.default_rng([seed, key, case]))
         accepted, finding = run_case(READERS[name], data, folder, seconds=seconds)
         tally.cases += 1
         tally.accepted += accepted
-        tally.slowest_seconds = max(tally.slowest_seconds, time.monotonic() - begin)
+        tally.slowest_seconds = max(tally.slowest_seconds, time.monotonic() - start)
         if finding:
-            tally.findings.append(f"case {case} of {name}: {finding}")
-        if report is not None and case % 100 == 0:
-            report(case, count, name)
-    if report is not None:
-        report(count, count, name)
+            tally.findings.append(f"case {case} of {name}: {finding}".encode("utf-8", "replace").decode())
     return tally
+
+
+def run_slices(name: str, config: FuzzCorpus, ledger: Ledger, *, until: float, report: Report) -> Tally:
+    """All slices of a reader that are finished, after those that time allows."""
+    whole = Tally()
+    with tempfile.TemporaryDirectory(prefix="mlgokit-fuzz-") as scratch:
+        for begin in range(0, config.cases, SLICE):
+            key = f"{name} {begin}"
+            if key not in ledger.known:
+                if time.monotonic() > until:
+                    break
+                count = min(SLICE, config.cases - begin)
+                done = run_reader(name, count, Path(scratch), seed=config.seed, begin=begin)
+                ledger.add(key, dataclasses.asdict(done))
+            row = Tally(**ledger.known[key])
+            whole.cases, whole.accepted = whole.cases + row.cases, whole.accepted + row.accepted
+            whole.slowest_seconds = max(whole.slowest_seconds, row.slowest_seconds)
+            whole.findings += row.findings
+            report(whole.cases, config.cases, name)
+    return whole
 
 
 def measure(config: FuzzCorpus, setup: Setup) -> Result:
@@ -280,18 +317,15 @@ def measure(config: FuzzCorpus, setup: Setup) -> Result:
     """
     names = config.readers or tuple(READERS)
     unknown = sorted(set(names) - set(READERS))
-    if unknown or config.cases < len(names):
+    if unknown or config.cases < 1:
         raise UsageError(
             f"fuzzing: expected readers among {', '.join(READERS)} and a case for each, found "
             f"{', '.join(unknown) or config.cases}; correct it"
         )
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     until = time.monotonic() + 60 * config.minutes
-    count = -(-config.cases // len(names))
-    tallies: dict[str, Tally] = {}
-    with tempfile.TemporaryDirectory(prefix="mlgokit-fuzz-") as scratch:
-        for name in names:
-            tallies[name] = run_reader(name, count, Path(scratch), seed=config.seed, until=until, report=setup.report)
+    ledger = open_ledger(config.folder / f"seed-{config.seed}.jsonl", {"seed": config.seed, "slice": SLICE})
+    tallies = {name: run_slices(name, config, ledger, until=until, report=setup.report) for name in names}
     findings = [(finding,) for tally in tallies.values() for finding in tally.findings]
     total = sum(tally.cases for tally in tallies.values())
     rows: list[tuple[Cell, ...]] = [
@@ -315,9 +349,9 @@ def measure(config: FuzzCorpus, setup: Setup) -> Result:
     return Result(
         benchmark="fuzz_corpus",
         question="Does any mutated input make a reader crash, hang, write elsewhere or start something?",
-        answer=f"{len(findings)} findings in {total} cases",
-        bar=f"no finding in {config.cases} cases",
-        passed=not findings and total >= config.cases,
+        answer=f"{len(findings)} findings in {total} cases of {len(names)} readers",
+        bar=f"no finding in {config.cases} cases of each",
+        passed=not findings and all(tally.cases >= config.cases for tally in tallies.values()),
         seed=config.seed,
         tables=tuple(tables),
     )

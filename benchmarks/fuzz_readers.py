@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
+from fuzz_reader import Reader
 from made_objects import make_coff, make_elf, make_mach_o
 
 from mlgokit.compiler import process
@@ -44,21 +44,6 @@ BITCODE = b"BC\xc0\xde1234"
 COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0-fthinlto-index=a.thinlto.bc\0"
 PLAIN_COMMAND = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-Oz\0"
 """A corpus without ThinLTO has no index that an option could name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
-    """Something that reads data of others.
-
-    Attributes:
-        seeds: good inputs that are mutated.
-        read: reads the bytes; gets a folder for its input and one for its output.
-        is_text: whether the seeds are JSON, whose values are exchanged as well.
-    """
-
-    seeds: Sequence[bytes]
-    read: Callable[[bytes, Path, Path], None]
-    is_text: bool = False
 
 
 def _read_object(data: bytes, source: Path, output: Path) -> None:

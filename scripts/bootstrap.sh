@@ -77,6 +77,13 @@ llvm_packages() { # major
     echo "clang-$1 llvm-$1-dev lld-$1 g++"
 }
 
+have_sanitizers() { # major
+    for folder in "/usr/lib/llvm-$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
+        if [ -n "$(find "$folder/lib/clang/" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]; then return 0; fi
+    done
+    return 1
+}
+
 # Sets `needed`, the packages without which nothing works; `wished`, those that some tests would like; and `lacking`, what
 # is not there but apt may not know yet.
 look() {
@@ -110,6 +117,10 @@ look() {
         for major in $offers; do
             wished="$wished $(llvm_packages "$major")"
         done
+        # The plugin's readers are fuzzed with the newest alone.
+        newest=${SUPPORTED_MAJORS%% *}
+        have_sanitizers "$newest" || lacking="$lacking sanitizers"
+        have_sanitizers "$newest" || ! offered "libclang-rt-$newest-dev" || wished="$wished libclang-rt-$newest-dev"
         for program in bear cmake meson ninja make valgrind; do
             package=$program
             if [ "$program" = ninja ]; then package=ninja-build; fi

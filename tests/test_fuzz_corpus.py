@@ -9,7 +9,7 @@ import pytest
 
 from mlgokit.errors import CorpusError
 
-CASES = 2000
+CASES = 100
 READERS = (
     "objects",
     "linker parameters",
@@ -29,6 +29,23 @@ READERS = (
     "split and contents",
     "list of projects",
     "what a module was made from",
+    "policy",
+    "decision table",
+    "allocation table",
+    "training log",
+    "training set",
+    "vocabulary",
+    "stored compilation",
+    "checkpoint",
+    "metrics",
+    "manifest",
+    "results of an evaluation",
+    "trials of allocations",
+    "known functions",
+    "optimization record",
+    "description of a module",
+    "object to measure",
+    "static library",
 )
 
 
@@ -40,9 +57,9 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("name", READERS)
 def test_mutated_inputs_are_read_or_refused(fuzz: ModuleType, tmp_path: Path, name: str):
-    tally = fuzz.run_reader(name, CASES // len(READERS), tmp_path, seed=7, seconds=None)
+    tally = fuzz.run_reader(name, CASES, tmp_path, seed=7, seconds=None)
     assert tally.findings == []
-    assert tally.cases == CASES // len(READERS)
+    assert tally.cases == CASES
 
 
 def test_every_reader_of_the_benchmark_is_here(fuzz: ModuleType):
@@ -95,9 +112,9 @@ def test_a_case_is_known_by_its_number(fuzz: ModuleType):
     assert one == two
 
 
-@pytest.mark.parametrize("words", [["--readers", "nobody"], ["--cases", "1"]])
+@pytest.mark.parametrize("words", [["--readers", "nobody"], ["--cases", "0"]])
 def test_a_wrong_request_is_one_sentence(
     fuzz: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ):
-    assert fuzz.main([*words, "--json", str(tmp_path / "x.json")]) == 2
+    assert fuzz.main([*words, "--folder", str(tmp_path), "--json", str(tmp_path / "x.json")]) == 2
     assert "fuzzing: expected readers among objects, linker parameters" in capsys.readouterr().err

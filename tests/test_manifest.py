@@ -90,7 +90,7 @@ def test_another_format_is_refused(tmp_path: Path):
         check_manifest(tmp_path, **SIGNATURE)
 
 
-@pytest.mark.parametrize("text", ["", "{", "\xff", "[]", "3"])
+@pytest.mark.parametrize("text", ["", "{", "\xff", "[]", "3", "[" * 100_000, "9" * 5000])
 def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str):
     (tmp_path / MANIFEST_NAME).write_bytes(text.encode("latin-1"))
     with pytest.raises(ReuseError, match=r"expected"):

@@ -18,6 +18,7 @@ from mlgokit.commands.scratch import scratch_folder
 from mlgokit.errors import MlgokitError, StorageError, UsageError
 from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import open_console
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
     old = replaced_option(sys.argv[1:] if arguments is None else arguments)
     if old is not None:
-        Console(file=sys.stderr, soft_wrap=True, emoji=False).print(f"mlgokit: {old}", style="red", highlight=False)
+        open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
         sys.exit(UsageError.exit_code)
     parsed = tyro.cli(
         _arguments(),
@@ -107,7 +108,7 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
 
 def run(configuration: Any, *, as_json: bool = False) -> int:
     """Carry the command of a configuration out; the sentence of an error goes to standard error."""
-    errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
+    errors = open_console(sys.stderr, soft_wrap=True)
     try:
         with scratch_folder():
             code = _carry_out(configuration, as_json=as_json)
@@ -160,14 +161,14 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
     with shown_progress() as report:
         result = run_command(configuration, report=report)
     if not as_json and command.render is not None:
-        command.render(result, Console(emoji=False))
+        command.render(result, open_console())
     else:
         values = cast("dict[str, Any]", result if isinstance(result, dict) else result.to_json())
         if as_json:
             json.dump(values, sys.stdout, indent=1)
             sys.stdout.write("\n")
         else:
-            _print_values(values, Console(emoji=False))
+            _print_values(values, open_console())
     return 0 if command.exit_code is None else command.exit_code(configuration, result)
 
 

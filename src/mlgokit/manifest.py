@@ -127,7 +127,7 @@ def check_manifest(
         raise ReuseError(f"{folder}: expected {expected}, found other files; {remedy}") from None
     except NotADirectoryError:
         raise ReuseError(f"{folder}: expected a folder, found a file; {remedy}") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ReuseError(f"{path}: expected a readable JSON object, found: {error}; {remedy}") from error
     expected = plain_json(_record(kind=kind, config=config, toolchain=toolchain, inputs=inputs))
     del expected["mlgokit_version"]

@@ -1,13 +1,62 @@
-"""How results look in a terminal: tables in the house style, and sentences between them."""
+"""How results look in a terminal: tables in the house style, and sentences between them.
 
+Names of modules, functions and projects, and what compilers say, are a stranger's text. What a terminal would obey in
+it, or show as other text than it is, is shown as an escape.
+"""
+
+import re
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
 MOST_REASONS = 5
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Control characters but for tab and line feed, what turns the direction of text, what is not seen, and surrogates."""
+
+
+def printable(text: str) -> str:
+    r"""Text as a terminal may get it: what it would obey is an escape as in Python.
+
+    Example:
+        >>> printable("lib/\x1b]0;moon\x07a.o\n")
+        'lib/\\x1b]0;moon\\x07a.o\n'
+    """
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Something to print, whose text is made printable last, so that the style that rich writes is left alone."""
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.content, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+@dataclass(frozen=True, slots=True)
+class _Showing:
+    """What rich calls with whatever is to be printed."""
+
+    def process_renderables(self, renderables: Sequence[RenderableType]) -> list[RenderableType]:
+        return [_Shown(one) for one in renderables]
+
+
+def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Console:
+    """A console on standard output, or on ``file``, to which a stranger's text may be printed."""
+    console = Console(file=file or sys.stdout, soft_wrap=soft_wrap, emoji=False)
+    console.push_render_hook(_Showing())  # pyright: ignore[reportArgumentType]  (it is called, and never looked at)
+    return console
 
 
 def plain_table(title: str | Text, columns: Sequence[Column]) -> Table:

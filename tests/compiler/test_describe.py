@@ -35,9 +35,17 @@ def test_a_module_without_functions_has_no_columns():
         ((COLUMNS, FUNCTION[:-1], MODULE), "the description cannot be read: ValueError("),
         ((MODULE, FUNCTION, MODULE), "the description cannot be read: KeyError('columns')"),
         ((), "the description cannot be read: IndexError("),
+        ((COLUMNS, [*FUNCTION[:-1], 1 << 64], MODULE), "the description cannot be read: OverflowError("),
     ],
 )
 def test_what_is_not_whole_is_a_reason(lines: tuple[object, ...], reason: str):
     found = read_description(text(*lines))
     assert found.reason.startswith(reason)
     assert not found.identity
+
+
+def test_a_name_with_line_ends_of_its_own_is_one_name():
+    """As LLVM writes them: only what JSON must have escaped is."""
+    name = "a\u2028b\x85c"
+    lines = (COLUMNS, [name, *FUNCTION[1:]], MODULE)
+    assert read_description("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)).names == (name,)

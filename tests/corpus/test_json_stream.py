@@ -40,6 +40,7 @@ def test_pieces_are_what_json_says(tmp_path: Path, value: Any, pieces: list[tupl
         ('{"a": ' + "[" * 100_000, "expected at most 32 levels, found more"),
         ('{"b": ' + "[" * 100_000, "expected at most 32 levels, found more"),
         ('{"a": "\xff"', "expected JSON, found"),
+        ('{"a": [' + "9" * 5000 + ", []]}", "expected numbers of less than 1000 digits, found a longer one"),
     ],
 )
 def test_bad_text_is_one_sentence(tmp_path: Path, text: str, message: str):

@@ -1,5 +1,7 @@
 """The Markdown of a run says what it is, and shows growth as growth."""
 
+import dataclasses
+
 from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import MEASURES, Change, Evaluation, ProjectComparison, Sizes
@@ -55,3 +57,12 @@ def test_it_shows_gain_growth_and_behaviour() -> None:
     assert "4 runs of each build: DIFFERENT behaviour." in text
     assert "| 1 | 40 | 10 | 100 | 60 | 0.910 | 0.40 % |" in text
     assert "clang version 22.1.8" in text
+
+
+def test_names_of_others_are_no_markup() -> None:
+    found = run()
+    evil = dataclasses.replace(found.evaluation.projects[0], project="a|b <img src=x> [c](javascript:d) `e`\n# f")
+    text = render_markdown(
+        dataclasses.replace(found, evaluation=dataclasses.replace(found.evaluation, projects=(evil,)))
+    )
+    assert "| a\\|b &lt;img src=x> \\[c\\](javascript:d) \\`e\\` # f | 3 |" in text

@@ -7,7 +7,11 @@ import contextlib
 import importlib
 import json
 import shlex
+from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -40,6 +44,13 @@ options = OPTIONS
 sources = ["*.c"]
 license = "MIT"
 """
+
+
+@contextlib.contextmanager
+def forked(toolchain: Toolchain) -> Generator[None]:
+    forking = importlib.import_module("forked_clang")
+    with forking.forked_clang(toolchain) as run, mock.patch.object(process, "run", run):
+        yield
 
 
 def run(*argv: object) -> None:
@@ -226,21 +237,55 @@ def test_a_link_command_is_only_asked_about(build: Path, toolchain: Toolchain):
     untouched(build, others=("more.rsp",))
 
 
-def test_mutated_commands_load_start_and_write_nothing(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch):
-    """A few cases of ``benchmarks/fuzz_gate.py``."""
+@pytest.fixture
+def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    fuzz = importlib.import_module("fuzz_gate")
-    ran, taken, findings = fuzz.run_cases(40, toolchain, seed=7)
-    assert findings == []
-    assert ran == 40
-    assert taken > 1
+    return importlib.import_module("fuzz_gate")
 
 
-def test_the_canary_of_the_fuzzer_sings(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    fuzz = importlib.import_module("fuzz_gate")
-    build = fuzz.prepare(tmp_path / "x", toolchain)
-    argv = [toolchain.clang, "-cc1", "-load", build / "evil.so", "-O2", "-emit-obj", "-o", build / "precious"]
-    run(*argv, build / "a.c")
-    assert (tmp_path / "x" / "canary").exists()
-    assert fuzz.run_batch([["-O2"]], build, toolchain) == (1, "canary")
+def test_mutated_commands_load_start_and_write_nothing(fuzz: ModuleType, toolchain: Toolchain):
+    """A few cases of ``benchmarks/fuzz_gate.py``, of every door."""
+    with forked(toolchain):
+        rows = [
+            fuzz.run_batch(number, toolchain, seed=7, count=30, door=door) for number, door in enumerate(fuzz.DOORS)
+        ]
+    assert [row["findings"] for row in rows] == [[]] * len(fuzz.DOORS)
+    assert all(row["taken"] for row in rows)
+
+
+def test_the_canaries_of_the_fuzzer_sing(
+    fuzz: ModuleType, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A door that gives lines to the compiler as they are."""
+
+    def open_door(lines: list[list[str]], place: Any, toolchain: Toolchain, _: object) -> int:
+        for line in lines:
+            process.run([toolchain.clang, *line], timeout_seconds=60)
+        return len(lines)
+
+    monkeypatch.setitem(fuzz.DOORS, "open", (open_door, 0.0, False))
+    emit = ["-cc1", "-O2", "-emit-obj", "-o"]
+
+    def found(name: str, *lines: list[str]) -> str:
+        with forked(toolchain):
+            place = fuzz.prepare(tmp_path / name, toolchain)
+            return fuzz.run_lines("open", lines, place, toolchain, seed=[1])[1]
+
+    loading = [*emit, "/dev/null", "-load", str(tmp_path / "loads" / "build" / "evil.so"), "a.c"]
+    assert found("loads", loading) == "canary"
+    assert found("writes", [*emit, "precious", "a.c"]) == "build/precious"
+    assert found("makes", [*emit, str(tmp_path / "makes" / "out" / "new"), "a.c"]) == "out/new"
+    assert found("starts", ["-fno-integrated-as", "-c", "a.c", "-o", "/dev/null"]).startswith("canary")
+    assert found("is good", [*emit, "/dev/null", "a.c"]) == ""
+
+
+def test_a_forked_compiler_is_the_same_compiler(fuzz: ModuleType, toolchain: Toolchain, tmp_path: Path):
+    (tmp_path / "a.c").write_text(SOURCE)
+    argv = [toolchain.clang, "-cc1", "-O2", "-triple", toolchain.target, "-emit-obj", "-o", "a.o"]
+    for words in ([*argv, "a.c"], [*argv, "none.c"], [toolchain.clang, "-###", "-c", "a.c"]):
+        plain = process.run(words, timeout_seconds=60, cwd=tmp_path)
+        made = (tmp_path / "a.o").read_bytes()
+        with forked(toolchain):
+            again = process.run(words, timeout_seconds=60, cwd=tmp_path)
+        assert (again.returncode, again.stdout, again.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+        assert (tmp_path / "a.o").read_bytes() == made

@@ -345,6 +345,36 @@ def needs_unknown(bench: Bench, heuristic: Log) -> str:
     return str(bench.folder / "bad.policy")
 
 
+def needs_what_a_terminal_obeys(bench: Bench, heuristic: Log) -> str:
+    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
+    names = ("\x1b]0;moon\x07\u009b", *policy.features[1:])
+    save_policy(dataclasses.replace(policy, features=names), bench.folder / "bad.policy")
+    return str(bench.folder / "bad.policy")
+
+
+def many_features(bench: Bench, heuristic: Log) -> str:
+    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
+    save_policy(dataclasses.replace(policy, features=("a",) * 1025), bench.folder / "many.policy")
+    return str(bench.folder / "many.policy")
+
+
+def shared_numbers(bench: Bench, heuristic: Log) -> str:
+    """Two tensors of one place: so a small file would ask for much memory."""
+    path = bench.folder / "shared.policy"
+    save_policy(llvm_policy(heuristic, output=OutputKind.LOGITS), path)
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    sizes: list[int] = []
+    for name in header.keys() - {"__metadata__"}:
+        begin, stop = header[name]["data_offsets"]
+        header[name]["data_offsets"] = [0, stop - begin]
+        sizes.append(stop - begin)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(max(sizes)))
+    return str(path)
+
+
 def another_problem(bench: Bench, heuristic: Log) -> str:
     policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
     save_policy(
@@ -390,6 +420,9 @@ def nowhere(_bench: Bench, _heuristic: Log) -> str:
     ("make", "message"),
     [
         (needs_unknown, r"needs the feature 'moon_phase', which LLVM \d+\.\d+\.\d+ and this plugin do not supply"),
+        (needs_what_a_terminal_obeys, r"needs the feature '\\1B\]0;moon\\07\\C2\\9B', which LLVM"),
+        (many_features, "expected at most 1024 features, found 1025"),
+        (shared_numbers, "it shares its numbers with another"),
         (another_problem, "expected the problem inline-size, found 'regalloc-eviction'"),
         (cut_short, "do not fit its shape or the file"),
         (not_a_policy, "it is cut short or not a policy"),

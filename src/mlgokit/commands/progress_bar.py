@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from mlgokit.progress import Report
+from mlgokit.terminal import open_console, printable
 
 QUIET_SECONDS = 60.0
 NEWS = " · "
@@ -28,7 +29,7 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
 
     What follows " · " in a label is news of the same bar.
     """
-    console = console or Console(file=sys.stderr, emoji=False)
+    console = console or open_console(sys.stderr)
     if not console.is_terminal:
         yield _lines(console)
         return
@@ -45,10 +46,10 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
 
         def report(done: int, total: int, label: str) -> None:
             known = None if done > total else total
-            text, label = label, label.partition(NEWS)[0]
+            text, label = printable(label), label.partition(NEWS)[0]
             # What was done before under the same label has its bar already.
             if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
-                tasks[label] = progress.add_task(label, total=known)
+                tasks[label] = progress.add_task(text, total=known)
             progress.update(tasks[label], completed=done, total=known, description=text)
 
         yield report
@@ -61,7 +62,7 @@ def _lines(console: Console) -> Report:
 
     def report(done: int, total: int, label: str) -> None:
         now = time.monotonic()
-        text, label = label, label.partition(NEWS)[0]
+        text, label = printable(label), label.partition(NEWS)[0]
         if not done and label in finished:
             finished.remove(label)
             del began[label], said[label]

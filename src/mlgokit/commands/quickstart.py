@@ -165,7 +165,7 @@ def _finished_run(folder: Path, digest: str) -> RunReport | None:
         if (folder / "finished").read_text() != digest or not (folder / "policy.so").exists():
             return None
         return RunReport.from_json(json.loads((folder / RESULTS_NAME).read_bytes()))
-    except (OSError, ValueError, InputError):
+    except (OSError, ValueError, RecursionError, InputError):
         return None
 
 

@@ -149,7 +149,7 @@ def describe_module(
 def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescription:
     """Parse what the plugin wrote: columns, functions and the module, a line of JSON each."""
     try:
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = [json.loads(line) for line in text.split("\n") if line]
         module = cast("dict[str, Any]", lines.pop())
         columns = tuple(cast("dict[str, list[str]]", lines.pop(0))["columns"]) if lines else ()
         rows = cast("list[list[Any]]", lines)
@@ -170,7 +170,7 @@ def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescripti
             values=values,
             wall_seconds=wall_seconds,
         )
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, RecursionError) as error:
         return ModuleDescription(reason=f"the description cannot be read: {error!r}", wall_seconds=wall_seconds)
 
 

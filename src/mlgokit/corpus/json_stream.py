@@ -1,5 +1,6 @@
 """One member of a large JSON object, read piece by piece, with bounds on the depth and the size of a piece."""
 
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,19 @@ PIECE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 
 
+MOST_DIGITS = 1000
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % MOST_DIGITS)
+
+
+def has_long_number(before: bytes, data: bytes) -> bool:
+    """Whether a number goes on for :data:`MOST_DIGITS`; ``before`` is the block before.
+
+    Python makes no integers of more than 4,300 digits, and ijson's reader in C goes on reading while that error waits
+    to be noticed, wherever it then is.
+    """
+    return _LONG_NUMBER.search(before[-MOST_DIGITS:] + data) is not None
+
+
 @dataclass(slots=True, kw_only=True)
 class _Bounded:
     """A file that bounds what one piece may take; a block belongs to the piece that it ends in."""
@@ -24,11 +38,17 @@ class _Bounded:
     path: Path
     remedy: str
     since: int = 0
+    last: bytes = b""
 
     def read(self, size: int) -> bytes:
         """The next block."""
-        data = self.file.read(size)
+        before, data = self.last, self.file.read(size)
         self.since += len(data)
+        if has_long_number(before, data):
+            raise CorpusError(
+                f"{self.path}: expected numbers of less than {MOST_DIGITS} digits, found a longer one; {self.remedy}"
+            )
+        self.last = data
         if self.since > PIECE_BYTES:
             raise CorpusError(
                 f"{self.path}: expected parts of at most {PIECE_BYTES} bytes, found a longer one; {self.remedy}"
@@ -54,7 +74,7 @@ def pieces_of(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
-    except (ijson.JSONError, ValueError, ArithmeticError) as error:
+    except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
         reason = str(error).split("\n", maxsplit=1)[0]
         raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
 

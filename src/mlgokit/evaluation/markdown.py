@@ -1,11 +1,13 @@
 """The result of a run as Markdown, for repositories and reviews; ``results.json`` is its machine-readable twin."""
 
+import re
 from collections.abc import Sequence
 
 from mlgokit.evaluation.records import MEASURES, Evaluation, Sizes
 from mlgokit.evaluation.report import RunReport
 from mlgokit.evaluation.sentences import percent, relative_change
 
+_MARKUP = re.compile(r"[\\|`\[\]!*]")
 _TITLES = {
     "objects": "objects, llvm-size text",
     "link_aware": "objects, link-aware score",
@@ -116,6 +118,12 @@ def _cells(before: Sizes, after: Sizes, measure: str) -> tuple[str, str]:
     return f"{old:,.0f} -> {new:,.0f}", percent(relative_change(old, new))
 
 
+def _plain(text: str) -> str:
+    """Text that is no Markdown and no HTML: names of projects are others'."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join(text.split())).replace("<", "&lt;")
+
+
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    body = ["| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *rows)]
+    cells = [[_plain(cell) for cell in row] for row in rows]
+    body = ["| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *cells)]
     return [*body, ""]

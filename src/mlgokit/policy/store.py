@@ -23,6 +23,8 @@ ROWS_FORMAT_VERSION = 3
 """Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
+MOST_FEATURES = 1024
+"""The plugin makes a table of 4 kB for each; LLVM supplies less than a hundred."""
 _KEY = "mlgokit.policy"
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -181,9 +183,9 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
     features = tuple(str(name) for name in description["features"])
     count = len(features)
     members, depth = int(description["members"]), int(description["layers"])
-    if not features or not 1 <= depth <= 64 or not 1 <= members <= 1024:
+    if not 1 <= count <= MOST_FEATURES or not 1 <= depth <= 64 or not 1 <= members <= 1024:
         raise ValueError(
-            f"expected at least one feature and one layer, at most 64 layers, and 1 to 1024 members; "
+            f"expected 1 to {MOST_FEATURES} features, 1 to 64 layers, and 1 to 1024 members; "
             f"found {count}, {depth} and {members}"
         )
     match description["normaliser"]:

@@ -60,5 +60,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path, cut: int):
     (tmp_path / "tried").write_bytes(tried("f", [answer([1, 2, 0, 0, np.nan])]))
     with pytest.raises(InputError, match="finite numbers"):
         read_tried(tmp_path / "tried")
+    (tmp_path / "tried").write_bytes(tried("f", [])[:-1])
+    with pytest.raises(InputError, match="expected the name of a function, found the end of the file"):
+        read_tried(tmp_path / "tried")
     with pytest.raises(InputError, match="expected a readable file"):
         read_tried(tmp_path / "nowhere")

@@ -100,6 +100,8 @@ def test_a_malformed_entry_is_named_and_stops_nothing(tmp_path: Path, entry: Any
         ("{}", "expected a JSON array of commands, found another value"),
         ('"text"', "expected a JSON array of commands, found another value"),
         ("[" * 100_000, "expected entries of at most 16 levels, found more before byte"),
+        ('[{"file": ' + "9" * 5000 + ', "a": {}}]', "expected numbers of less than 1000 digits, found a longer one"),
+        (" " * 70_000 + "[1" + "0" * 70_000 + "]", "expected numbers of less than 1000 digits, found a longer one"),
     ],
 )
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, text: str, message: str):

@@ -115,6 +115,9 @@ def test_options_are_written_where_they_are_waited_for(tmp_path: Path):
         fill_override(tmp_path, options)
     with pytest.raises(CorpusError, match=r"expected a corpus's description, found: .*No such file"):
         fill_override(tmp_path / "nowhere", options)
+    (tmp_path / "corpus_description.json").write_text("[" * 100_000)
+    with pytest.raises(CorpusError, match=r"expected a corpus's description, found: maximum recursion"):
+        fill_override(tmp_path, options)
 
 
 def test_a_response_file_without_words_is_refused(tmp_path: Path):

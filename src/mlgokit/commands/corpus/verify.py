@@ -110,7 +110,7 @@ def _recorded(folder: Path) -> dict[str, str | None]:
     """With which settings the corpus was imported; nothing if it was not made here."""
     try:
         manifest: object = json.loads((folder / MANIFEST_NAME).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     config: Any = cast("dict[str, Any]", manifest).get("config") if isinstance(manifest, dict) else None
     texts = cast("dict[str, object]", config) if isinstance(config, dict) else {}

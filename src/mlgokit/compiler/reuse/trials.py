@@ -192,6 +192,8 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
             _fail(path, "a function, found the end of the file")
         key, length, count = struct.unpack_from("<QII", data, at)
         at += 16 + length
+        if at > len(data):
+            _fail(path, "the name of a function, found the end of the file")
         outcomes: list[Outcome] = []
         name = data[at - length : at].decode("utf-8", "surrogateescape")
         for _ in range(count):

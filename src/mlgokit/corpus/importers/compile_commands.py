@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
+from mlgokit.corpus.json_stream import MOST_DIGITS, has_long_number
 from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
 
@@ -65,6 +66,7 @@ class _Counted:
     path: Path
     position: int = 0
     entry_begin: int = 0
+    last: bytes = b""
 
     def read(self, size: int) -> bytes:
         """The next block."""
@@ -73,8 +75,14 @@ class _Counted:
                 f"{self.path}: expected entries of at most {ENTRY_BYTES} bytes, found a longer one at byte "
                 f"{self.entry_begin}; {_REMEDY}"
             )
-        data = self.file.read(size)
+        before, data = self.last, self.file.read(size)
         self.position += len(data)
+        if has_long_number(before, data):
+            raise CorpusError(
+                f"{self.path}: expected numbers of less than {MOST_DIGITS} digits, found a longer one before byte "
+                f"{self.position}; {_REMEDY}"
+            )
+        self.last = data
         return data
 
 
@@ -200,7 +208,7 @@ def _entries(file: _Counted) -> Iterator[object]:
                 stack[-1].add(item)
             elif event != "end_array":
                 raise CorpusError(f"{file.path}: expected a JSON array of commands, found another value; {_REMEDY}")
-    except (ijson.JSONError, UnicodeDecodeError) as error:
+    except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
         reason = str(error).removeprefix("b'").replace("\\n", "\n").split("\n", maxsplit=1)[0]
         begin = max(0, file.position - _BLOCK_BYTES)
         raise CorpusError(

@@ -275,7 +275,7 @@ def fill_override(folder: Path, options: Sequence[str]) -> None:
         path = folder / "corpus_description.json"
         try:
             description: object = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise CorpusError(
                 f"{path}: expected a corpus's description, found: {error}; extract the corpus first"
             ) from error

@@ -148,7 +148,7 @@ def unpack_archive(
 def _read_stamp(folder: Path) -> Any:
     try:
         return json.loads((folder / _STAMP).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

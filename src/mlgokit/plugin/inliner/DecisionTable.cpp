@@ -40,11 +40,12 @@ Expected<DecisionTable> DecisionTable::parse(StringRef Bytes, StringRef Origin) 
       return failure(Origin, "it is cut short");
     E.Plain = Flags & PlainFlag;
     for (uint64_t Name : Functions)
-      Table.Owners[Name].push_back(I);
+      Table.Owners.emplace_back(Name, I);
     if (!std::is_sorted(E.Keys.begin(), E.Keys.end()))
       return failure(Origin, "its keys are not in order; it is damaged");
     Table.Entries.push_back(std::move(E));
   }
+  llvm::sort(Table.Owners);
   // What the search found, for `mlgokit check`.
   if (!In.read(&Length))
     return failure(Origin, "it is cut short");
@@ -57,11 +58,14 @@ const DecisionTable::Entry *DecisionTable::find(const Module &M) const {
   // Names that the linker knows say more than local ones, which many modules may have alike.
   for (const bool Local : {false, true}) {
     std::vector<uint32_t> Shared(Entries.size());
-    for (const Function &F : M)
-      if (!F.isDeclaration() && (Local ? F.hasLocalLinkage() : F.hasExternalLinkage()))
-        if (auto Found = Owners.find(uint64_t(functionId(F))); Found != Owners.end())
-          for (uint32_t I : Found->second)
-            ++Shared[I];
+    for (const Function &F : M) {
+      if (F.isDeclaration() || !(Local ? F.hasLocalLinkage() : F.hasExternalLinkage()))
+        continue;
+      const uint64_t Name = uint64_t(functionId(F));
+      auto Owner = std::lower_bound(Owners.begin(), Owners.end(), std::pair(Name, uint32_t(0)));
+      for (; Owner != Owners.end() && Owner->first == Name; ++Owner)
+        ++Shared[Owner->second];
+    }
     const auto Most = std::max_element(Shared.begin(), Shared.end());
     if (Most == Shared.end() || *Most == 0)
       continue;

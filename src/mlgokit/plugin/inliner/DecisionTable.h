@@ -9,7 +9,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace mlgokit {
@@ -32,7 +32,9 @@ public:
 
 private:
   std::vector<Entry> Entries;
-  std::unordered_map<uint64_t, std::vector<uint32_t>> Owners; // hash of a function's name to entries
+  /// Hashes of functions' names, ascending, each with an entry that has it. Whoever chooses the hashes of a table could
+  /// make one of buckets slow.
+  std::vector<std::pair<uint64_t, uint32_t>> Owners;
 };
 
 /// Reads the table, if there is one: the file that the settings name, else the one in the plugin.

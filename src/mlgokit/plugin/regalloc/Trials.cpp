@@ -4,7 +4,6 @@
 #include "shared/ByteReader.h"
 #include "shared/Descriptor.h"
 
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <unordered_map>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -26,6 +26,7 @@ namespace {
 
 constexpr StringRef Magic("MLGOTP3\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
+constexpr double MostSeconds = 1e6; // what timers take, and more than any trial does
 
 struct Trial {
   double EvictionFlips;
@@ -47,8 +48,8 @@ struct Series {
 struct Request {
   double Seconds = 0; // of processor time for one trial
   Measures Weights{};
-  double Penalty = 0; // for weighted costs beyond what is free
-  DenseMap<uint64_t, std::vector<Series>> ByKey;
+  double Penalty = 0;                                      // for weighted costs beyond what is free
+  std::unordered_map<uint64_t, std::vector<Series>> ByKey; // a DenseMap has two keys for itself
   /// Whether a function has to be compiled to its end to be judged.
   bool wantsCode() const { return Weights[CodeAt] != 0 || Weights[UnwindAt] != 0; }
   double score(const Measures &Found, double Free) const {
@@ -65,7 +66,8 @@ std::optional<Request> readRequest(StringRef Bytes) {
   ByteReader In(Bytes.drop_front(Magic.size()));
   Request R;
   uint32_t Count = 0;
-  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) || !In.read(&Count))
+  if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) ||
+      !In.read(&Count) || !(R.Seconds >= 0 && R.Seconds <= MostSeconds))
     return std::nullopt;
   for (uint32_t I = 0; I < Count; ++I) {
     uint64_t Key = 0;

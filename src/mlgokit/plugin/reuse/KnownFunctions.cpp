@@ -37,7 +37,7 @@ bool isSet(const char *Option) {
   return Found != Registered.end() && Found->second->getNumOccurrences();
 }
 
-/// Whether the code of one function is made without a look at the others.
+/// Whether the code of one function is made without a look at the others, and each can be a line of the list.
 bool isSeparable(const Module &M) {
   const Triple Target(M.getTargetTriple());
   if (Target.getArch() != Triple::x86_64 || !Target.isOSBinFormatELF() || !M.getModuleInlineAsm().empty())
@@ -47,6 +47,8 @@ bool isSeparable(const Module &M) {
   for (const char *Flag : {"cf-protection-branch", "cf-protection-return", "kcfi", "cfguard", "ehcontguard"})
     if (M.getModuleFlag(Flag))
       return false;
+  if (any_of(M, [](const Function &F) { return F.getName().find_first_of("\r\n") != StringRef::npos; }))
+    return false;
   for (const char *Option : {"enable-ipra", "enable-machine-outliner", "enable-global-merge", "global-isel"})
     if (isSet(Option))
       return false;

@@ -16,7 +16,9 @@ public:
   template <class T> bool read(T *Values, size_t Count = 1) {
     if (Count > left() / sizeof(T))
       return false;
-    std::memcpy(static_cast<void *>(Values), Bytes.data() + At, Count * sizeof(T));
+    // Of nothing there is no place to copy it to.
+    if (Count)
+      std::memcpy(static_cast<void *>(Values), Bytes.data() + At, Count * sizeof(T));
     At += Count * sizeof(T);
     return true;
   }

@@ -1,5 +1,7 @@
 #include "shared/Files.h"
 
+#include "shared/Printable.h"
+
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -57,9 +59,9 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
                              "this plugin has no policy inside; name one with " + policySettingOf(Of));
   Expected<Policy> Parsed = Policy::parse(Bytes, Origin);
   if (Parsed && Parsed->problem() != nameOf(Of))
-    return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() + ": expected the problem " +
-                                                           nameOf(Of).str() + ", found '" + Parsed->problem() +
-                                                           "'; give the policy to its own advisor");
+    return createStringError(inconvertibleErrorCode(),
+                             "policy " + Origin.str() + ": expected the problem " + nameOf(Of).str() + ", found '" +
+                                 printable(Parsed->problem()) + "'; give the policy to its own advisor");
   if (Parsed && !fits(Of, Parsed->output()))
     return createStringError(inconvertibleErrorCode(), "policy " + Origin.str() + ": its output is not one for " +
                                                            nameOf(Of).str() + "; train it again");
@@ -72,7 +74,7 @@ Expected<std::vector<size_t>> findFeatures(const Policy &P, const StringMap<size
     auto Found = Known.find(Name);
     if (Found == Known.end())
       return createStringError(inconvertibleErrorCode(),
-                               "policy " + P.origin() + ": needs the feature '" + Name + "', which LLVM " +
+                               "policy " + P.origin() + ": needs the feature '" + printable(Name) + "', which LLVM " +
                                    LLVM_VERSION_STRING +
                                    " and this plugin do not supply; train a policy for this compiler");
     Sources.push_back(Found->second);

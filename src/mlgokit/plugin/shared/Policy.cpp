@@ -1,5 +1,7 @@
 #include "shared/Policy.h"
 
+#include "shared/Printable.h"
+
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Endian.h"
@@ -21,6 +23,7 @@ constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
+constexpr size_t MostFeatures = 1024; // each takes 4 kB for its small values
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
@@ -32,7 +35,15 @@ struct Tensor {
   std::vector<float> Values;
 };
 
-Expected<Tensor> readTensor(const json::Object &Header, StringRef Name, StringRef Data, StringRef Origin) {
+/// The tensors of a file. No two share numbers, so that a file gives no more than it has.
+struct TensorFile {
+  const json::Object &Header;
+  StringRef Data, Origin;
+  size_t Unread; // numbers
+  Expected<Tensor> read(StringRef Name);
+};
+
+Expected<Tensor> TensorFile::read(StringRef Name) {
   const json::Object *Entry = Header.getObject(Name);
   if (!Entry)
     return failure(Origin, "expected tensor '" + Name + "', found none; export the policy again");
@@ -53,6 +64,9 @@ Expected<Tensor> readTensor(const json::Object &Header, StringRef Name, StringRe
   if (!Begin || !End || *Begin < 0 || *End < *Begin || size_t(*End) > Data.size() ||
       size_t(*End - *Begin) != Elements * sizeof(float))
     return failure(Origin, "tensor '" + Name + "': data offsets do not fit its shape or the file");
+  if (Elements > Unread)
+    return failure(Origin, "tensor '" + Name + "': it shares its numbers with another");
+  Unread -= Elements;
   Result.Values.resize(Elements);
   for (size_t I = 0; I < Elements; ++I) {
     const uint32_t Bits = support::endian::read32le(Data.data() + *Begin + I * sizeof(float));
@@ -134,12 +148,15 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   if (Version != FormatVersion && Version != GatedFormatVersion && Version != RowsFormatVersion)
     return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(RowsFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
+  TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
   P.Origin = Origin.str();
   P.Problem = Description->getString("problem").value_or("").str();
   const json::Array *Names = Description->getArray("features");
   if (!Names || Names->empty())
     return failure(Origin, "expected a list of feature names, found none");
+  if (Names->size() > MostFeatures)
+    return failure(Origin, "expected at most " + Twine(MostFeatures) + " features, found " + Twine(Names->size()));
   for (const json::Value &Name : *Names)
     P.Features.push_back(Name.getAsString().value_or("").str());
   const size_t F = P.Features.size();
@@ -153,7 +170,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       return failure(Origin, "expected a positive number as 'clip'");
     for (auto [Name, Target] : {std::pair<StringRef, std::vector<double> *>("normaliser.mean", &P.Mean),
                                 std::pair<StringRef, std::vector<double> *>("normaliser.scale", &P.Scale)}) {
-      Expected<Tensor> T = readTensor(*Header, Name, Data, Origin);
+      Expected<Tensor> T = Tensors.read(Name);
       if (!T)
         return T.takeError();
       if (Error E = expectShape(*T, {F}, Name, Origin))
@@ -162,7 +179,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     }
   } else if (Normaliser == "quantile") {
     P.Normaliser = NormaliserKind::Quantile;
-    Expected<Tensor> T = readTensor(*Header, "normaliser.boundaries", Data, Origin);
+    Expected<Tensor> T = Tensors.read("normaliser.boundaries");
     if (!T)
       return T.takeError();
     if (T->Shape.size() != 2 || T->Shape[0] != F)
@@ -178,7 +195,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
         return std::move(E);
     Width = 2 * F;
   } else {
-    return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + Normaliser + "'");
+    return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + printable(Normaliser) + "'");
   }
 
   StringRef Output = Description->getString("output").value_or("");
@@ -204,8 +221,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   } else if (Output == "priority") {
     P.Output = OutputKind::Priority;
   } else {
-    return failure(Origin,
-                   "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" + Output + "'");
+    return failure(Origin, "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" +
+                               printable(Output) + "'");
   }
 
   P.Members = size_t(Description->getInteger("members").value_or(0));
@@ -215,7 +232,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   size_t Widest = Width;
   for (int64_t I = 0; I < LayerCount; ++I) {
     const std::string Prefix = ("layer" + Twine(I)).str();
-    Expected<Tensor> Weight = readTensor(*Header, Prefix + ".weight", Data, Origin);
+    Expected<Tensor> Weight = Tensors.read(Prefix + ".weight");
     if (!Weight)
       return Weight.takeError();
     if (Weight->Shape.size() != 3)
@@ -223,7 +240,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     const size_t Outputs = I + 1 == LayerCount ? LastWidth : Weight->Shape[2];
     if (Error E = expectShape(*Weight, {P.Members, Width, Outputs}, Prefix + ".weight", Origin))
       return std::move(E);
-    Expected<Tensor> Bias = readTensor(*Header, Prefix + ".bias", Data, Origin);
+    Expected<Tensor> Bias = Tensors.read(Prefix + ".bias");
     if (!Bias)
       return Bias.takeError();
     if (Error E = expectShape(*Bias, {P.Members, Outputs}, Prefix + ".bias", Origin))
@@ -254,7 +271,7 @@ Error Policy::parseGate(const json::Object &Description) {
   const StringRef Name = Description.getString("gate_feature").value_or("");
   Gate = size_t(std::find(Features.begin(), Features.end(), Name) - Features.begin());
   if (*Gate == Features.size())
-    return failure(Origin, "expected one of its features as 'gate_feature', found '" + Name + "'");
+    return failure(Origin, "expected one of its features as 'gate_feature', found '" + printable(Name) + "'");
   const json::Array *Found = Description.getArray("gate_margins");
   if (!Found || Found->size() != 2)
     return failure(Origin, "expected two margins as 'gate_margins'");

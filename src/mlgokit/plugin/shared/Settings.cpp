@@ -1,5 +1,7 @@
 #include "shared/Settings.h"
 
+#include "shared/Printable.h"
+
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -67,7 +69,8 @@ Expected<double> numberOf(size_t I) {
     return Value;
   if (StringRef(Text).getAsDouble(Value) || !std::isfinite(Value) || Value < 0)
     return createStringError(inconvertibleErrorCode(), "-" + std::string(Names[I].Option) + " or " + Names[I].Variable +
-                                                           ": expected a number of at least 0, found '" + Text + "'");
+                                                           ": expected a number of at least 0, found '" +
+                                                           printable(Text) + "'");
   return Value;
 }
 
@@ -102,7 +105,8 @@ Expected<Settings> readSettings() {
   const std::string Seed = valueOf(SeedAt);
   if (!Seed.empty() && StringRef(Seed).getAsInteger(10, S.Seed))
     return createStringError(inconvertibleErrorCode(),
-                             "-mlgokit-seed or MLGOKIT_SEED: expected an unsigned integer, found '" + Seed + "'");
+                             "-mlgokit-seed or MLGOKIT_SEED: expected an unsigned integer, found '" + printable(Seed) +
+                                 "'");
   for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature), {SeedAt + 2, &S.FlipProbability}}) {
     Expected<double> Value = numberOf(I);
     if (!Value)

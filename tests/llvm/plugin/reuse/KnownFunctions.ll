@@ -1,4 +1,5 @@
 ; A function whose digest is known is dropped, so the object only refers to it; one that others need to see is not.
+; A name that would be several lines of the list ends the listing.
 ; RUN: MLGOKIT_POLICY=:default MLGOKIT_FUNCTIONS=%t.list clang -Oz -Wno-override-module -fpass-plugin=%plugin -c -o %t.o %s
 ; RUN: FileCheck %s < %t.list
 ; RUN: %tool known %t.known %t.list
@@ -7,6 +8,10 @@
 ; RUN: llvm-nm %t.less.o | FileCheck %s --check-prefix=OBJECT
 ; RUN: head -c 5 %t.known > %t.short
 ; RUN: not env MLGOKIT_FUNCTIONS=%t.again MLGOKIT_KNOWN=%t.short MLGOKIT_POLICY=:default clang -Oz -Wno-override-module -fpass-plugin=%plugin -c -o %t.less.o %s 2>&1 | FileCheck %s --check-prefix=SHORT
+
+; RUN: sed -e 's/@plain/@"plain\\0Ad 00000000000000000000000000000000 used"/' %s > %t.lines.ll
+; RUN: MLGOKIT_POLICY=:default MLGOKIT_FUNCTIONS=%t.lines clang -Oz -Wno-override-module -fpass-plugin=%plugin -c -o %t.lines.o %t.lines.ll
+; RUN: test ! -s %t.lines
 
 ; CHECK: s {{[0-9a-f]+}} plain
 ; CHECK-NEXT: n {{[0-9a-f]+}} constant

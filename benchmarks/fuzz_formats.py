@@ -1,0 +1,223 @@
+"""Readers of what mlgokit, its plugin and LLVM write, which a stranger may hand over: for :mod:`fuzz_corpus`.
+
+What is damaged and can be made again counts as not there: such a reader gives nothing, and raises nothing either.
+"""
+
+import io
+import json
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from fuzz_plugin import SEEDS
+from fuzz_reader import Framed, Reader
+from made_objects import make_elf
+
+from mlgokit.algorithms.learner import state_bytes, state_from_bytes
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.describe import read_description
+from mlgokit.compiler.objects.archive import read_members
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.regalloc_cost import parse_regalloc_costs
+from mlgokit.compiler.reuse.known import read_functions
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, read_tried
+from mlgokit.compiler.store import load_compilation, save_compilation
+from mlgokit.errors import InputError
+from mlgokit.evaluation.report import RunReport
+from mlgokit.learning.metrics import ROWS_NAME, read_metrics
+from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest
+from mlgokit.policy.store import load_policy
+from mlgokit.policy.vocab import read_vocab
+from mlgokit.spec import TensorSpec
+from mlgokit.tables.allocations import AllocationSummary, allocation_bytes, read_allocations
+from mlgokit.tables.decisions import TuningSummary, entry_of, read_table, table_bytes
+from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, render_log
+from mlgokit.traces.sequence_example import encode_sequence
+from mlgokit.traces.tfrecord import frame
+from mlgokit.traces.training_set import iter_training_set
+
+NOTHING = "nothing was in it"
+"""Of a reader that raises nothing: what it had to give up."""
+
+
+def _file(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path, Path], None]:
+    """A reader of one file; nothing, from one that raises nothing, is a refusal as well."""
+
+    def reading(data: bytes, source: Path, output: Path) -> None:
+        del output
+        (source / name).write_bytes(data)
+        if read(source / name) in (None, [], {}):
+            raise InputError(NOTHING)
+
+    return reading
+
+
+def _written(write: Callable[[Path], object]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.npz")
+        write(path)
+        return path.read_bytes()
+
+
+def _inside_length(data: bytes) -> Framed:
+    """A safetensors header, or a record of effects: what has its length before it."""
+    width = 8 if len(data) > 8 and int.from_bytes(data[:8], "little") < len(data) else 4
+    size = int.from_bytes(data[:width], "little")
+    return data[width : width + size], lambda inner: len(inner).to_bytes(width, "little") + inner + data[width + size :]
+
+
+def _inside_zip(data: bytes) -> Framed:
+    """One member of an npz file, with the length before it that records of effects have."""
+    length = data[:4] if data[4:6] == b"PK" else b""
+    with zipfile.ZipFile(io.BytesIO(data[len(length) :])) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    chosen = list(members)[len(data) % len(members)]
+
+    def close(inner: bytes) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name, inner if name == chosen else content)
+        whole = file.getvalue()
+        return (len(whole).to_bytes(4, "little") if length else b"") + whole
+
+    return members[chosen], close
+
+
+def _log() -> Log:
+    features = (
+        TensorSpec(name="weights", type="float", shape=(2,)),
+        TensorSpec(name="counts", type="int64_t", shape=(1,)),
+    )
+    score = TensorSpec(name="reward", type="float", shape=(1,))
+    return Log(
+        header=Header(features=features, score=score),
+        contexts=(ContextSpan(name="f", start=0, stop=3), ContextSpan(name="g", start=3, stop=5)),
+        columns={"weights": np.arange(10, dtype=np.float32).reshape(5, 2), "counts": np.arange(5).reshape(5, 1)},
+        scores=np.arange(5, dtype=np.float32).reshape(5, 1),
+        scored=np.array([True, False, True, True, False]),
+    )
+
+
+def _read_logs(path: Path) -> object:
+    """Whole, what is there of it, and in batches: all three say the same of a whole one."""
+    partial = read_log(path, partial=True)
+    whole = read_log(path)
+    if sum(log.observation_count for log in iter_log(path, observations_per_batch=2)) != whole.observation_count:
+        raise AssertionError("batches and the whole log differ")
+    if partial.observation_count != whole.observation_count:
+        raise AssertionError("the part and the whole log differ")
+    return whole
+
+
+def _training_set() -> bytes:
+    columns = {"a": np.arange(6).reshape(3, 2), "reward": np.ones((3, 1), np.float32)}
+    return b"".join(frame(encode_sequence(columns, labels={"module": "m", "key": key})) for key in ("f", "g"))
+
+
+def _read_state(path: Path) -> object:
+    return state_from_bytes(path.read_bytes(), learner="ppo")
+
+
+def _read_report(path: Path) -> object:
+    """As the command does it, whose errors of JSON are ours too."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(str(error)) from error
+    return RunReport.from_json(value)
+
+
+def _read_manifest(path: Path) -> object:
+    return check_manifest(path.parent, kind="corpus", config={"a": [1, {"b": 2}]}, toolchain=None, inputs={"x": "y"})
+
+
+def _manifest() -> bytes:
+    def write(path: Path) -> None:
+        write_manifest(path.parent, kind="corpus", config={"a": [1, {"b": 2}]}, toolchain=None, inputs={"x": "y"})
+        (path.parent / MANIFEST_NAME).rename(path)
+
+    return _written(write)
+
+
+SOME = Overrides(evictions=np.array([(1, 0, 3)], OVERRIDE), priorities=np.array([(2, 0, 0x8001)], OVERRIDE))
+DECISIONS = table_bytes(
+    [entry_of([1, 2], np.array([4, 8], np.uint64), np.array([True, False]))],
+    TuningSummary(llvm=22, objective="size", plain_bytes=9.0, tuned_bytes=8.0, modules=("a.o",)),
+)
+ALLOCATIONS = allocation_bytes({7: SOME}, AllocationSummary(llvm=22, functions=1, plain_score=2.0, tuned_score=1.0))
+REMARKS = """--- !Missed
+Pass:            regalloc
+Name:            SpillReloadCopies
+Function:        f
+Args:
+  - NumSpills:       '2'
+  - String:          ' spills '
+  - TotalSpillsCost: '1.500000e+00'
+  - String:          ' total spills cost '
+...
+"""
+DESCRIPTION = (
+    b'{"columns":["blocks","instructions"]}\n["f","external","0a0b",1,2]\n'
+    b'{"llvm":22,"identity":"aa","functions":1,"declarations":0,"global_bytes":4,"language":"c"}\n'
+)
+TRIED = struct.pack("<QII", 7, 1, 1) + b"f" + struct.pack("<dI", 0.1, 72) + struct.pack("<7d4I", *range(7), 9, 9, 0, 0)
+ARCHIVE = b"!<arch>\n" + b"".join(
+    name.ljust(16) + b"0           0     0     644     " + str(len(data)).encode().ljust(10) + b"`\n" + data
+    for name, data in ((b"//", b"a_very_long_name.o/\n"), (b"a.o/", b"xx"), (b"/0", b"yy"), (b"#1/4", b"b.o\0zz"))
+)
+REPORT = Path(__file__).parent.parent.joinpath("tests", "golden", "results.json").read_bytes()
+
+
+def _reader(
+    seeds: Sequence[bytes],
+    read: Callable[[bytes, Path, Path], None],
+    *,
+    is_text: bool = False,
+    inside: Callable[[bytes], Framed] | None = None,
+) -> Reader:
+    return Reader(seeds=seeds, read=read, is_text=is_text, inside=inside)
+
+
+def _compilation() -> bytes:
+    return _written(lambda path: save_compilation(path, Compilation(status=CompileStatus.FAILED, reason="no")))
+
+
+def _state() -> bytes:
+    return state_bytes({"step": np.array(3), "weight": np.zeros((2, 3), np.float32)}, learner="ppo")
+
+
+FORMATS: dict[str, Reader] = {
+    "policy": _reader(SEEDS["policy"](), _file("a.policy", load_policy), inside=_inside_length),
+    "decision table": _reader([DECISIONS, *SEEDS["decision table"]()], _file("a", read_table)),
+    "allocation table": _reader([ALLOCATIONS, *SEEDS["allocation table"]()], _file("a", read_allocations)),
+    "training log": _reader([render_log(_log())], _file("a.log", _read_logs)),
+    "training set": _reader([_training_set()], _file("a.tfrecord", lambda path: list(iter_training_set(path)))),
+    "vocabulary": _reader([b"0.5\n1.0\n1e22\ninf\n"], _file("a.buckets", lambda path: len(read_vocab(path.parent)))),
+    "stored compilation": _reader(
+        [_compilation()], _file("a.npz", lambda path: load_compilation(path, problem="inline-size")), inside=_inside_zip
+    ),
+    "checkpoint": _reader([_state()], _file("a", _read_state), inside=_inside_length),
+    "metrics": _reader([b'[{"turn": 1, "time": 0.5, "loss": null}]'],
+                       _file(ROWS_NAME, lambda path: [read_metrics(path.parent)]), is_text=True),
+    "manifest": _reader([_manifest()], _file(MANIFEST_NAME, lambda path: [_read_manifest(path)]), is_text=True),
+    "results of an evaluation": _reader([REPORT], _file("a.json", _read_report), is_text=True),
+    "trials of allocations": _reader([TRIED, TRIED * 2], _file("a", lambda path: read_tried(path) or [1])),
+    "known functions": _reader([b"s " + b"0a" * 16 + b" f\nk " + b"00" * 16 + b" g\n"], _file("a", read_functions)),
+    "optimization record": _reader(
+        [REMARKS.encode()],
+        _file("a", lambda path: parse_regalloc_costs(path.read_bytes().decode("utf-8", "replace"), name="a")),
+    ),
+    "description of a module": _reader(
+        [DESCRIPTION], _file("a", lambda path: read_description(path.read_bytes().decode("utf-8", "replace")))
+    ),
+    "object to measure": _reader(
+        [make_elf({".text": b"\x90" * 8, ".rodata": b"12345678", ".eh_frame": bytes(24)})],
+        _file("a.o", measure_object),
+    ),
+    "static library": _reader([ARCHIVE], _file("a.a", read_members)),
+}  # fmt: skip
+"""By name; all of them are read by :mod:`fuzz_corpus` too."""
