@@ -16,6 +16,7 @@ from fuzz_plugin import SEEDS
 from fuzz_reader import Framed, Reader
 from made_objects import make_elf
 
+from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.learner import state_bytes, state_from_bytes
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.describe import read_description
@@ -38,6 +39,8 @@ from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, render_
 from mlgokit.traces.sequence_example import encode_sequence
 from mlgokit.traces.tfrecord import frame
 from mlgokit.traces.training_set import iter_training_set
+from mlgokit.tune.spaces.allocation.state import FunctionState, load_functions, save_functions
+from mlgokit.tune.spaces.inlining.state import Progress, append_effects, load_effects, load_progress, save_progress
 
 NOTHING = "nothing was in it"
 """Of a reader that raises nothing: what it had to give up."""
@@ -143,10 +146,38 @@ def _manifest() -> bytes:
     return _written(write)
 
 
+def _effects() -> bytes:
+    effects = MeasuredEffects(
+        names=("a", "b"), values=np.arange(6).reshape(3, 2), sign=np.ones(3, np.float32),
+        component=np.array([0, 0, 1]), change=np.array([1.0, 2.0], np.float32), project=np.zeros(2, np.int64),
+        projects=("p",),
+    )  # fmt: skip
+
+    def write(path: Path) -> None:
+        append_effects(path, effects)
+        append_effects(path, effects)
+
+    return _written(write)
+
+
+def _progress() -> bytes:
+    progress = Progress(decisions={4: True, 8: False}, tried={4: 2}, composed={16: True})
+    return _written(lambda path: save_progress(path, progress))
+
+
+def _functions() -> bytes:
+    one = FunctionState(key=7, name="f", plain=2.0, score=1.0, overrides=SOME, seconds=0.1)
+    return _written(lambda path: save_functions(path, [one]))
+
+
+def _one_record(data: bytes) -> bytes:
+    return data[: 4 + int.from_bytes(data[:4], "little")]
+
+
 SOME = Overrides(evictions=np.array([(1, 0, 3)], OVERRIDE), priorities=np.array([(2, 0, 0x8001)], OVERRIDE))
 DECISIONS = table_bytes(
     [entry_of([1, 2], np.array([4, 8], np.uint64), np.array([True, False]))],
-    TuningSummary(llvm=22, objective="size", plain_bytes=9.0, tuned_bytes=8.0, modules=("a.o",)),
+    TuningSummary(llvm=22, objective="link-aware", plain_bytes=9.0, tuned_bytes=8.0, modules=("a.o",)),
 )
 ALLOCATIONS = allocation_bytes({7: SOME}, AllocationSummary(llvm=22, functions=1, plain_score=2.0, tuned_score=1.0))
 REMARKS = """--- !Missed
@@ -197,6 +228,10 @@ FORMATS: dict[str, Reader] = {
     "training log": _reader([render_log(_log())], _file("a.log", _read_logs)),
     "training set": _reader([_training_set()], _file("a.tfrecord", lambda path: list(iter_training_set(path)))),
     "vocabulary": _reader([b"0.5\n1.0\n1e22\ninf\n"], _file("a.buckets", lambda path: len(read_vocab(path.parent)))),
+    "progress of a search": _reader([_progress()], _file("a.npz", load_progress), inside=_inside_zip),
+    "effects of a search": _reader([_effects()], _file("a", load_effects), inside=_inside_length),
+    "record of effects": _reader([_one_record(_effects())], _file("a", load_effects), inside=_inside_zip),
+    "functions of a search": _reader([_functions()], _file("a.npz", load_functions), inside=_inside_zip),
     "stored compilation": _reader(
         [_compilation()], _file("a.npz", lambda path: load_compilation(path, problem="inline-size")), inside=_inside_zip
     ),

@@ -22,6 +22,7 @@ Value = TypeVar("Value")
 # What numpy and zipfile say of damaged files (found by mutating them), and of numbers that are none of ours.
 DAMAGE = (
     OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    SystemError,
     SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
 

@@ -1,0 +1,16 @@
+"""Text in damaged arrays that Python cannot have."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.errors import InputError
+from mlgokit.tune.kept import read_kept
+
+
+def test_letters_that_are_none_are_damage(tmp_path: Path):
+    path = tmp_path / "a.npz"
+    np.savez(path, names=np.array([0x7FFFFFFF], np.uint32).view("<U1"))
+    with pytest.raises(InputError, match="expected names, found a damaged file"):
+        read_kept(path, lambda arrays: arrays["names"].tolist(), what="names")
