@@ -257,7 +257,7 @@ install_list() {
             say "python3 >= 3.11 with venv: expected one in PATH, found none"
             exit 3
         }
-        say "creating .venv with $("$python" --version) (about 250 MB to fetch, a minute or two)"
+        say "creating .venv with $("$python" --version); the packages are fetched now"
         rm -rf .venv
         "$python" -m venv .venv
     fi
