@@ -46,7 +46,7 @@ QUICK = {
     "bc-max": ("modules=2", "imitation.steps=3"),
     "behavioural-cloning": ("modules=2", "imitation.steps=3"),
     "dqn": ("modules=2", "steps=3"),
-    "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2", "slowest_seconds=60"),
+    "effect-regression": ("modules=2", "fit.epochs=2", "fit.members=2", "most_decisions=0"),
     "local-search": ("modules=2", "departures=2", "imitation.steps=3"),
     "es": ("perturbations=2", "modules=1"),
     "ppo": ("modules=2", "steps=3"),

@@ -322,7 +322,7 @@ MODULE_NAMES = [f"{name}/part{number}.cc.o" for name in ("alpha", "beta", HELD_O
 
 def training(prefix: str = "", *, rounds: int = 2) -> list[object]:
     """Options for a short training whose result does not depend on the machine's speed."""
-    settings = ("slowest_seconds=60", "fit.members=2", "fit.epochs=3")
+    settings = ("most_decisions=0", "fit.members=2", "fit.epochs=3")
     words = [word for setting in settings for word in (f"--{prefix}setting", setting)]
     return [f"--{prefix}iterations", rounds, *words]
 
