@@ -160,7 +160,7 @@ def kill_once(place: Place, rng: np.random.Generator) -> dict[str, Any]:
         "group": whole_group,
         "seconds": round(time.monotonic() - begin, 2),
         "code": child.returncode,
-        "left": left_running(marker),
+        "left": left_running(marker, child.pid),
     }
 
 
@@ -176,7 +176,7 @@ def finish(place: Place) -> str:
     said = (place.temporary.parent / "said").read_text(errors="replace")
     if code:
         return f"exit code {code}: {said[-500:]}"
-    if left := left_running(marker):
+    if left := left_running(marker, child.pid):
         return f"left running: {left}"
     rest = [path.name for path in place.temporary.iterdir()]
     rest += [str(path) for place in (place.folder, place.output.parent) for path in place.rglob("*.tmp")]
@@ -194,20 +194,24 @@ def _stamps(place: Place, phase: Phase) -> list[int]:
     return found
 
 
-def left_running(marker: str) -> list[str]:
+def left_running(marker: str, session: int) -> list[str]:
     """Names of processes that the killed command left, after some time to hear of its death."""
     end = time.monotonic() + PATIENCE
-    while (found := _running(marker)) and time.monotonic() < end:
+    while (found := _running(marker, session)) and time.monotonic() < end:
         time.sleep(0.02)
     return found
 
 
-def _running(marker: str) -> list[str]:
+def _running(marker: str, session: int) -> list[str]:
+    """By the variable, or by the session: a sandbox that was not yet set up has the latter only."""
     wanted, found = f"{MARKER}={marker}".encode(), list[str]()
-    for place in Path("/proc").glob("[0-9]*/environ"):
+    for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if wanted in place.read_bytes().split(b"\0"):
-                found.append((place.parent / "comm").read_text().strip())
+            name, _, rest = (place / "stat").read_text().partition("(")[2].rpartition(")")
+            state, _, _, leads = rest.split()[:4]
+            is_ours = int(leads) == session or wanted in (place / "environ").read_bytes().split(b"\0")
+            if is_ours and state != "Z":
+                found.append(name)
     return found
 
 

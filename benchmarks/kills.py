@@ -236,13 +236,16 @@ def summarise(ledger: Ledger, config: Kills) -> Result:
 
 
 NOTE = """A chain is one folder: the command is killed `--chain` times, each time started again as a user would, and
-then run to its end; in every other chain it was run to its end before too. A phase begins when the command changes its
-first file; the kill comes at a drawn time after that. It is signal 9 for the process group, or for the main process
-alone. After each kill: no process runs on; temporary files are those of the last command at most; compilations, turns,
-measured effects and files of modules are not fewer, the score is no worse; the plugin is absent, if none was finished
-before, or everything compiles with it, nothing is worse, and what `mlgokit check` does gives the change that it
-promises; tuned.json, or the one that waits to take its place, has the plugin's digest; a policy loads, and clang
-decides by it. The run to the end has exit code 0, a result, and leaves no temporary file.""".replace("\n", " ")
+then run to its end; in every other chain it was run to its end before too. A phase begins when the command changes
+its first file; the kill comes at a drawn time after that. It is signal 9 for the process group, or for the main
+process alone. After each kill: no process runs on; temporary files are those of the last command at most;
+compilations, turns, measured effects and files of modules are not fewer, the score is no worse; the plugin is
+absent, if none was finished before, or everything compiles with it, nothing is worse, and what `mlgokit check` does
+gives the change that it promises; tuned.json, or the one that waits to take its place, has the plugin's digest; a
+policy loads, and clang decides by it. The run to the end has exit code 0, a result, and leaves no temporary file.
+Processes are looked for by their session; in the first 50 kills by a variable of the environment only, and in
+chains that were not finished then three processes of bubblewrap were found by hand that waited for ever
+(docs/security.md).""".replace("\n", " ")
 
 
 if __name__ == "__main__":
