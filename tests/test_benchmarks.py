@@ -34,6 +34,7 @@ PARTS = (
     "fuzz_readers",
     "fuzz_corpus",
     "fuzz_gate",
+    "guards",
     "kill_rounds",
     "fuzz_plugin",
     "forked_clang",

@@ -1,10 +1,12 @@
 """What a run may take of the disk."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from mlgokit.cli import main
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.disk import Room, folder_bytes, free_bytes
 from mlgokit.errors import StorageError
@@ -48,6 +50,29 @@ def test_links_do_not_count(tmp_path: Path):
     assert folder_bytes(tmp_path / "inside") < 1 << 20
     assert folder_bytes(tmp_path) >= 2 << 20
     assert free_bytes(tmp_path / "nowhere") > 0
+
+
+def test_an_import_stops_before_the_disk_is_full(tmp_path: Path):
+    build = tmp_path / "build"
+    build.mkdir()
+    for number in range(3):
+        (build / f"{number}.bc").write_bytes(b"BC\xc0\xde" + bytes(100))
+    words = ["corpus", "import", "--bitcode", str(build), "--corpus", str(tmp_path / "corpus"), "--options=-cc1 -Oz"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--disk-reserve-gib", "1000000"])
+    assert ended.value.code == StorageError.exit_code
+    assert not (tmp_path / "corpus" / "corpus_description.json").exists()
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+
+
+def test_a_run_says_what_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "a.bc").write_bytes(b"BC\xc0\xde" + bytes(100))
+    corpus = tmp_path / "corpus"
+    with pytest.raises(SystemExit):
+        main(["corpus", "import", "--bitcode", str(tmp_path), "--corpus", str(corpus), "--options=-cc1 -Oz"])
+    assert re.search(rf"{re.escape(str(corpus))}: \d+\.\d MiB on disk, [\d,]+\.\d GiB free\n$", capsys.readouterr().err)
 
 
 def test_options_say_it(tmp_path: Path):

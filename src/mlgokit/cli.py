@@ -15,6 +15,7 @@ from mlgokit.commands import bench, check, doctor, evaluate, export, importance,
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.commands.scratch import scratch_folder
+from mlgokit.disk import folder_bytes, free_bytes
 from mlgokit.errors import MlgokitError, StorageError, UsageError
 from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
@@ -36,30 +37,32 @@ class Command:
         run: takes the configuration and ``report``; returns JSON values, or what has them as ``to_json``.
         render: prints what ``run`` returned; without it, its JSON values are printed.
         exit_code: of a configuration and what ``run`` returned; without it, 0.
+        folder: the option that names the folder which grows with a run; without it, there is none to speak of.
     """
 
     configuration: type
     run: Callable[..., Any]
     render: Callable[[Any, Console], None] | None = None
     exit_code: Callable[[Any, Any], int] | None = None
+    folder: str = ""
 
 
 COMMANDS = {
     "doctor": Command(doctor.Doctor, doctor.run, doctor.render, doctor.exit_code),
     "corpus fetch": Command(fetch.Fetch, fetch.run),
-    "corpus extract": Command(extract.Extract, extract.run, info.render),
-    "corpus import": Command(import_build.Import, import_build.run),
+    "corpus extract": Command(extract.Extract, extract.run, info.render, folder="corpus"),
+    "corpus import": Command(import_build.Import, import_build.run, folder="corpus"),
     "corpus combine": Command(combine.Combine, combine.run),
     "corpus record": Command(record.Record, record.run),
     "corpus override": Command(override.Override, override.run),
     "corpus verify": Command(verify.Verify, verify.run, exit_code=verify.exit_code),
     "corpus info": Command(info.Info, info.run, info.render),
     "corpus split": Command(split.Split, split.run, split.render),
-    "trace": Command(trace.Trace, trace.run),
-    "tune": Command(tune.Tune, tune.run, tune.render),
+    "trace": Command(trace.Trace, trace.run, folder="output"),
+    "tune": Command(tune.Tune, tune.run, tune.render, folder="folder"),
     "check": Command(check.Check, check.run, check.render, check.exit_code),
     "vocab": Command(vocab.Vocab, vocab.run),
-    "train": Command(train.Train, train.run),
+    "train": Command(train.Train, train.run, folder="output"),
     "importance": Command(importance.Importance, importance.run),
     "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code),
     "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code),
@@ -160,6 +163,7 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
     command = _command_of(configuration)
     with shown_progress() as report:
         result = run_command(configuration, report=report)
+    _tell_disk(command, configuration)
     if not as_json and command.render is not None:
         command.render(result, open_console())
     else:
@@ -170,6 +174,15 @@ def _carry_out(configuration: Any, *, as_json: bool) -> int:
         else:
             _print_values(values, open_console())
     return 0 if command.exit_code is None else command.exit_code(configuration, result)
+
+
+def _tell_disk(command: Command, configuration: Any) -> None:
+    """Say on standard error what the run's folder takes now, and what is left."""
+    folder = getattr(configuration, command.folder) if command.folder else None
+    if folder is not None and folder.is_dir():
+        taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
+        errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
+        errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
 
 
 def _print_values(values: dict[str, Any], out: Console) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import ClangCompiler, first_error
+from mlgokit.compiler.compile import ClangCompiler, command, first_error
 from mlgokit.compiler.objects import elf
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
@@ -120,6 +120,21 @@ def test_a_plain_compilation_gets_its_options_and_nothing_else(compile_with: Com
     *words, output = given_words(tmp_path)
     assert words == ["-cc1", "-Oz", "-DNAME=a b", "-x", "ir", str(tmp_path / "module.bc"), "-emit-obj", "-o"]
     assert Path(output).name == "module.o"
+
+
+def test_what_a_compiler_reads_and_writes_is_named_by_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A relative one may read as an option, in whatever corpus it is."""
+    monkeypatch.chdir(tmp_path)
+    toolchain = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang"))
+    words = command(
+        toolchain, ("-cc1",), Path("-fplugin=x.bc"), Path("-load"), None, thinlto_index=Path("-fplugin=x.thinlto.bc")
+    )
+    assert [word for word in words if "x.bc" in word or "x.thinlto" in word or "-load" in word] == [
+        f"-fthinlto-index={tmp_path}/-fplugin=x.thinlto.bc",
+        f"{tmp_path}/-fplugin=x.bc",
+        f"{tmp_path}/-load",
+    ]
+    assert command(toolchain, ("-cc1",), Path("a.bc"), Path("-"), None)[-1] == "-"
 
 
 def test_the_plugin_comes_after_the_recorded_options(compile_with: Compile, tmp_path: Path):

@@ -238,3 +238,23 @@ def test_what_a_child_leaves_behind_ends_with_it():
 def test_a_deadline_is_no_other_limit():
     done = run(["sh", "-c", "echo Cannot allocate memory >&2; sleep 600"], timeout_seconds=1, limits=SMALL)
     assert (done.timed_out, done.exceeded) == (True, "")
+
+
+OWN = """
+import resource, sys
+from mlgokit.compiler.limits import Limits
+from mlgokit.compiler.process import run
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+wanted = Limits(file_bytes=1 << 30, memory_bytes=4 << 30)
+script = "while test $(ulimit -v) = unlimited; do :; done; ulimit -f; ulimit -v; exec cat /dev/zero > big"
+done = run(["sh", "-c", script], timeout_seconds=60, limits=wanted)
+sys.stdout.write(done.stdout.decode() + done.exceeded)
+"""
+
+
+def test_a_child_has_no_more_than_we_have_and_the_rest_all_the_same(tmp_path: Path):
+    done = run([sys.executable, "-c", OWN], timeout_seconds=LONG, cwd=tmp_path, limits=USERS_LIMITS)
+    file_blocks, memory, sentence = done.stdout.decode().split("\n")
+    assert int(file_blocks) in {1 << 10, 1 << 11}
+    assert int(memory) == 4 << 20
+    assert sentence == "it wrote more than 1 MiB into one file, and was ended"

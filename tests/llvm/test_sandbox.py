@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +182,19 @@ def process_is_there(entry: Path) -> bool:
             return False
         process.run(["true"], timeout_seconds=10)
     return True
+
+
+def test_temporary_files_may_be_in_memory(toolchain: Toolchain, place: Place, monkeypatch: pytest.MonkeyPatch):
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("no /dev/shm")
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    sandbox.try_sandbox.cache_clear()
+    try:
+        box = open_sandbox(toolchain, (place.folder,))
+        assert box.scratch.parent == Path("/dev/shm")
+        assert dataclasses.replace(place.inside, sandbox=box).compile(place.module).ok
+    finally:
+        sandbox.try_sandbox.cache_clear()
 
 
 def test_limits_hold_inside(place: Place):

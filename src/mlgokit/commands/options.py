@@ -99,11 +99,20 @@ class CompilerOptions:
         Raises:
             UsageError: a bound is no positive number.
         """
-        return Room(
-            folder=folder,
-            reserve_bytes=_bytes("--disk-reserve-gib", self.disk_reserve_gib),
-            most_bytes=_bytes("--disk-limit-gib", self.disk_limit_gib),
-        )
+        return room_of(folder, reserve_gib=self.disk_reserve_gib, limit_gib=self.disk_limit_gib)
+
+
+def room_of(folder: Path | None, *, reserve_gib: float | None, limit_gib: float | None) -> Room:
+    """What a run that writes into ``folder`` may take of the disk.
+
+    Raises:
+        UsageError: a bound is no positive number.
+    """
+    return Room(
+        folder=folder,
+        reserve_bytes=_bytes("--disk-reserve-gib", reserve_gib),
+        most_bytes=_bytes("--disk-limit-gib", limit_gib),
+    )
 
 
 def _bytes(option: str, gib: float | None) -> int | None:

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 GIB = 1 << 30
 MOST_PRINTED_BYTES = 256 << 20
@@ -42,6 +42,19 @@ TOOL_LIMITS = Limits(file_bytes=_TOOL_FILE_BYTES, memory_bytes=_TOOL_MEMORY_BYTE
 
 USERS_LIMITS = Limits(file_bytes=None, memory_bytes=None)
 """Of commands that the user named: a build, a link, a measurement. Only what they print is bounded."""
+
+
+def within(limits: Limits, *, file_bytes: int | None, memory_bytes: int | None) -> Limits:
+    """The limits, or these where they allow less.
+
+    Example:
+        >>> within(USERS_LIMITS, file_bytes=5, memory_bytes=None).file_bytes
+        5
+    """
+    files = [most for most in (limits.file_bytes, file_bytes) if most is not None]
+    memory = [most for most in (limits.memory_bytes, memory_bytes) if most is not None]
+    return replace(limits, file_bytes=min(files, default=None), memory_bytes=min(memory, default=None))
+
 
 _NO_MEMORY = re.compile(
     r"LLVM ERROR: out of memory|Allocation failed|bad_alloc|Cannot allocate memory|failed to map segment"

@@ -163,11 +163,18 @@ def _pinned(core: int | None) -> Generator[None]:
 
 
 def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
-    """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool."""
-    if limits is not None:
+    """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool.
+
+    Never more than this process has: who limits mlgokit, as by ``ulimit``, limits its children.
+    """
+    if limits is None:
+        is_compiler = len(argv) > 1 and os.fspath(argv[1]) == "-cc1"
+        limits = limiting.COMPILER_LIMITS if is_compiler else limiting.TOOL_LIMITS
+    own = [resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)]
+    if own == [resource.RLIM_INFINITY] * 2:
         return limits
-    is_compiler = len(argv) > 1 and os.fspath(argv[1]) == "-cc1"
-    return limiting.COMPILER_LIMITS if is_compiler else limiting.TOOL_LIMITS
+    file_bytes, memory_bytes = (None if most == resource.RLIM_INFINITY else most for most in own)
+    return limiting.within(limits, file_bytes=file_bytes, memory_bytes=memory_bytes)
 
 
 def limit_child(pid: int, limits: Limits, program: str) -> None:
@@ -187,6 +194,7 @@ def limit_child(pid: int, limits: Limits, program: str) -> None:
 
 def limiting_words(limits: Limits, program: str) -> tuple[str, ...]:
     """The words before a command line that limit it from its first instruction on (util-linux)."""
+    limits = limits_of((program,), limits)
     file_bytes, memory_bytes = limits.file_bytes, limits.memory_bytes
     words = [] if file_bytes is None else [f"--fsize={file_bytes}", "--core=0"]
     words += [] if memory_bytes is None or _is_sanitized(shutil.which(program) or program) else [f"--as={memory_bytes}"]

@@ -30,6 +30,8 @@ _APART = (
     "--die-with-parent", "--new-session", "--as-pid-1",
 )  # fmt: skip
 """The compiler is process 1 of its own namespace, because a process between would keep what it took to itself."""
+_SEALED = ("--remount-ro", "/dev", "--remount-ro", "/")
+"""Last, because folders of the run may be below: ``/dev/shm`` is a place for temporary files."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 _KEPT_VARIABLE = re.compile(r"(MLGOKIT|LLVM|LC)_.*|LANG|TMPDIR|LD_LIBRARY_PATH|SOURCE_DATE_EPOCH|PATH")
 """An environment may hold secrets, and ``/proc/self/environ`` is a file."""
@@ -74,7 +76,7 @@ class Sandbox:
         places = [os.path.abspath(path) for path in (*self.readable, *readable)]  # noqa: PTH100  (links stay)
         shown = [word for path in dict.fromkeys(places) for word in ("--ro-bind", path, path)]
         folder = str(writable.absolute())
-        inside = [*_APART, *self.system, *shown, "--bind", folder, folder, "--chdir", folder, "--remount-ro", "/"]
+        inside = [*_APART, *self.system, *shown, "--bind", folder, folder, "--chdir", folder, *_SEALED]
         return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -160,7 +162,6 @@ def _system_words(toolchain: Toolchain) -> Iterator[str]:
             yield from ("--ro-bind", str(top), str(top))
             shown.append(top)
     yield from ("--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc", "--dev", "/dev")
-    yield from ("--remount-ro", "/dev")
     clang = toolchain.clang.absolute()
     real = clang.resolve()
     libraries = toolchain.library_dir

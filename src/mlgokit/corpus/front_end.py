@@ -37,6 +37,7 @@ from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, 
 from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
+from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import digest_file, temporary_beside, whole_file, writing
 from mlgokit.manifest import check_manifest, write_manifest
@@ -56,11 +57,13 @@ class ExtractionLimits:
         module_seconds: elapsed time of the front end.
         bitcode_bytes: size of the bitcode.
         compiler: memory, and the size of each file.
+        room: what the whole corpus may take of the disk; the usual if not given.
     """
 
     module_seconds: float = 120.0
     bitcode_bytes: int = 64 << 20
     compiler: Limits = COMPILER_LIMITS
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +164,8 @@ def make_corpus(
             made[job.name] = make(job)
             return made[job.name]
 
-        write_outcomes(writer, work, jobs, workers=workers, report=report, total=len(jobs))
+        room = None if limits is None else limits.room
+        write_outcomes(writer, work, jobs, workers=workers, report=report, total=len(jobs), room=room)
         outcomes = [made[job.name] for job in jobs]
         failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
         if not writer.modules:

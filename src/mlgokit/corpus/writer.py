@@ -13,6 +13,7 @@ from mlgokit.corpus.corpus import ModuleFailure, module_facts
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION
 from mlgokit.corpus.split_assignment import NOTHING_ASSIGNED, SplitAssignments, earlier_assignments
+from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, StorageError
 from mlgokit.files import put_in_place, remove_leftovers, temporary_beside, writing
 from mlgokit.module import Module
@@ -217,6 +218,7 @@ def write_outcomes(
     workers: int,
     report: Report,
     total: int = 0,
+    room: Room | None = None,
 ) -> None:
     """Make modules in threads, and put each into the corpus in the order of the items.
 
@@ -227,8 +229,14 @@ def write_outcomes(
         workers: threads.
         report: told after every module.
         total: how many items there are at least, if that is known.
+        room: what the corpus may take of the disk, asked after every module; the usual if not given.
+
+    Raises:
+        StorageError: the disk has no room for more.
     """
+    room = room or Room(folder=writer.folder)
     with contextlib.closing(in_order(work, items, workers=workers)) as outcomes:
         for done, outcome in enumerate(outcomes, 1):
             writer.add(outcome)
+            room.check()
             report(done, max(done, total) if total else 0, outcome.name)

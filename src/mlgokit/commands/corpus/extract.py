@@ -53,7 +53,9 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         corpus_folder=config.corpus,
         workers=config.compiler.workers,
         limits=ExtractionLimits(
-            module_seconds=config.compiler.deadline(FRONT_END_SECONDS), compiler=config.compiler.limits().most
+            module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
+            compiler=config.compiler.limits().most,
+            room=config.compiler.room(config.corpus),
         ),
         report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
     )

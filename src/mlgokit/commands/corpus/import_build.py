@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import WORKERS, room_of
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import ExtractionLimits
@@ -22,6 +22,7 @@ from mlgokit.corpus.importers.object_lists import (
 from mlgokit.corpus.importers.objects import import_objects
 from mlgokit.corpus.options.override import LinkOptions, link_options, read_link_command
 from mlgokit.corpus.writer import Imported
+from mlgokit.disk import Room
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report, say_nothing
 
@@ -60,6 +61,10 @@ class Import:
     """With --compile-commands: regular expression that must be found in a source's path."""
     exclude: str | None = None
     """With --compile-commands: regular expression that must not be found in a source's path."""
+    disk_reserve_gib: float | None = None
+    """Room in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""
+    disk_limit_gib: float | None = None
+    """Size in GiB of the corpus at which the import stops; with --compile-commands it can go on."""
     held_out: bool = False
     """With --compile-commands: keep the modules out of training."""
     module_seconds: float = 120.0
@@ -122,6 +127,7 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
                 project=check_project(config.project, folder),
                 options=options,
                 workers=config.workers,
+                room=_room(config),
                 report=_relabelled(report, "bitcode"),
             )
             return counts(imported)
@@ -153,6 +159,10 @@ def _source(config: Import) -> str:
     return source
 
 
+def _room(config: Import) -> Room:
+    return room_of(config.corpus, reserve_gib=config.disk_reserve_gib, limit_gib=config.disk_limit_gib)
+
+
 def _relabelled(report: Report, title: str) -> Report:
     def told(done: int, total: int, label: str) -> None:  # noqa: ARG001  (the protocol names it)
         report(done, total, title)
@@ -178,7 +188,7 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
         wanted=CommandFilter(include=config.include, exclude=config.exclude),
         held_out=config.held_out,
         workers=config.workers,
-        limits=ExtractionLimits(module_seconds=config.module_seconds),
+        limits=ExtractionLimits(module_seconds=config.module_seconds, room=_room(config)),
         report=_relabelled(report, "front end"),
     )
     return {
@@ -213,6 +223,7 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
         bitcode_section=config.bitcode_section,
         llvm_objcopy=config.objcopy,
         workers=config.workers,
+        room=_room(config),
         report=_relabelled(report, "objects"),
     )
     return counts(imported)
@@ -235,6 +246,7 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
         project=check_project(config.project, folder),
         override=override,
         workers=config.workers,
+        room=_room(config),
         report=_relabelled(report, "ThinLTO modules"),
     )
     told = {} if understood is None else {"link_command": understood.to_json()}

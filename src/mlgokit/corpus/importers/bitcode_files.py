@@ -12,6 +12,7 @@ from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers, fil
 from mlgokit.corpus.importers.objects import first_of_each_name
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
+from mlgokit.disk import Room
 from mlgokit.errors import InputError
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -39,6 +40,7 @@ def import_local_thinlto(
     project: str,
     override: Sequence[str] = (),
     workers: int = 1,
+    room: Room | None = None,
     report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of a ThinLTO link with ``-Wl,--save-temps=import`` and ``-Wl,--thinlto-emit-index-files``.
@@ -49,6 +51,7 @@ def import_local_thinlto(
         project: whose the modules are.
         override: the options for all modules; without, the description says that they must be filled in.
         workers: threads.
+        room: what the corpus may take of the disk; the usual if not given.
         report: told after every module.
 
     Raises:
@@ -63,6 +66,7 @@ def import_local_thinlto(
         description_fields(has_thinlto=True, override=list(override) or [UNSPECIFIED]),
         remedy="link with -Wl,--save-temps=import and -Wl,--thinlto-emit-index-files, and give that build's folder",
         workers=workers,
+        room=room,
         report=report,
     )
 
@@ -74,6 +78,7 @@ def import_bitcode(
     project: str,
     options: Sequence[str],
     workers: int = 1,
+    room: Room | None = None,
     report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of all ``.bc`` files below a folder, compiled with the same options.
@@ -84,6 +89,7 @@ def import_bitcode(
         project: whose the modules are.
         options: for ``clang -cc1``, for every module.
         workers: threads.
+        room: what the corpus may take of the disk; the usual if not given.
         report: told after every module.
 
     Raises:
@@ -98,6 +104,7 @@ def import_bitcode(
         description_fields(override=options),
         remedy="give a folder with bitcode, as clang -c -emit-llvm makes it",
         workers=workers,
+        room=room,
         report=report,
     )
 
@@ -118,6 +125,7 @@ def _import_files(
     *,
     remedy: str,
     workers: int,
+    room: Room | None,
     report: Report,
 ) -> Imported:
     check_workers(workers)
@@ -125,7 +133,7 @@ def _import_files(
     folder = shared.corpus_folder
     with locked(folder), corpus_writer(folder, fields, remedy=remedy) as writer:
         unique = first_of_each_name(files, has_thinlto=shared.has_thinlto)
-        write_outcomes(writer, work, unique, workers=workers, report=report)
+        write_outcomes(writer, work, unique, workers=workers, room=room, report=report)
     return writer.imported()
 
 

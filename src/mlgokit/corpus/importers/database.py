@@ -203,7 +203,8 @@ def import_commands(
                 return job if isinstance(job, ModuleFailure) else make(job)
 
             jobs = _jobs(request, reading, plan, dropped)
-            write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources)
+            room = None if limits is None else limits.room
+            write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
         return ImportedCommands(
             imported=writer.imported(),
             repeated=reading.repeated,

@@ -21,6 +21,7 @@ from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
+from mlgokit.disk import Room
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import whole_file
 from mlgokit.locks import locked
@@ -62,6 +63,7 @@ def import_objects(
     bitcode_section: str | None = None,
     llvm_objcopy: Path | None = None,
     workers: int = 1,
+    room: Room | None = None,
     report: Report = say_nothing,
 ) -> Imported:
     """Make a corpus of the bitcode and options in object files; takes little memory, however many there are.
@@ -78,6 +80,7 @@ def import_objects(
         bitcode_section: the same for the bitcode.
         llvm_objcopy: gets the sections out of formats that are not read here; both names must be given then.
         workers: threads.
+        room: what the corpus may take of the disk; the usual if not given.
         report: told after every object.
 
     Raises:
@@ -101,7 +104,7 @@ def import_objects(
     fields = description_fields(has_thinlto=distributed_thinlto)
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
         unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
-        write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, report=report)
+        write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
     return writer.imported()
 
 
