@@ -1,16 +1,19 @@
 """What a policy and tuned plugins do to programs that run, and that two plain builds do not differ at all."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
 
+from mlgokit.bench.callgrind import find_callgrind
+from mlgokit.bench.compare import changes_over
 from mlgokit.bench.counts import EVENTS
+from mlgokit.bench.record import WorkloadResult, load_bench
+from mlgokit.bench.workloads import load_workloads
 from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.options import CompilerOptions
@@ -18,14 +21,15 @@ from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 
 SAME, POLICY, TUNED = "same", "policy", "tuned"
-SHOWN = ("instructions", "loads", "stores", "branches", "image")
+SHOWN = (*EVENTS, "image")
+COLUMNS = ("workload", "kind", "instructions before", *SHOWN, "compile time", "run time", "verdict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
     """Compare plain builds with plain ones, with a policy, and with tuned plugins, on the workloads of `mlgokit bench`.
 
-    Needs valgrind. An arm whose bench.json is in the folder is not run again.
+    Needs valgrind. Each workload of each arm is a call of its own, which is not made again if its bench.json is there.
     """
 
     policy: Path = Path("quickstart/train/final.policy")
@@ -64,84 +68,83 @@ def measure(config: Programs, setup: Setup) -> Result:
     setup.toolchain(config.llvm)
     setup.policies([config.policy])
     setup.inputs.update({f"plugin {path.stem}": digest_file(path) for path in plugins})
-    same = _arm(config, SAME, Bench(time_seconds=0), setup)
-    judged = _arm(config, POLICY, Bench(policy=(str(config.policy),), time_seconds=config.time_seconds), setup)
-    tuned = [
-        _arm(
-            config,
-            f"{TUNED}-{path.stem}",
-            Bench(plugin=path, workloads=(path.stem,), time_seconds=config.time_seconds),
-            setup,
-        )
-        for path in plugins
-    ]
-    setup.tools["counter"] = same["counter"]
-    return summarise(same, judged, tuned)
+    names = [workload.name for workload in load_workloads()]
+    arms = {
+        SAME: [_row(config, SAME, name, Bench(time_seconds=0), setup) for name in names],
+        POLICY: [
+            _row(config, POLICY, name, Bench(policy=(str(config.policy),), time_seconds=config.time_seconds), setup)
+            for name in names
+        ],
+        TUNED: [
+            _row(config, TUNED, path.stem, Bench(plugin=path, time_seconds=config.time_seconds), setup)
+            for path in plugins
+        ],
+    }
+    setup.tools["counter"] = find_callgrind().name
+    return summarise(arms[SAME], arms[POLICY], arms[TUNED])
 
 
-def _arm(config: Programs, name: str, asked: Bench, setup: Setup) -> dict[str, Any]:
-    output = config.folder / name / "bench.json"
-    if not output.exists():
-        arm = dataclasses.replace(
+def _row(config: Programs, arm: str, name: str, asked: Bench, setup: Setup) -> WorkloadResult:
+    """What one workload gives in one arm."""
+    folder = config.folder / arm / name
+    if not (folder / "bench.json").exists():
+        call = dataclasses.replace(
             asked,
-            folder=config.folder / name,
+            workloads=(name,),
+            folder=folder,
             cache=config.cache,
             counter="callgrind",
             compiler=CompilerOptions(llvm=config.llvm, workers=config.workers),
         )
-        run_command(arm, report=setup.report)
-    return json.loads(output.read_bytes())
+        run_command(call, report=setup.report)
+    return load_bench(folder / "bench.json").workloads[0]
 
 
-def summarise(same: dict[str, Any], judged: dict[str, Any], tuned: Sequence[dict[str, Any]]) -> Result:
+def summarise(
+    same: Sequence[WorkloadResult], judged: Sequence[WorkloadResult], tuned: Sequence[WorkloadResult]
+) -> Result:
     """The tables of all arms."""
-    zero = [(one, _differences(one)) for one in same["workloads"]]
-    sound = [one for one, _ in zero if not one["failures"] and one["same_output"]]
-    largest = max((difference for one, difference in zero if one in sound), default=0)
-    tuned_rows = [one for arm in tuned for one in arm["workloads"]]
-    every = [*judged["workloads"], *tuned_rows]
-    failed = [one["name"] for one in (*same["workloads"], *every) if one["failures"] or not one["same_output"]]
-    means = {change["measure"]: change for change in judged["changes"]}
-    told = ", ".join(f"{percent(means[measure]['mean'])} {measure}" for measure in SHOWN if measure in means)
+    sound = [one for one in same if not one.failures and one.same_output]
+    largest = max((difference(one) for one in sound), default=0)
+    failed = [one.name for one in (*same, *judged, *tuned) if one.failures or not one.same_output]
+    changes = changes_over(judged, rng=np.random.default_rng(1))
+    means = {change.measure: change for change in changes}
+    told = ", ".join(f"{percent(means[measure].mean)} {measure}" for measure in SHOWN if measure in means)
     return Result(
         benchmark="bench",
         question="What do a policy and tuned plugins do to programs that run? Do two plain builds differ?",
         answer=(
             f"Two plain builds of {len(sound)} programs differ by {largest} in what they execute. With the policy "
-            f"{len(judged['workloads'])} programs have {told} (geometric means). "
+            f"{len(judged)} programs have {told} (geometric means). "
             + (f"Without a result: {', '.join(failed)}." if failed else "All put out the same.")
         ),
         bar="plain against plain, every count of every workload is the same",
-        passed=largest == 0 and len(sound) == len(same["workloads"]),
+        passed=largest == 0 and len(sound) == len(same),
         seed=1,
         tables=(
             Table(
                 title="With the policy",
-                columns=(
-                    "workload", "kind", "instructions before", *SHOWN, "compile time", "run time", "verdict",
-                ),
-                rows=tuple(_row(one) for one in judged["workloads"]),
+                columns=COLUMNS,
+                rows=tuple(_cells(one) for one in judged),
                 note="Changes against plain -Oz. Counts are of the program's own code, by callgrind. Compile time is "
                 "processor time of one build on a busy machine; the mean over all workloads says more. Run time is of "
                 "pairs of runs on one processor, and the verdict what its 95 % interval says.",
             ),
             Table(
                 title="With plugins tuned for 60 seconds, each on its own project",
-                columns=(
-                    "workload", "kind", "instructions before", *SHOWN, "compile time", "run time", "verdict",
-                ),
-                rows=tuple(_row(one) for one in tuned_rows),
+                columns=COLUMNS,
+                rows=tuple(_cells(one) for one in tuned),
+                note="60 seconds on a busy machine, from plain -Oz, without a policy; C++ and C alike.",
             ),
             Table(
                 title="Over the workloads, with the policy",
                 columns=("measure", "change", "from", "to (95 %)", "workloads"),
                 rows=tuple(
                     (
-                        one["measure"], percent(one["mean"]),
-                        None if one["low"] is None else percent(one["low"]),
-                        None if one["high"] is None else percent(one["high"]), one["workloads"],
+                        one.measure, percent(one.mean), None if one.low is None else percent(one.low),
+                        None if one.high is None else percent(one.high), one.workloads,
                     )
-                    for one in judged["changes"]
+                    for one in changes
                 ),
                 note="Geometric means over workloads, and intervals over workloads (bias-corrected bootstrap).",
             ),
@@ -149,8 +152,7 @@ def summarise(same: dict[str, Any], judged: dict[str, Any], tuned: Sequence[dict
                 title="Plain against plain",
                 columns=("workload", "instructions", "largest difference of a count", "same output"),
                 rows=tuple(
-                    (one["name"], _counts(one, "before")["instructions"], difference, str(one["same_output"]))
-                    for one, difference in zero
+                    (one.name, one.before.counts.instructions, difference(one), str(one.same_output)) for one in same
                 ),
                 note="Instructions, loads, stores and branches, in the program and in the whole process.",
             ),
@@ -158,33 +160,25 @@ def summarise(same: dict[str, Any], judged: dict[str, Any], tuned: Sequence[dict
     )  # fmt: skip
 
 
-def _counts(one: dict[str, Any], side: str) -> dict[str, Any]:
-    return one[side]["own"] or one[side]["whole"] or dict.fromkeys(EVENTS)
-
-
-def _differences(one: dict[str, Any]) -> int:
+def difference(one: WorkloadResult) -> int:
     """The largest difference of a count between the two builds."""
-    pairs = [
-        (one["before"][part][event], one["after"][part][event])
-        for part in ("own", "whole")
-        for event in EVENTS
-        if one["before"][part] and one["after"][part]
-    ]
-    return max((abs(before - after) for before, after in pairs), default=0)
+    largest = 0
+    for before, after in ((one.before.own, one.after.own), (one.before.whole, one.after.whole)):
+        if before is not None and after is not None:
+            pairs = zip(before.to_json().values(), after.to_json().values(), strict=True)
+            largest = max(largest, *(abs((first or 0) - (second or 0)) for first, second in pairs))
+    return largest
 
 
-def _row(one: dict[str, Any]) -> tuple[Cell, ...]:
-    before, after = _counts(one, "before"), _counts(one, "after")
-    changes = [_change(before[event], after[event]) for event in EVENTS]
-    costs = [one[side]["cost"] or {} for side in ("before", "after")]
-    timed = one["time"]
-    reasons = "; ".join(f"{failure['side']}, {failure['step']}" for failure in one["failures"])
+def _cells(one: WorkloadResult) -> tuple[Cell, ...]:
+    before, after = one.before.counts.to_json(), one.after.counts.to_json()
+    costs = [side.cost.seconds if side.cost else None for side in (one.before, one.after)]
+    reasons = "; ".join(f"{failure.side}, {failure.step}" for failure in one.failures)
     return (
-        one["name"], one["kind"], before["instructions"], *changes,
-        _change(one["before"]["image"], one["after"]["image"]),
-        _change(costs[0].get("seconds"), costs[1].get("seconds")),
-        _change(timed["before"], timed["after"]) if timed else None,
-        timed["verdict"] if timed else reasons or one["untimed"] or None,
+        one.name, one.kind, before["instructions"], *(_change(before[event], after[event]) for event in EVENTS),
+        _change(one.before.image, one.after.image), _change(*costs),
+        _change(one.time.before, one.time.after) if one.time else None,
+        one.time.verdict if one.time else reasons or one.untimed or None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ int main() {
     Out.clear();
     double Value = Index * 0.37 - 1e-5 * Index * Index;
     std::string Name = std::string("name") + char('a' + Index % 26);
-    fmt::vformat_to(fmt::appender(Out), "{:>8}|{:<#10x}|{:^+9}|{:08b}|{:,}\n",
+    fmt::vformat_to(fmt::appender(Out), "{:>8}|{:<#10x}|{:^+9}|{:08b}|{:o}\n",
                     fmt::make_format_args(Index, Index, Index, Index % 256, Index));
     fmt::vformat_to(fmt::appender(Out), "{0:.{2}f} {0:e} {0:g} {1:*^12} {1}\n",
                     fmt::make_format_args(Value, Name, Index % 8));

@@ -7,7 +7,6 @@
 int main(int Count, char **Words) {
   if (Count != 2)
     return 2;
-  // A seed of its own, from addresses and time, would make the order of tables vary.
   lua_State *State = luaL_newstate();
   luaL_openlibs(State);
   if (luaL_dofile(State, Words[1]) != LUA_OK) {

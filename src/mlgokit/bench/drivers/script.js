@@ -30,5 +30,5 @@ for (let round = 0; round < 6; round++)
 print("grid", grid.reduce((a, b) => a + b, 0).toFixed(6));
 
 const memo = {};
-const ways = (n, k) => n === 0 ? 1 : n < 0 || k === 0 ? 0 : (memo[n + "/" + k] ??= ways(n - k, k) + ways(n, k - 1));
+const ways = (n, k) => n === 0 ? 1 : n < 0 || k === 0 ? 0 : (memo[n + "/" + k] = memo[n + "/" + k] || ways(n - k, k) + ways(n, k - 1));
 print("partitions", ways(70, 70));
