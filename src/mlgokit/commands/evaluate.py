@@ -35,10 +35,7 @@ from mlgokit.tables.file import tables_inside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Build both ways, compare sizes and costs, and say whether to ship: exit code 0 to ship, 1 not to.
-
-    One side is judged, the other is plain unless --against-... says otherwise.
-    """
+    """Build with one side and with another, plain unless told otherwise, and say whether to ship: exit code 0, or 1."""
 
     policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Policies that are judged, as with --policy."""
