@@ -14,6 +14,15 @@ import pytest
 
 from mlgokit.advisors import Observation
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.records import (
+    BuiltImage,
+    BuiltModule,
+    Evaluation,
+    ImageComparison,
+    ModuleComparison,
+    ProjectComparison,
+    Sizes,
+)
 from mlgokit.module import Module
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
@@ -28,6 +37,7 @@ NAMES = (
     "tuning_versions",
 )
 PARTS = (
+    "evaluate_agreement",
     "harness",
     "results",
     "made_objects",
@@ -326,3 +336,34 @@ def test_tuning_speed_weighs_modules_by_what_their_search_wanted(benchmark: Call
     assert "in 20 compilations" in result.answer
     assert "2 of 3 composed builds are what the compiler makes" in result.answer
     assert not speed.summarise(of_modules, composed, 120, 1, speed.TuningSpeed()).passed
+
+
+def test_sizes_that_a_script_and_an_evaluation_do_not_share_are_counted(benchmark: Callable[[str], ModuleType]):
+    agreement = benchmark("evaluate_agreement")
+    sizes = Sizes(objects=90, link_aware=90.0, text=80, rodata=10, eh_frame=10, image=100)
+    rows = tuple(
+        ModuleComparison(
+            module=f"build/{name}.o",
+            before=BuiltModule(status="ok", objects=90),
+            after=BuiltModule(status=status, objects=80 if status == "ok" else 0),
+        )
+        for name, status in (("a", "ok"), ("b", "ok"))
+    )
+    linked = BuiltImage(status="linked", image=100)
+    image = ImageComparison(image="build/t", before=linked, after=linked)
+    project = ProjectComparison(
+        project="p", language="c++", modules=2, before=sizes, after=sizes, larger_modules=0, user_seconds_before=0.0,
+        user_seconds_after=0.0, module_rows=rows, images=(image,),
+    )  # fmt: skip
+    found = Evaluation(policy="p", projects=(project,), summary={}, compilations=4)
+    counted = {
+        (side, name): size
+        for side, size in (("before", 90), ("after", 80))
+        for name, size in (("a.o", size), ("b.o", size), ("t", 100))
+    }
+
+    assert agreement.compared("plain", found, counted) == ("plain", 2, 1, 100, 100, 0)
+    counted[("after", "a.o")] = 81
+    del counted[("before", "t")]
+    counted[("before", "c.o")] = 1
+    assert agreement.compared("plain", found, counted)[-1] == 3

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.regalloc_cost import RegallocCosts
+from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_projects, summarised
 from mlgokit.evaluation.images import LinkTask, WeighedImage, no_image
-from mlgokit.evaluation.records import BuiltImage, Evaluation, read_evaluation, without_rows
+from mlgokit.evaluation.records import MEASURES, BuiltImage, Evaluation, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
 from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
+from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_source
 
 CALLS = (ToyCall(caller="main", callee="leaf", site=2),)
@@ -82,6 +84,44 @@ def test_two_plain_sides_do_not_differ():
 
     assert all(not row.differing for one in found.projects for row in one.module_rows)
     assert {(change.low, change.high) for change in found.overall.values()} == {(0.0, 0.0)}
+
+
+@pytest.mark.parametrize("after", [PLAIN_SIDE, make_side([":always"])], ids=["plain", "policy"])
+def test_no_seed_finds_a_difference_between_equal_sides(after: Side):
+    compiler = toy_compiler({f"{name}/1": toy() for name in "abcd"})
+    modules = [toy_source(f"{name}/1", project=name) for name in "abcd"]
+    found = compare_projects(modules, compiler=compiler, before=after, after=after, link=linked)
+
+    for seed in range(100):
+        again = summarised(
+            found.projects, before=after, after=after, intervals=Intervals(seed=seed, level=0.99), compilations=8
+        )
+        assert all(change.low <= 0 <= change.high for change in again.overall.values())
+        assert not any(judge(again, VerdictRules(), measure).ship for measure in MEASURES)
+
+
+def test_a_source_that_is_no_module_is_a_row():
+    left_out = [
+        NoModule(name="a/2", project="a", reason="no such header"),
+        NoModule(name="b/1", project="b", reason="of another project"),
+    ]
+    compiler = toy_compiler({"a/1": toy()})
+    found = compare_projects(
+        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, link=linked, left_out=left_out
+    )
+
+    (project,) = found.projects
+    assert (project.modules, [row.module for row in project.module_rows]) == (1, ["a/1", "a/2"])
+    assert (project.module_rows[1].after.status, project.module_rows[1].after.reason) == ("left_out", "no such header")
+
+
+def test_objects_for_link_time_optimization_are_bitcode():
+    compiler = toy_compiler({"a/1": toy()})
+    compare_projects(
+        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, link=linked, lto={"a/1": "thin"}
+    )
+
+    assert [request.lto for _, request in compiler.asked] == ["thin", "thin"]
 
 
 def test_options_are_compiled_with():

@@ -103,6 +103,13 @@ def by_hand(project: Path, toolchain: Toolchain, lto: str, where: Path, **settin
     return where / "tool"
 
 
+def counted(toolchain: Toolchain, path: Path) -> int:
+    """What llvm-size and awk say."""
+    size = toolchain.clang.resolve().parent / "llvm-size"
+    done = process.run(["sh", "-c", f"{size} {path} | awk 'NR == 2 {{ print $1 }}'"], timeout_seconds=60)
+    return int(done.stdout)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_are_those_that_a_shell_builds(
     project: Path, toolchain: Toolchain, plugin: Path, evaluated: Evaluated, tmp_path: Path, kind: str
@@ -120,6 +127,13 @@ def test_images_are_those_that_a_shell_builds(
     assert image.before.sha256 == weigh_image(plain).row.sha256
     assert image.after.sha256 == weigh_image(judged).row.sha256
     assert image.after.sha256 != image.before.sha256
+    for row, tool in ((image.before, plain), (image.after, judged)):
+        assert row.image == counted(toolchain, tool)
+    if not kind:
+        assert {row.module: row.before.objects for row in one.module_rows} == {
+            name: counted(toolchain, plain.with_name(name)) for name in ("main.o", "part.o")
+        }
+        assert one.after.objects == sum(counted(toolchain, judged.with_name(name)) for name in ("main.o", "part.o"))
     assert sorted(row.module for row in one.module_rows) == ["main.o", "part.o"]
     assert {row.after.status for row in one.module_rows} == {"bitcode" if kind else "ok"}
     assert {(row.before.plugin, row.after.plugin) for row in one.module_rows} == {(False, True)}
