@@ -11,7 +11,20 @@ from typing import Annotated, Any, Union, cast
 import tyro
 from rich.console import Console
 
-from mlgokit.commands import bench, check, doctor, evaluate, export, importance, quickstart, trace, train, tune, vocab
+from mlgokit.commands import (
+    bench,
+    check,
+    doctor,
+    evaluate,
+    export,
+    importance,
+    quickstart,
+    report,
+    trace,
+    train,
+    tune,
+    vocab,
+)
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.commands.scratch import scratch_folder
@@ -66,6 +79,7 @@ COMMANDS = {
     "importance": Command(importance.Importance, importance.run),
     "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code),
     "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code),
+    "report": Command(report.MakeReport, report.run),
     "export plugin": Command(export.Export, export.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }

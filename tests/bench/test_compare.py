@@ -11,13 +11,15 @@ import pytest
 from mlgokit.bench.build import Shop
 from mlgokit.bench.compare import changes_over, compare_workloads
 from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
+from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench, SideRecord, WorkloadResult, load_bench
-from mlgokit.bench.render import markdown, sentences_of
+from mlgokit.bench.render import sentences_of
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ReuseError
+from mlgokit.evaluation.page import markdown_page
 from mlgokit.progress import say_nothing
 
 TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))
@@ -213,9 +215,11 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
         workloads=workloads,
         changes=changes_over(workloads, rng=np.random.default_rng(1)),
     )
-    page = markdown(bench, command="mlgokit bench")
+    page = markdown_page(bench_page(bench))
     assert re.search(r"^\| mine \| \d+ \| 0 \| 0 \| - \| - \|$", page, re.MULTILINE)
-    assert "mine: run, after: it ended with 1 in place of 0" in page
+    assert "| mine | run | after | it ended with 1 in place of 0: no message |" in page
+    assert "mine: run, after: it ended with 1 in place of 0: no message" in sentences_of(bench)
+    assert "**1 of 2 workloads as they should be.**" in page
     assert sentences_of(bench)[-2:] == ("1 of 1 put out the same both ways.", "1 of 2 without a failure.")
     assert not bench.is_whole
     (tmp_path / "bench.json").write_text(json.dumps(bench.to_json()))

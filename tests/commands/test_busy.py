@@ -27,6 +27,7 @@ from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.export import Export
 from mlgokit.commands.importance import Importance
 from mlgokit.commands.quickstart import Quickstart
+from mlgokit.commands.report import MakeReport
 from mlgokit.commands.trace import Trace
 from mlgokit.commands.train import Train
 from mlgokit.commands.tune import Tune
@@ -147,4 +148,4 @@ def test_the_command_line_ends_with_7(corpus: Path, capsys: pytest.CaptureFixtur
 def test_each_command_is_thought_of():
     """What is in none of these lists locks nothing: it writes one file whole, or nothing."""
     asked = {type(make(Path())) for make in (*CHANGING.values(), *READING.values())} | {Record, Override, Check}
-    assert {command.configuration for command in COMMANDS.values()} - asked == {Doctor, Importance, Export}
+    assert {command.configuration for command in COMMANDS.values()} - asked == {Doctor, Importance, Export, MakeReport}

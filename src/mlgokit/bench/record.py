@@ -14,7 +14,7 @@ from mlgokit.bench.counts import Counts
 from mlgokit.errors import InputError
 from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.records import SideRecord
-from mlgokit.manifest import finite_json, package_version
+from mlgokit.manifest import finite_json
 
 FORMAT = "mlgokit bench"
 FORMAT_VERSION = 1
@@ -163,6 +163,9 @@ class Bench:
         toolchain: versions of the compiler and the linker.
         workloads: one each.
         changes: over the workloads.
+        seed: of their intervals.
+        command: what was typed.
+        mlgokit_version: of this package.
     """
 
     before: SideRecord
@@ -173,6 +176,9 @@ class Bench:
     toolchain: dict[str, str]
     workloads: tuple[WorkloadResult, ...]
     changes: tuple[Change, ...]
+    seed: int = 1
+    command: str = ""
+    mlgokit_version: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -181,8 +187,7 @@ class Bench:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        head = {"format": FORMAT, "format_version": FORMAT_VERSION, "mlgokit_version": package_version()}
-        return finite_json({**head, **dataclasses.asdict(self)})
+        return finite_json({"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)})
 
 
 def load_bench(path: Path) -> Bench:

@@ -1,31 +1,14 @@
-"""A comparison of running programs for people: the same tables in Markdown and in the terminal."""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+"""A comparison of running programs for people: the same tables on the page and in the terminal."""
 
 from mlgokit.bench.counts import EVENTS
 from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
+from mlgokit.evaluation.page import TextTable
 from mlgokit.evaluation.sentences import percent, relative_change
 
 MOST_ROWS = 60
 """Benchmarks and tests that a table shows; the largest changes come first."""
 _NONE = "-"
 _VERDICTS = {"less": "less", "more": "more", "same": "the same", "undecided": "undecided"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """A table of words.
-
-    Attributes:
-        title: its heading.
-        columns: names; the first is left-aligned, the others are numbers.
-        rows: as many cells each.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def tables_of(bench: Bench) -> tuple[TextTable, ...]:
@@ -36,6 +19,17 @@ def tables_of(bench: Bench) -> tuple[TextTable, ...]:
 
 def sentences_of(bench: Bench) -> tuple[str, ...]:
     """What the tables do not say: who counted, what failed, what was not timed."""
+    counted, totals = counting_of(bench)
+    lines = [*counted]
+    for one in bench.workloads:
+        lines += [f"{one.name}: {failure.step}, {failure.side}: {failure.reason}" for failure in one.failures]
+        if one.untimed:
+            lines.append(f"{one.name}: not timed: {one.untimed}")
+    return (*lines, *totals)
+
+
+def counting_of(bench: Bench) -> tuple[list[str], list[str]]:
+    """Who counted, and how many workloads did as they should; a sentence each."""
     lines: list[str] = []
     counted = [one for one in bench.workloads if one.before.whole is not None]
     if counted:
@@ -44,36 +38,13 @@ def sentences_of(bench: Bench) -> tuple[str, ...]:
         lines.append(f"Counted {where} by {bench.counter}{why}. Instructions are not time.")
     elif bench.uncounted and not bench.counter:
         lines.append(f"Not counted: {bench.uncounted}.")
-    for one in bench.workloads:
-        lines += [f"{one.name}: {failure.step}, {failure.side}: {failure.reason}" for failure in one.failures]
-        if one.untimed:
-            lines.append(f"{one.name}: not timed: {one.untimed}")
+    totals: list[str] = []
     sound = sum(not one.failures for one in bench.workloads)
     asked = [one for one in bench.workloads if one.same_output is not None]
     if asked:
-        lines.append(f"{sum(one.same_output is True for one in asked)} of {len(asked)} put out the same both ways.")
-    lines.append(f"{sound} of {len(bench.workloads)} without a failure.")
-    return tuple(lines)
-
-
-def markdown(bench: Bench, *, command: str) -> str:
-    """The comparison as a page."""
-    lines = [f"# {bench.after.label} against {bench.before.label}", "", "Changes are after against before.", ""]
-    for table in tables_of(bench):
-        lines += [f"## {table.title}", "", _row(table.columns)]
-        lines += [_row(["---", *("---:" for _ in table.columns[1:])])]
-        lines += [_row(row) for row in table.rows]
-        lines += [""]
-    lines += [line for sentence in sentences_of(bench) for line in (sentence, "")]
-    lines += ["## How it was made", "", "```sh", command, "```", ""]
-    lines += [f"- {name}: {version}" for name, version in bench.toolchain.items()]
-    digests = {**bench.before.digests, **bench.after.digests}
-    lines += [f"- {path}: sha256 {digest}" for path, digest in digests.items()]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        totals.append(f"{sum(one.same_output is True for one in asked)} of {len(asked)} put out the same both ways.")
+    totals.append(f"{sound} of {len(bench.workloads)} without a failure.")
+    return lines, totals
 
 
 def _executed(bench: Bench) -> TextTable:

@@ -14,8 +14,9 @@ from rich.table import Column
 
 from mlgokit.bench.build import Shop
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
+from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
-from mlgokit.bench.render import markdown, sentences_of, tables_of
+from mlgokit.bench.render import sentences_of, tables_of
 from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
@@ -23,10 +24,12 @@ from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.evaluation.sides import make_side
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
+from mlgokit.manifest import package_version
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import plain_table, say
 
@@ -80,7 +83,8 @@ class Bench:
     cache: Path | None = None
     """Folder where archives are kept; the user's cache folder if not given."""
     output: Path | None = None
-    """JSON file for the result, with Markdown beside it; bench.json in the folder if not given."""
+    """JSON file for the result, with the report beside it as HTML and Markdown; bench.json in the folder if not
+    given."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     compiler: Compiling = COMPILER
@@ -88,7 +92,7 @@ class Bench:
 
 
 def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
-    """Compare, and leave ``bench.json`` and ``bench.md``.
+    """Compare, and leave ``bench.json``, ``bench.html`` and ``bench.md``.
 
     Raises:
         UsageError: the call contradicts itself.
@@ -96,11 +100,15 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
         CorpusError: the list of workloads is not as expected.
         ToolError: a tool is missing.
     """
+    output = config.output or config.folder / "bench.json"
+    check_json_name(output)
     with locked(config.folder):
         result = _of_files(config) if config.results or config.against_results else _of_builds(config, report=report)
-        output = config.output or config.folder / "bench.json"
+        result = dataclasses.replace(
+            result, seed=config.seed, command=_shown_command(config), mlgokit_version=package_version()
+        )
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
-        atomic_write(output.with_suffix(".md"), markdown(result, command=_shown_command(config)))
+        write_page(bench_page(result), output)
     return result
 
 

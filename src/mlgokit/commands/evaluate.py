@@ -21,6 +21,8 @@ from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
+from mlgokit.evaluation.evaluation_page import evaluation_page
+from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.sides import PLAIN_SIDE, PluginPlace, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
@@ -85,7 +87,8 @@ class Evaluate:
     costs: Literal["auto", "yes", "no"] = "auto"
     """Costs of register allocation by function; read by default if a side decides allocations."""
     output: Path | None = None
-    """JSON file for the result: every project, module and function that differs, see docs/formats.md."""
+    """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
+    beside it, as HTML and Markdown."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
@@ -107,6 +110,8 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         CorpusError: there is nothing to build.
         ToolError: a compiler or linker is missing.
     """
+    if config.output is not None:
+        check_json_name(config.output)
     before, after = sides_of(config)
     check_source(config)
     costs = wants_costs(config.costs, before, after)
@@ -240,4 +245,5 @@ def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: dic
     )
     if config.output is not None:
         atomic_write(config.output, json.dumps(found.to_json(), indent=1))
+        write_page(evaluation_page(found), config.output)
     return found

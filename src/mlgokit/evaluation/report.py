@@ -4,7 +4,6 @@ Everywhere here a change is after / before less 1, so negative is smaller.
 """
 
 import html
-import importlib.resources
 import json
 import math
 import shlex
@@ -15,6 +14,7 @@ from typing import Any, cast
 
 from mlgokit.errors import InputError
 from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.page import page_part
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import Evaluation, ProjectComparison
 from mlgokit.evaluation.sentences import (
@@ -173,8 +173,8 @@ def render_html(report: RunReport) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = importlib.resources.files("mlgokit.evaluation").joinpath("report.html.j2").read_text("utf-8")
-    return environment.from_string(template).render(
+    return environment.from_string(page_part("report.html.j2")).render(
+        style=page_part("page.css"),
         report=report,
         headline=headline(report.evaluation),
         program_sentence=program_sentence(report.program) if report.program else "",

@@ -1,0 +1,418 @@
+"""An evaluation as a page: the verdict, what each project adds, modules and functions worst first, what failed."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from mlgokit.evaluation.page import Bar, Bars, Page, Part, Scatter, TextTable
+from mlgokit.evaluation.records import (
+    BITCODE,
+    COST,
+    LINKED,
+    MEASURES,
+    OK,
+    BuiltImage,
+    BuiltModule,
+    Evaluation,
+    FunctionBytes,
+    ImageComparison,
+    ModuleComparison,
+    ProjectComparison,
+    SideRecord,
+)
+from mlgokit.evaluation.sentences import (
+    FEW_PROJECTS,
+    LANGUAGES,
+    TITLES,
+    compile_time_ratio,
+    is_linked,
+    percent,
+    relative_change,
+)
+from mlgokit.evaluation.verdict import change_of
+
+MOST_BARS = 40
+"""Projects that have a bar of their own."""
+MOST_FUNCTIONS = 1000
+"""Functions on the page that grew most, and as many that shrank most; the JSON has all."""
+_NONE = "-"
+
+
+def evaluation_page(evaluation: Evaluation) -> Page:
+    """The page of an evaluation."""
+    verdict = evaluation.verdict
+    measure = verdict.measure if verdict is not None else "image"
+    projects = sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
+    rows = [(project.project, row) for project in projects for row in project.module_rows]
+    failed = _failures(projects)
+    parts: list[Part | None] = [
+        _summary(evaluation),
+        _waterfall(projects, measure),
+        _projects(projects, measure),
+        _images(projects),
+        *_modules(rows),
+        _functions(projects, by_cost=measure == COST),
+        failed,
+        _costs(projects),
+    ]
+    return Page(
+        title=f"{evaluation.after.label} against {evaluation.before.label}",
+        answer="" if verdict is None else "Ship" if verdict.ship else "Do not ship",
+        good=verdict is not None and verdict.ship,
+        headline=_headline(evaluation, measure),
+        sentences=tuple(_sentences(evaluation, failed)),
+        parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
+        command=evaluation.command,
+        facts=tuple(_facts(evaluation)),
+    )
+
+
+def _worst_first(change: float | None) -> float:
+    """A key to sort by: what could not be compared, then the largest growth."""
+    return -math.inf if change is None or math.isnan(change) else -change
+
+
+def _headline(evaluation: Evaluation, measure: str) -> str:
+    if evaluation.verdict is not None:
+        return evaluation.verdict.sentence.removeprefix("Do not ship: ").removeprefix("Ship: ")
+    change = evaluation.overall.get(measure)
+    if change is None:
+        return f"No project could be compared by {TITLES[measure]}."
+    return f"{TITLES[measure]} {percent(change.mean)} over {change.projects} projects."
+
+
+def _sentences(evaluation: Evaluation, failed: TextTable) -> Iterable[str]:
+    modules = sum(len(project.module_rows) or project.modules for project in evaluation.projects)
+    differing = sum(len(row.differing) for project in evaluation.projects for row in project.module_rows)
+    yield (
+        f"{len(evaluation.projects):,} projects, {modules:,} modules, {differing:,} functions that differ, "
+        f"{len(failed.rows):,} failures. A change is after / before less 1, so negative is smaller."
+    )
+    ratio = compile_time_ratio(evaluation)
+    if math.isfinite(ratio):
+        yield f"Compiling took {ratio:.3f} times the processor time of {evaluation.before.label}; it was timed once."
+
+
+def _summary(evaluation: Evaluation) -> TextTable:
+    groups = evaluation.summary if len(evaluation.summary) == 1 else {"all": evaluation.overall, **evaluation.summary}
+    rows = [
+        (
+            LANGUAGES.get(language, language),
+            title,
+            percent(change.mean),
+            f"{percent(change.low)} to {percent(change.high)}" if change.projects > 1 else "none",
+            f"{change.projects:,}",
+        )
+        for language, changes in groups.items()
+        for measure, title in TITLES.items()
+        if (change := changes.get(measure)) is not None
+    ]
+    few = any(change.projects < FEW_PROJECTS for changes in groups.values() for change in changes.values())
+    return TextTable(
+        title="Summary",
+        columns=("language", "measure", "change", f"{100 * evaluation.level:g} % interval", "projects"),
+        rows=tuple(rows),
+        words=2,
+        note="Geometric means over projects, intervals by bootstrap over projects."
+        + (f" Intervals from fewer than {FEW_PROJECTS} projects are too narrow." if few else ""),
+    )
+
+
+def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | None:
+    """What each project adds to the bytes of all; costs of register allocation are ratios, which do not add up."""
+    if measure == COST:
+        changes = [
+            (project.project, change) for project in projects if (change := change_of(project, COST)) is not None
+        ]
+        bars = [Bar(name=name, start=0, end=100 * change, text=percent(change)) for name, change in changes[:MOST_BARS]]
+        note = "What its register allocation costs, executed, as a geometric mean over functions."
+        return (
+            Bars(title="Change by project", columns=("project", "change"), bars=tuple(bars), note=note)
+            if bars
+            else None
+        )
+    steps = [
+        (project.project, getattr(project.after, measure) - getattr(project.before, measure), change)
+        for project in projects
+        if (change := change_of(project, measure)) is not None
+    ]
+    if not steps:
+        return None
+    steps.sort(key=lambda step: -abs(step[1]))
+    shown, others = sorted(steps[:MOST_BARS], key=lambda step: step[1]), steps[MOST_BARS:]
+    bars: list[Bar] = []
+    place = 0.0
+    for name, bytes_more, change in shown:
+        text = f"{_signed(bytes_more)} ({percent(change)})"
+        bars.append(Bar(name=name, start=place, end=place + bytes_more, text=text))
+        place += bytes_more
+    if others:
+        more = sum(step[1] for step in others)
+        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=_signed(more)))
+        place += more
+    bars.append(Bar(name="all", start=0, end=place, text=_signed(place), is_sum=True))
+    return Bars(
+        title="What each project adds",
+        columns=("project", "bytes"),
+        bars=tuple(bars),
+        note=f"{TITLES[measure]}, bytes after less bytes before. Each bar begins where the one above it ends; to the "
+        "left is smaller, and hatched is larger.",
+    )
+
+
+def _projects(projects: Sequence[ProjectComparison], measure: str) -> TextTable:
+    bytes_of = "image" if measure == COST else measure
+    has_costs = any(project.costs is not None for project in projects)
+    others = [name for name in MEASURES if name != bytes_of]
+    rows: list[tuple[str, ...]] = []
+    for project in projects:
+        ratio = relative_change(project.user_seconds_before, project.user_seconds_after)
+        cost = change_of(project, COST)
+        rows.append(
+            (
+                project.project,
+                LANGUAGES.get(project.language, project.language),
+                *_sizes(project, bytes_of),
+                *(_sizes(project, name)[2] for name in others),
+                *((_NONE if cost is None else percent(cost),) if has_costs else ()),
+                f"{project.modules:,}",
+                f"{project.larger_modules:,}",
+                f"{len(project.failures) + bool(project.link_failure):,}",
+                percent(ratio) if math.isfinite(ratio) else _NONE,
+            )
+        )
+    columns = ("project", "language", "before", "after", "change", *(TITLES[name] for name in others))
+    costs = (TITLES[COST],) if has_costs else ()
+    return TextTable(
+        title="Projects, worst first",
+        columns=(*columns, *costs, "modules", "that grew", "failures", "compile time"),
+        rows=tuple(rows),
+        words=2,
+        note=f"Before and after are bytes of: {TITLES[bytes_of]}.",
+    )
+
+
+def _sizes(project: ProjectComparison, measure: str) -> tuple[str, str, str]:
+    """Before, after and the change; linked sizes are missing where nothing was linked."""
+    if measure in {"text", "image"} and not is_linked(project):
+        return "not linked", "not linked", _NONE
+    before, after = getattr(project.before, measure), getattr(project.after, measure)
+    if not before and not after:
+        return _NONE, _NONE, _NONE
+    return f"{before:,.0f}", f"{after:,.0f}", percent(relative_change(before, after))
+
+
+def _images(projects: Sequence[ProjectComparison]) -> TextTable:
+    """Where projects have several images, or the link optimized."""
+    images = [(project.project, image) for project in projects for image in project.images]
+    if len(images) == len({name for name, _ in images}) and not any(image.after.lto for _, image in images):
+        images = []
+    images.sort(key=lambda pair: _worst_first(_image_change(pair[1])))
+    rows = tuple(
+        (
+            image.image,
+            name,
+            _image_cell(image.before),
+            _image_cell(image.after),
+            _NONE if (change := _image_change(image)) is None else percent(change),
+            f"{len(image.differing):,} of {image.functions:,}",
+            image.after.lto or _NONE,
+            "yes" if image.after.plugin else "no",
+        )
+        for name, image in images
+    )
+    columns = ("image", "project", "before", "after", "change", "functions that differ", "LTO", "plugin in the link")
+    return TextTable(title="Images, worst first", columns=columns, rows=rows, words=2)
+
+
+def _image_change(image: ImageComparison) -> float | None:
+    both = image.before.status == image.after.status == LINKED
+    return relative_change(image.before.image, image.after.image) if both else None
+
+
+def _image_cell(image: BuiltImage) -> str:
+    return f"{image.image:,}" if image.status == LINKED else image.status
+
+
+def _modules(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
+    """The scatter plot and the table that it points into; link-time optimization leaves no sizes of objects."""
+    if not rows:
+        return []
+    rows = sorted(rows, key=lambda pair: _module_place(pair[1]))
+    both = [row.before.status == row.after.status == OK for _, row in rows]
+    table = TextTable(
+        title="Modules, worst first",
+        columns=(
+            "module", "project", "before", "after", "difference", "change", "functions that differ", "seconds before",
+            "seconds after",
+        ),
+        rows=tuple(
+            (
+                row.module,
+                project,
+                _module_cell(row.before),
+                _module_cell(row.after),
+                _signed(row.after.objects - row.before.objects) if sized else _NONE,
+                percent(relative_change(row.before.objects, row.after.objects)) if sized else _NONE,
+                f"{len(row.differing):,} of {row.functions:,}",
+                f"{row.before.user_seconds:.2f}",
+                f"{row.after.user_seconds:.2f}",
+            )
+            for sized, (project, row) in zip(both, rows, strict=True)
+        ),
+        words=2,
+        note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
+    )  # fmt: skip
+    if not any(sized and row.before.objects for sized, (_, row) in zip(both, rows, strict=True)):
+        return [table]
+    scatter = Scatter(
+        title="Change by size of the module",
+        unit="bytes",
+        before=tuple(row.before.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        after=tuple(row.after.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        note="One point for each module that compiles on both sides: discs shrank, triangles grew, small squares are "
+        "the same. The slider goes through them by their change.",
+    )
+    return [scatter, table]
+
+
+def _module_place(row: ModuleComparison) -> tuple[bool, int]:
+    """Failures first, then by growth in bytes."""
+    whole = {row.before.status, row.after.status} <= {OK, BITCODE}
+    return whole, row.before.objects - row.after.objects
+
+
+def _module_cell(module: BuiltModule) -> str:
+    return f"{module.objects:,}" if module.status == OK else module.status.replace("_", " ")
+
+
+def _functions(projects: Sequence[ProjectComparison], *, by_cost: bool) -> TextTable:
+    """Functions that differ; the copies of one in several objects are one row if they are alike."""
+    copies: dict[tuple[str, str, FunctionBytes | None, FunctionBytes | None], list[str]] = defaultdict(list)
+    for project in projects:
+        # An optimizing link leaves functions in images alone.
+        modules = [(row.module, row.differing) for row in project.module_rows if row.differing]
+        for where, differing in modules or [(image.image, image.differing) for image in project.images]:
+            for one in differing:
+                copies[project.project, one.function, one.before, one.after].append(where)
+    found = [(*one, where) for one, where in copies.items()]
+    has_costs = any(side is not None and side.cost is not None for row in found for side in row[2:4])
+    found.sort(key=lambda row: _cost(row[2]) - _cost(row[3]) if by_cost else _total(row[2]) - _total(row[3]))
+    kept = found if len(found) <= 2 * MOST_FUNCTIONS else [*found[:MOST_FUNCTIONS], *found[-MOST_FUNCTIONS:]]
+    rows: list[tuple[str, ...]] = []
+    for project, function, before, after, where in kept:
+        more = f" and {len(where) - 1:,} more" if len(where) > 1 else ""
+        change = relative_change(_total(before), _total(after))
+        costs = (_cost_cell(before), _cost_cell(after)) if has_costs else ()
+        rows.append(
+            (
+                function,
+                f"{where[0]}{more}",
+                project,
+                "absent" if before is None else f"{before.total:,}",
+                "absent" if after is None else f"{after.total:,}",
+                _signed(_total(after) - _total(before)),
+                percent(change) if before is not None and after is not None and math.isfinite(change) else _NONE,
+                *costs,
+            )
+        )
+    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(found):,}."
+    return TextTable(
+        title="Functions, worst first",
+        columns=("function", "module", "project", "before", "after", "difference", "change")
+        + (("cost before", "cost after") if has_costs else ()),
+        rows=tuple(rows),
+        words=3,
+        note="Functions that are not the same on both sides, by "
+        + ("their costs" if by_cost else "bytes")
+        + "; one that is absent was inlined everywhere, or is not needed any more."
+        + (cut if len(found) > len(kept) else ""),
+    )
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+,.0f}" if difference else "0"
+
+
+def _total(function: FunctionBytes | None) -> int:
+    return 0 if function is None else function.total
+
+
+def _cost(function: FunctionBytes | None) -> float:
+    return 0.0 if function is None or function.cost is None else function.cost
+
+
+def _cost_cell(function: FunctionBytes | None) -> str:
+    return _NONE if function is None or function.cost is None else f"{function.cost:,.3g}"
+
+
+def _failures(projects: Sequence[ProjectComparison]) -> TextTable:
+    rows: list[tuple[str, ...]] = []
+    for project in projects:
+        if project.link_failure:
+            rows.append((project.project, project.project, "link", project.link_failure))
+        rows += [(one.module, project.project, f"compile, {one.build}", one.reason) for one in project.failures]
+        rows += [
+            (image.image, project.project, f"link, {side}", built.reason or built.status)
+            for image in project.images
+            for side, built in (("before", image.before), ("after", image.after))
+            if built.status != LINKED and not project.link_failure
+        ]
+    return TextTable(
+        title="Failures",
+        columns=("what", "project", "step", "reason"),
+        rows=tuple(rows),
+        words=4,
+        note="A module that fails on one side is left out of both, a project that cannot be linked is in no summary.",
+    )
+
+
+def _costs(projects: Sequence[ProjectComparison]) -> TextTable:
+    rows = [
+        (
+            project.project,
+            percent(costs.change),
+            f"{costs.functions:,}",
+            f"{costs.cheaper:,}",
+            f"{costs.dearer:,}",
+            *(
+                f"{costs.counts_before.get(kind, 0):,} -> {costs.counts_after.get(kind, 0):,}"
+                for kind in _kinds(projects)
+            ),
+        )
+        for project in projects
+        if (costs := project.costs) is not None
+    ]
+    return TextTable(
+        title="Register allocation by project",
+        columns=("project", "executed cost", "functions", "cheaper", "dearer", *_kinds(projects)),
+        rows=tuple(rows),
+    )
+
+
+def _kinds(projects: Sequence[ProjectComparison]) -> list[str]:
+    found = {kind: None for project in projects if project.costs is not None for kind in project.costs.counts_before}
+    return list(found)
+
+
+def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
+    yield "mlgokit", evaluation.mlgokit_version or "unknown"
+    yield from evaluation.toolchain.items()
+    yield "seed of the intervals", str(evaluation.seed)
+    yield "source", evaluation.source or "unknown"
+    yield "compilations", f"{evaluation.compilations:,}"
+    yield from side_facts("before", evaluation.before)
+    yield from side_facts("after", evaluation.after)
+
+
+def side_facts(name: str, side: SideRecord) -> Iterable[tuple[str, str]]:
+    """What a side was built with, by name."""
+    yield name, side.label
+    yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())
+    if side.plugin:
+        yield f"{name}: plugin", f"{side.plugin} ({side.plugin_in})" if side.plugin_in else side.plugin
+    if side.options:
+        yield f"{name}: options", " ".join(side.options)
+    if side.link_options:
+        yield f"{name}: options of the link", " ".join(side.link_options)
+    yield from ((f"{name}: sha256 of {path}", digest) for path, digest in side.digests.items())

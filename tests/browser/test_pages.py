@@ -1,0 +1,228 @@
+"""Reports of evaluations in a real browser: many modules, hostile names, keyboard, both schemes, a phone, axe."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.evaluation.evaluation_page import evaluation_page
+from mlgokit.evaluation.page import ROWS_AT_ONCE, render_page
+from mlgokit.evaluation.records import (
+    BuiltModule,
+    Change,
+    Evaluation,
+    FunctionBytes,
+    FunctionComparison,
+    ModuleComparison,
+    ProjectComparison,
+    Sizes,
+    Verdict,
+)
+
+pytestmark = pytest.mark.browser
+
+Browser = Callable[..., str]
+HOSTILE = '</script><img src="missing.png" onerror="window.ran = 1"><script>window.ran = 1</script>'
+MODULES = 10_000
+MOST_BYTES = 15 * 2**20
+AXE = "axe-core@4.10.2"
+AXE_DIGEST = "sha512-RE3mdQ7P3FRSe7eqCWoeQ/Z9QXrtniSjp1wUjt5nRC3WIpz5rSCve6o3fsZ2aCpJtrZjSZgjwXAoTO5k4tEI0w=="
+
+PROBE = """
+"use strict";
+const problems = [];
+addEventListener("error", (event) => problems.push(event.message || "cannot load " + event.target.tagName), true);
+addEventListener("securitypolicyviolation", (event) => problems.push("blocked: " + event.blockedURI));
+const texts = (row) => [...row.cells].map((cell) => cell.textContent);
+const cells = (title) => {
+  const titled = (one) => one.querySelector("h2").textContent === title;
+  const section = [...document.querySelectorAll("section")].find(titled);
+  return [section, () => [...section.querySelectorAll("tbody tr")].map(texts)];
+};
+const look = async () => {
+  const root = document.documentElement;
+  const seen = { problems, ran: window.ran ?? 0, width: root.clientWidth, needed: root.scrollWidth };
+  seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
+  seen.elements = document.querySelectorAll("*").length;
+  seen.brightness = getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number);
+  seen.heading = document.querySelector("h1").textContent;
+  const canvas = document.querySelector("canvas");
+  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  seen.inked = pixels.filter((pixel) => pixel !== 0).length;
+  const [section, rows] = cells("Modules, worst first");
+  seen.first = rows();
+  const buttons = [...section.querySelectorAll(".tools button")];
+  seen.paged = buttons.length;
+  if (buttons.length) {
+    buttons[1].click();
+    seen.second = rows();
+    seen.status = section.querySelector("[role=status]").textContent;
+    const before = [...section.querySelectorAll("th button")].find((button) => button.textContent === "before");
+    before.click();
+    before.click();
+    seen.sorted = rows();
+    seen.order = before.parentElement.getAttribute("aria-sort");
+    const search = section.querySelector("input");
+    search.value = "M00421.";
+    search.dispatchEvent(new Event("input"));
+    seen.found = rows();
+  }
+  const slider = document.querySelector("input[type=range]");
+  slider.focus();
+  slider.value = slider.max;
+  slider.dispatchEvent(new Event("input"));
+  seen.grew = document.querySelector("output").textContent;
+  seen.focusable = [...document.querySelectorAll(".scroll")].every((region) => region.tabIndex === 0);
+  if (window.axe) {
+    const found = await axe.run(document, { resultTypes: ["violations"] });
+    seen.axe = found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`);
+    seen.passed = found.passes.length;
+  }
+  parent.postMessage(seen, "*");
+};
+addEventListener("load", () => setTimeout(look, 300));
+"""
+
+# A frame, because a window cannot be made as narrow as a phone.
+AROUND = """<!DOCTYPE html><title>probe</title><body><pre id="seen"></pre><script>
+addEventListener("message", (event) => { document.getElementById("seen").textContent = JSON.stringify(event.data); });
+</script><iframe src="page.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe></body>"""
+
+
+def evaluation(modules: int, name: str) -> Evaluation:
+    """Modules of ten projects whose objects shrink, but for a few."""
+
+    def sizes(image: int) -> Sizes:
+        return Sizes(objects=image, link_aware=image, text=image, rodata=0, eh_frame=0, image=image)
+
+    def module(index: int) -> ModuleComparison:
+        before = 200 + 37 * index
+        after = before + (index % 97) - 90
+        old, new = (BuiltModule(status="ok", objects=size, text=size, user_seconds=1.0) for size in (before, after))
+        differing = tuple(
+            FunctionComparison(
+                function=f"_ZN4some9namespace{index}function{which}Ev{name}",
+                before=FunctionBytes(text=100 + which),
+                after=FunctionBytes(text=90 + 3 * which),
+            )
+            for which in range(5)
+        )
+        path = f"src/library/component/m{index:05}.cpp.o{name}"
+        return ModuleComparison(module=path, before=old, after=new, functions=20, differing=differing)
+
+    rows = [module(index) for index in range(modules)]
+    projects = tuple(
+        ProjectComparison(
+            project=f"project{which}{name}",
+            language="c++",
+            modules=len(rows[which::10]),
+            before=sizes(100_000),
+            after=sizes(99_000 + 150 * which),
+            larger_modules=1,
+            user_seconds_before=1.0,
+            user_seconds_after=1.0,
+            module_rows=tuple(rows[which::10]),
+        )
+        for which in range(10)
+    )
+    change = Change(mean=-0.003, low=-0.006, high=-0.001, projects=10)
+    return Evaluation(
+        policy="p",
+        projects=projects,
+        summary={"c++": {"image": change}},
+        overall={"image": change},
+        compilations=2 * modules,
+        verdict=Verdict(ship=False, measure="image", sentence=f"Do not ship: {name}", reasons=(name,)),
+        source=name,
+        command=f"mlgokit evaluate {name}",
+    )
+
+
+def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200, also: str = "") -> dict[str, Any]:
+    """What the probe saw; the page's policy lets it run by its digest, as it does the page's own script."""
+    probe = also + PROBE
+    digest = base64.b64encode(hashlib.sha256(probe.encode()).digest()).decode()
+    probed = page.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
+    probed = probed.replace("</title>", f"</title><script>{probe}</script>", 1)
+    (folder / "page.html").write_text(probed)
+    (folder / "around.html").write_text(AROUND.replace("WIDTH", str(width)))
+    dom = browser(folder / "around.html", folder, *options)
+    seen = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
+    assert seen, dom
+    assert seen[1], "the page did not finish"
+    return json.loads(html.unescape(seen[1]))
+
+
+def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, tmp_path: Path) -> None:
+    page = render_page(evaluation_page(evaluation(MODULES, "")))
+    assert len(page.encode()) < MOST_BYTES
+    seen = look(browser, page, tmp_path)
+
+    assert seen["problems"] == seen["requests"] == []
+    # What a browser lays out does not grow with the modules.
+    assert seen["elements"] < 3000
+    assert seen["inked"] > MODULES
+    assert len(seen["first"]) == len(seen["second"]) == len(seen["sorted"]) == ROWS_AT_ONCE
+    assert seen["second"] != seen["first"]
+    assert seen["status"] == "51 to 100 of 10,000"
+    sizes = [int(row[2].replace(",", "")) for row in seen["sorted"]]
+    assert (seen["order"], sizes) == ("ascending", [200 + 37 * index for index in range(ROWS_AT_ONCE)])
+    assert [row[0] for row in seen["found"]] == ["src/library/component/m00421.cpp.o"]
+    assert "(+" in seen["grew"]
+    assert seen["focusable"]
+
+
+def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
+    seen = look(browser, render_page(evaluation_page(evaluation(200, HOSTILE))), tmp_path)
+
+    assert (seen["ran"], seen["problems"], seen["requests"]) == (0, [], [])
+    assert seen["first"][0][0].endswith(HOSTILE)
+    assert seen["second"][0][0].endswith(HOSTILE)
+    assert HOSTILE in seen["grew"]
+
+
+@pytest.mark.parametrize(
+    ("options", "width", "dark"),
+    [((), 1200, False), (("--blink-settings=preferredColorScheme=0",), 360, True)],
+    ids=["light", "dark-and-narrow"],
+)
+def test_it_fits_in_both_schemes(
+    browser: Browser, tmp_path: Path, options: tuple[str, ...], width: int, dark: bool
+) -> None:
+    seen = look(browser, render_page(evaluation_page(evaluation(40, ""))), tmp_path, *options, width=width)
+
+    assert seen["problems"] == []
+    assert (seen["width"], seen["needed"] <= width) == (width, True)
+    assert (max(seen["brightness"]) < 128) is dark
+    assert seen["paged"] == 0
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("options", [(), ("--blink-settings=preferredColorScheme=0",)], ids=["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, tmp_path: Path, options: tuple[str, ...]) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm")
+    done = process.run([npm, "pack", "--pack-destination", str(tmp_path), AXE], timeout_seconds=120.0)
+    assert done.returncode == 0, done.stderr
+    archive = next(tmp_path.glob("*.tgz"))
+    assert f"sha512-{base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()}" == AXE_DIGEST
+    with tarfile.open(archive) as opened:
+        member = opened.extractfile("package/axe.min.js")
+        assert member is not None
+        axe = member.read().decode()
+    seen = look(
+        browser, render_page(evaluation_page(evaluation(200, ""))), tmp_path, *options, also=axe.replace("</script", "")
+    )
+
+    assert seen["passed"] > 10
+    assert seen["axe"] == []
