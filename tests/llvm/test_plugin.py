@@ -274,9 +274,12 @@ def test_a_gated_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
     believed = preferences == policy.preferences(values)
     assert 0 < believed.mean() < 1
     assert (expected != default).any()
-    # Without a log the heuristic is asked only where the gate is closed, and decides the same.
+    # Without a log the heuristic is asked only where the gate is closed, before any feature if nobody explores, and
+    # decides the same. Remarks list the features, so that they are computed.
     assert bench.compile("unlogged", **settings).returncode == 0
     assert bench.object("unlogged") == bench.object("logged")
+    assert bench.compile("remarked", "-Rpass=inline", **settings).returncode == 0
+    assert bench.object("remarked") == bench.object("logged")
 
 
 def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench, heuristic: Log) -> None:

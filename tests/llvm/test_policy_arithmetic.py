@@ -83,16 +83,21 @@ int main(int, char **Words) {
 """
 
 
-@pytest.fixture(scope="session")
-def driver(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that evaluates policies with the plugin's own object files."""
+@pytest.fixture(scope="session", params=["as shipped", "narrow"])
+def driver(
+    toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
+    """A program that evaluates policies with the plugin's own object files; or with its loop for old processors."""
     built = plugin.parent
     folder = tmp_path_factory.mktemp("driver")
+    narrow = request.param == "narrow"
+    network = built / ("shared/Network.cpp" if narrow else "shared/Network.o")
     (folder / "driver.cpp").write_text(DRIVER)
     done = process.run(
         [
             toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
             "-isystem", str(toolchain.include_dir), f"-DCOLUMNS={COLUMNS}", f"-DFIRST={FIRST}", folder / "driver.cpp",
+            *(["-O2", "-ffp-contract=off", "-DMLGOKIT_NARROW"] if narrow else []), network,
             built / "shared/Policy.o", built / "shared/Exploration.o", f"-L{toolchain.library_dir}",
             f"-Wl,-rpath,{toolchain.library_dir}", f"-lLLVM-{toolchain.major}", "-o", folder / "driver",
         ],

@@ -3,7 +3,8 @@
 Commands, each with its arguments:
 
 - log <log> <column>...: a line for each observation.
-- policy <policy> <problem> <feature> <weight> <bias>: the output is weight * log(1 + feature) + bias.
+- policy <policy> <problem> <feature> <weight> <bias> [hidden]: the output is weight * log(1 + feature) + bias;
+  with hidden units, the mean of two networks that spread the logarithm over them.
 - decisions <table> <log>: each decision of the log turned into its opposite.
 - trials <trials>: none, so that the plugin lists the functions.
 - trials <trials> <tried> <function> <spill or code> <probability> <seed>...: from the overrides of its last trial.
@@ -72,13 +73,17 @@ def print_evictions(path: str, feature: str) -> None:
         say("largest" if int(chosen[0]) == largest else "another")
 
 
-def write_policy(path: str, problem: str, feature: str, weight: str, bias: str) -> None:
-    layer = Layer(np.full((1, 1, 1), weight, np.float32), np.full((1, 1), bias, np.float32))
+def write_policy(path: str, problem: str, feature: str, weight: str, bias: str, hidden: str = "0") -> None:
+    members, width = (2, int(hidden)) if int(hidden) else (1, 1)
+    layers = (Layer(np.full((members, width, 1), weight, np.float32), np.full((members, 1), bias, np.float32)),)
+    if int(hidden):
+        spread = Layer(np.full((2, 1, width), 1 / width, np.float32), np.zeros((2, width), np.float32))
+        layers = (spread, *layers)
     policy = Policy(
         problem=problem,
         features=(feature,),
         normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=1e9),
-        layers=(layer,),
+        layers=layers,
         output=OUTPUTS[problem],
         mask="mask" if problem == "regalloc-eviction" else "",
     )

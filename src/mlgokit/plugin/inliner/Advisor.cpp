@@ -18,6 +18,7 @@
 #include "llvm/Analysis/ProfileSummaryInfo.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/Module.h"
 
 #include <cmath>
@@ -104,14 +105,26 @@ public:
         Log(std::move(Log)) {
     if (this->Log || Tuned)
       Keys.emplace(M);
+    // The only feature of a gate that is known before any other is computed. Draws and keys are numbered by question.
+    AsksEarly = this->P && this->P->gateFeature() == "callee_is_discardable" && !Keys && S.Temperature == 0 &&
+                S.FlipProbability == 0;
   }
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Observer.forget();
+    OneCaller = C && C->size() == 1;
     MLInlineAdvisor::onPassEntry(C);
   }
 
 protected:
+  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override {
+    if (!heuristicDecidesAnyway(Call))
+      return MLInlineAdvisor::getAdviceImpl(Call);
+    const bool Inline = GetDefaultAdvice(Call);
+    Observer.decided(*Call.getCalledFunction(), Inline);
+    return advice(Call, getCallerORE(Call), Inline);
+  }
+
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &ORE) override {
     auto &Runner = static_cast<PolicyModelRunner &>(*ModelRunner);
     Function &Callee = *Call.getCalledFunction();
@@ -153,6 +166,20 @@ private:
     if (Keys)
       return std::make_unique<PathAdvice>(this, Call, ORE, Inline, *Keys);
     return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
+  }
+
+  /// Whether the gate leaves the call to LLVM's heuristic whatever the policy says, so that none of the features is
+  /// needed: two analyses of the whole callee. Where LLVM's advisor treats a call in its own way, it is asked as ever.
+  bool heuristicDecidesAnyway(CallBase &Call) {
+    Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
+    // LLVM notes sizes of a callee that cannot be inlined at all later than this path does. In a component of several
+    // functions the callee may be the next caller, and its features would differ.
+    if (!AsksEarly || !OneCaller || isForcedToStop() || &Caller == &Callee || P->believes(isDiscardable(Callee)))
+      return false;
+    OptimizationRemarkEmitter &ORE = getCallerORE(Call);
+    // Remarks list the features.
+    return !ORE.enabled() && FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(Call.getParent()) &&
+           getMandatoryKind(Call, FAM, ORE) == MandatoryInliningKind::NotMandatory;
   }
 
   /// What the default advisor would decide; the same question as LLVM asks in InlineAdvisor.cpp.
@@ -204,6 +231,8 @@ private:
   std::optional<SiteKeys> Keys;
   std::unique_ptr<Logger> Log;
   uint64_t Asked = 0;
+  bool AsksEarly = false;
+  bool OneCaller = false;
   CallSiteObserver Observer;
   FeatureValues Extra{};
   std::vector<double> Row = std::vector<double>(Sources.size());

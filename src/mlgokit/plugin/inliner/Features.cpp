@@ -20,11 +20,11 @@ bool isStandardLibrary(StringRef Name) {
          Name.starts_with("_ZNK9__gnu_cxx");
 }
 
-bool isDiscardable(const Function &F) { return !F.hasLocalLinkage() && F.isDiscardableIfUnused(); }
-
 bool isStackAddress(const Value *V) { return isa<AllocaInst>(V->stripInBoundsOffsets()); }
 
 } // namespace
+
+bool isDiscardable(const Function &F) { return !F.hasLocalLinkage() && F.isDiscardableIfUnused(); }
 
 int64_t functionId(const Function &F) { return int64_t(MD5Hash(F.getName())); }
 

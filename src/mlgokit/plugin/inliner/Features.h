@@ -96,6 +96,9 @@ private:
   llvm::DenseMap<const llvm::Function *, std::pair<int64_t, int64_t>> Decisions; // inlined, refused
 };
 
+/// Whether a function is left out where nobody uses it, and the linker may have another copy: `callee_is_discardable`.
+bool isDiscardable(const llvm::Function &F);
+
 /// The number under which a function is known outside the compiler: the low 64 bits of the MD5 of its name.
 int64_t functionId(const llvm::Function &F);
 

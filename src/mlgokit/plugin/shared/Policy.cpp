@@ -102,19 +102,6 @@ bool nestsTooDeep(StringRef Text) {
   return false;
 }
 
-/// Width sums in registers: each is its bias plus the products of the inputs, one after the other.
-template <size_t Width>
-void accumulate(const float *In, size_t Inputs, const float *Weight, size_t Stride, const float *Bias, float *Out) {
-  float Sum[Width];
-  for (size_t J = 0; J < Width; ++J)
-    Sum[J] = Bias[J];
-  for (size_t I = 0; I < Inputs; ++I, Weight += Stride)
-    for (size_t J = 0; J < Width; ++J)
-      Sum[J] += In[I] * Weight[J];
-  for (size_t J = 0; J < Width; ++J)
-    Out[J] = Sum[J];
-}
-
 } // namespace
 
 Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
@@ -225,11 +212,11 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
                                printable(Output) + "'");
   }
 
-  P.Members = size_t(Description->getInteger("members").value_or(0));
+  const size_t Members = size_t(Description->getInteger("members").value_or(0));
   const int64_t LayerCount = Description->getInteger("layers").value_or(0);
-  if (P.Members < 1 || P.Members > 1024 || LayerCount < 1 || LayerCount > 64)
+  if (Members < 1 || Members > 1024 || LayerCount < 1 || LayerCount > 64)
     return failure(Origin, "expected 1 to 1024 members and 1 to 64 layers");
-  size_t Widest = Width;
+  std::vector<Layer> Layers;
   for (int64_t I = 0; I < LayerCount; ++I) {
     const std::string Prefix = ("layer" + Twine(I)).str();
     Expected<Tensor> Weight = Tensors.read(Prefix + ".weight");
@@ -238,29 +225,29 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     if (Weight->Shape.size() != 3)
       return failure(Origin, "tensor '" + Prefix + ".weight': expected three dimensions");
     const size_t Outputs = I + 1 == LayerCount ? LastWidth : Weight->Shape[2];
-    if (Error E = expectShape(*Weight, {P.Members, Width, Outputs}, Prefix + ".weight", Origin))
+    if (Error E = expectShape(*Weight, {Members, Width, Outputs}, Prefix + ".weight", Origin))
       return std::move(E);
     Expected<Tensor> Bias = Tensors.read(Prefix + ".bias");
     if (!Bias)
       return Bias.takeError();
-    if (Error E = expectShape(*Bias, {P.Members, Outputs}, Prefix + ".bias", Origin))
+    if (Error E = expectShape(*Bias, {Members, Outputs}, Prefix + ".bias", Origin))
       return std::move(E);
-    P.Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
+    Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
     Width = Outputs;
-    Widest = std::max(Widest, Width);
   }
-  P.Input.resize(P.Layers.front().Inputs);
-  P.Hidden.resize(Widest);
-  P.Next.resize(Widest);
+  P.Networks = Network(Members, std::move(Layers));
+  P.Input.resize(P.Networks.inputs());
 
   if (P.Normaliser == NormaliserKind::SignedLog) {
     std::vector<double> Row(F);
-    std::vector<std::vector<double>> Table(F, std::vector<double>(2 * SmallValue));
+    std::vector<float> Table(F * 2 * SmallValue);
+    P.LastLarge.assign(F, std::numeric_limits<double>::quiet_NaN());
+    P.LastLargeInput.assign(F, 0);
     for (int64_t V = -SmallValue; V < SmallValue; ++V) {
       std::fill(Row.begin(), Row.end(), double(V));
       P.normalise(Row);
       for (size_t I = 0; I < F; ++I)
-        Table[I][size_t(V + SmallValue)] = P.Input[I];
+        Table[I * 2 * SmallValue + size_t(V + SmallValue)] = P.Input[I];
     }
     P.SmallValues = std::move(Table);
   }
@@ -311,38 +298,28 @@ void Policy::normalise(ArrayRef<double> Values) {
       continue;
     }
     if (!SmallValues.empty() && V >= -SmallValue && V < SmallValue && V == double(int64_t(V))) {
-      Input[I] = float(SmallValues[I][size_t(int64_t(V) + SmallValue)]);
+      Input[I] = SmallValues[I * 2 * SmallValue + size_t(int64_t(V) + SmallValue)];
+      continue;
+    }
+    if (V == LastLarge[I]) {
+      Input[I] = LastLargeInput[I];
       continue;
     }
     const double Magnitude = std::log1p(std::fabs(V));
     const double Signed = V < 0 ? -Magnitude : Magnitude;
-    Input[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
+    Input[I] = LastLargeInput[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
+    LastLarge[I] = V;
   }
 }
 
 std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
   normalise(Values);
+  const ArrayRef<float> Outputs = Networks.evaluate(Input);
+  const size_t Members = Networks.members(), Width = Outputs.size() / Members;
   double Sum = 0, SumOfSquares = 0;
   for (size_t K = 0; K < Members; ++K) {
-    const float *In = Input.data();
-    for (size_t L = 0; L < Layers.size(); ++L) {
-      const Layer &Now = Layers[L];
-      const float *Weight = Now.Weight.data() + K * Now.Inputs * Now.Outputs;
-      float *Out = (L % 2 ? Next : Hidden).data();
-      const float *Bias = Now.Bias.data() + K * Now.Outputs;
-      size_t J = 0;
-      for (; J + 32 <= Now.Outputs; J += 32)
-        accumulate<32>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
-      for (; J + 8 <= Now.Outputs; J += 8)
-        accumulate<8>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
-      for (; J < Now.Outputs; ++J)
-        accumulate<1>(In, Now.Inputs, Weight + J, Now.Outputs, Bias + J, Out + J);
-      if (L + 1 < Layers.size())
-        for (size_t J = 0; J < Now.Outputs; ++J)
-          Out[J] = Out[J] > 0 ? Out[J] : 0;
-      In = Out;
-    }
-    const double Answer = Output == OutputKind::Logits ? double(In[1]) - double(In[0]) : double(In[0]);
+    const float *Out = Outputs.data() + K * Width;
+    const double Answer = Output == OutputKind::Logits ? double(Out[1]) - double(Out[0]) : double(Out[0]);
     Sum += Answer;
     SumOfSquares += Answer * Answer;
   }
@@ -352,12 +329,16 @@ std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
 }
 
 double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
+  const double Margin = Gate ? Margins[Values[*Gate] != 0] : -1;
+  auto Left = [&] { return Heuristic() ? HeuristicPreference : -HeuristicPreference; };
+  if (std::isinf(Margin))
+    return Left();
   const auto [Average, Deviation] = summary(Values);
   if (Output == OutputKind::Logits)
     return std::isnan(Average) ? 0 : Average;
   const double Effect = Average + Caution * Deviation;
-  if (Gate && !(std::fabs(Effect) > Margins[Values[*Gate] != 0]))
-    return Heuristic() ? HeuristicPreference : -HeuristicPreference;
+  if (Gate && !(std::fabs(Effect) > Margin))
+    return Left();
   return std::isnan(Effect) ? 0 : -Effect / BytesPerUnit;
 }
 

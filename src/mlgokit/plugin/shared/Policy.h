@@ -5,12 +5,15 @@
 #ifndef MLGOKIT_SHARED_POLICY_H
 #define MLGOKIT_SHARED_POLICY_H
 
+#include "shared/Network.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,13 +24,6 @@ namespace mlgokit {
 
 enum class NormaliserKind { SignedLog, Quantile };
 enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority };
-
-struct Layer {
-  size_t Inputs = 0;
-  size_t Outputs = 0;
-  std::vector<float> Weight; // [K, Inputs, Outputs]
-  std::vector<float> Bias;   // [K, Outputs]
-};
 
 class Policy {
 public:
@@ -41,6 +37,11 @@ public:
   OutputKind output() const { return Output; }
   /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.
   const std::string &mask() const { return Mask; }
+
+  /// The name of the feature that chooses the gate's margin; empty without a gate.
+  llvm::StringRef gateFeature() const { return Gate ? llvm::StringRef(Features[*Gate]) : ""; }
+  /// Whether any effect is believed where the gate's feature is set, or not: nothing is beyond an infinite margin.
+  bool believes(bool IsSet) const { return !Gate || std::isfinite(Margins[IsSet]); }
 
   /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
   /// \p Heuristic says whether LLVM would inline, and is asked only where the gate does not believe the policy.
@@ -66,14 +67,15 @@ private:
   double Caution = 0;         // standard deviations of the members by which an answer is worse before it is believed
   std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
   double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
-  std::vector<double> Mean, Scale;              // [F] of SignedLog
-  std::vector<std::vector<double>> SmallValues; // [F][512] normalised values of -256..255
-  std::vector<float> Boundaries;                // [F, Q] of Quantile
+  std::vector<double> Mean, Scale;   // [F] of SignedLog
+  std::vector<float> SmallValues;    // [F, 512] normalised values of -256..255
+  std::vector<double> LastLarge;     // [F] the last value that is not among those
+  std::vector<float> LastLargeInput; // [F] and what it became: features of the caller come again and again
+  std::vector<float> Boundaries;     // [F, Q] of Quantile
   size_t QuantileCount = 0;
   std::vector<size_t> RowLengths; // [F] of Quantile: how many of each row are boundaries
-  size_t Members = 1;
-  std::vector<Layer> Layers;
-  std::vector<float> Input, Hidden, Next; // scratch
+  Network Networks;
+  std::vector<float> Input; // scratch
 };
 
 } // namespace mlgokit

@@ -1,0 +1,140 @@
+#include "shared/Network.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace llvm;
+
+// A test builds without, to hold both to the same numbers.
+#if defined(__x86_64__) && !defined(MLGOKIT_NARROW)
+#define MLGOKIT_WIDE
+#endif
+#define MLGOKIT_ALWAYS_INLINE inline __attribute__((always_inline))
+
+namespace mlgokit {
+
+namespace {
+
+constexpr size_t LaneCount = 8;
+/// Lanes never meet: each sum is made in the same order, however many a processor makes at once.
+using Lanes = float __attribute__((vector_size(LaneCount * sizeof(float))));
+
+/// Leaving out an input of 0 leaves every sum as it is, since the weights are finite: only the sign of a sum that is 0
+/// can differ, and neither ReLU nor the sum over members, which begins with +0, keeps that.
+void gather(ArrayRef<float> Input, ActiveInputs &Active) {
+  size_t Count = 0;
+  for (size_t I = 0; I < Input.size(); ++I) {
+    Active.Index[Count] = uint32_t(I);
+    Active.Value[Count] = Input[I];
+    Count += Input[I] != 0;
+  }
+  Active.Count = Count;
+}
+
+/// Sums in registers: each is its bias plus the products of the inputs, one after the other.
+template <size_t Vectors>
+MLGOKIT_ALWAYS_INLINE void accumulate(const ActiveInputs &Active, const float *Weight, size_t Stride, const float *Bias,
+                                      float *Out) {
+  Lanes Sum[Vectors];
+  std::memcpy(Sum, Bias, sizeof(Sum));
+  for (size_t I = 0; I < Active.Count; ++I) {
+    Lanes Row[Vectors];
+    std::memcpy(Row, Weight + Active.Index[I] * Stride, sizeof(Row));
+    for (size_t V = 0; V < Vectors; ++V)
+      Sum[V] += Active.Value[I] * Row[V];
+  }
+  std::memcpy(Out, Sum, sizeof(Sum));
+}
+
+MLGOKIT_ALWAYS_INLINE void evaluateAny(const ActiveInputs &Active, const float *Weight, size_t Outputs,
+                                       const float *Bias, float *Out) {
+  size_t J = 0;
+  for (; J + 6 * LaneCount <= Outputs; J += 6 * LaneCount)
+    accumulate<6>(Active, Weight + J, Outputs, Bias + J, Out + J);
+  for (; J + 4 * LaneCount <= Outputs; J += 4 * LaneCount)
+    accumulate<4>(Active, Weight + J, Outputs, Bias + J, Out + J);
+  for (; J + LaneCount <= Outputs; J += LaneCount)
+    accumulate<1>(Active, Weight + J, Outputs, Bias + J, Out + J);
+  for (; J < Outputs; ++J) {
+    float Sum = Bias[J];
+    for (size_t I = 0; I < Active.Count; ++I)
+      Sum += Active.Value[I] * Weight[Active.Index[I] * Outputs + J];
+    Out[J] = Sum;
+  }
+}
+
+void evaluatePlain(const ActiveInputs &Active, const float *Weight, size_t Outputs, const float *Bias, float *Out) {
+  evaluateAny(Active, Weight, Outputs, Bias, Out);
+}
+
+#ifdef MLGOKIT_WIDE
+// Without "fma": a fused product is rounded once less, and numpy's is not fused.
+__attribute__((target("avx2"))) void evaluateWide(const ActiveInputs &Active, const float *Weight, size_t Outputs,
+                                                  const float *Bias, float *Out) {
+  evaluateAny(Active, Weight, Outputs, Bias, Out);
+}
+#endif
+
+/// A last layer of one output is one long chain of additions; those of several members are made side by side.
+template <size_t Chains>
+void accumulateChains(const float *In, size_t Inputs, const float *Weight, const float *Bias, float *Out) {
+  float Sum[Chains];
+  for (size_t K = 0; K < Chains; ++K)
+    Sum[K] = Bias[K];
+  for (size_t I = 0; I < Inputs; ++I)
+    for (size_t K = 0; K < Chains; ++K)
+      Sum[K] += In[K * Inputs + I] * Weight[K * Inputs + I];
+  for (size_t K = 0; K < Chains; ++K)
+    Out[K] = Sum[K];
+}
+
+} // namespace
+
+Network::Network(size_t Members, std::vector<Layer> All)
+    : Members(Members), Layers(std::move(All)), Evaluate(evaluatePlain) {
+  size_t Widest = 0;
+  for (const Layer &Now : Layers)
+    Widest = std::max({Widest, Now.Inputs, Now.Outputs});
+  for (ActiveInputs *Scratch : {&First, &Active}) {
+    Scratch->Index.resize(Widest);
+    Scratch->Value.resize(Widest);
+  }
+  Hidden.resize(Members * Widest);
+  Next.resize(Members * Widest);
+#ifdef MLGOKIT_WIDE
+  if (__builtin_cpu_supports("avx2"))
+    Evaluate = evaluateWide;
+#endif
+}
+
+ArrayRef<float> Network::evaluate(ArrayRef<float> Input) {
+  gather(Input, First);
+  for (size_t L = 0; L < Layers.size(); ++L) {
+    const Layer &Now = Layers[L];
+    if (L > 0 && Now.Outputs == 1) {
+      size_t K = 0;
+      auto Chains = [&](auto Function, size_t Count) {
+        for (; K + Count <= Members; K += Count)
+          Function(Hidden.data() + K * Now.Inputs, Now.Inputs, Now.Weight.data() + K * Now.Inputs, Now.Bias.data() + K,
+                   Next.data() + K);
+      };
+      Chains(accumulateChains<6>, 6);
+      Chains(accumulateChains<2>, 2);
+      Chains(accumulateChains<1>, 1);
+    } else {
+      for (size_t K = 0; K < Members; ++K) {
+        if (L > 0)
+          gather({Hidden.data() + K * Now.Inputs, Now.Inputs}, Active);
+        Evaluate(L > 0 ? Active : First, Now.Weight.data() + K * Now.Inputs * Now.Outputs, Now.Outputs,
+                 Now.Bias.data() + K * Now.Outputs, Next.data() + K * Now.Outputs);
+      }
+    }
+    if (L + 1 < Layers.size())
+      for (size_t I = 0; I < Members * Now.Outputs; ++I)
+        Next[I] = Next[I] > 0 ? Next[I] : 0;
+    std::swap(Hidden, Next);
+  }
+  return {Hidden.data(), Members * Layers.back().Outputs};
+}
+
+} // namespace mlgokit
