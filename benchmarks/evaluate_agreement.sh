@@ -13,7 +13,7 @@ for side in before after; do
   cmake -S "$sources" -B "$scratch/build" -DCMAKE_C_COMPILER="$clang" -DCMAKE_CXX_COMPILER="$clangxx" \
     -DCMAKE_C_FLAGS="$words" -DCMAKE_CXX_FLAGS="$words" "$@" >"$scratch/log" 2>&1
   cmake --build "$scratch/build" -j2 >>"$scratch/log" 2>&1
-  find "$scratch/build" -type f ! -path '*CompilerId*' | sort | while read -r file; do
+  find "$scratch/build" -type f ! -path '*/CMakeFiles/[0-9]*' | sort | while read -r file; do
     case $(head -c 4 "$file" | tr -d '\0') in
     ?ELF*) "$size" "$file" | awk -v side="$side" -v name="${file#"$scratch/build/"}" 'NR == 2 { print side, name, $1 }' ;;
     esac
