@@ -102,6 +102,13 @@ bool nestsTooDeep(StringRef Text) {
   return false;
 }
 
+/// A raw value as the normalisers take it.
+double bounded(double V) {
+  constexpr double Most = std::numeric_limits<float>::max();
+  // The sum turns -0 into 0.
+  return std::isnan(V) ? 0 : std::clamp(V, -Most, Most) + 0.0;
+}
+
 } // namespace
 
 Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
@@ -239,17 +246,9 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   P.Input.resize(P.Networks.inputs());
 
   if (P.Normaliser == NormaliserKind::SignedLog) {
-    std::vector<double> Row(F);
-    std::vector<float> Table(F * 2 * SmallValue);
+    P.SmallValues.assign(F * 2 * SmallValue, std::numeric_limits<float>::quiet_NaN());
     P.LastLarge.assign(F, std::numeric_limits<double>::quiet_NaN());
     P.LastLargeInput.assign(F, 0);
-    for (int64_t V = -SmallValue; V < SmallValue; ++V) {
-      std::fill(Row.begin(), Row.end(), double(V));
-      P.normalise(Row);
-      for (size_t I = 0; I < F; ++I)
-        Table[I * 2 * SmallValue + size_t(V + SmallValue)] = P.Input[I];
-    }
-    P.SmallValues = std::move(Table);
   }
   return P;
 }
@@ -285,30 +284,36 @@ Error Policy::parseRowLengths(const json::Object &Description) {
 }
 
 void Policy::normalise(ArrayRef<double> Values) {
-  constexpr double Most = std::numeric_limits<float>::max();
-  for (size_t I = 0; I < Values.size(); ++I) {
-    // The sum turns -0 into 0.
-    const double V = std::isnan(Values[I]) ? 0 : std::clamp(Values[I], -Most, Most) + 0.0;
-    if (Normaliser == NormaliserKind::Quantile) {
+  if (Normaliser == NormaliserKind::Quantile) {
+    for (size_t I = 0; I < Values.size(); ++I) {
       const float *Row = Boundaries.data() + I * QuantileCount;
       const size_t Length = RowLengths[I];
-      const double Rank = double(std::upper_bound(Row, Row + Length, float(V)) - Row) / double(Length);
+      const double Rank = double(std::upper_bound(Row, Row + Length, float(bounded(Values[I]))) - Row) / double(Length);
       Input[2 * I] = float(Rank);
       Input[2 * I + 1] = float(Rank * Rank);
-      continue;
     }
-    if (!SmallValues.empty() && V >= -SmallValue && V < SmallValue && V == double(int64_t(V))) {
-      Input[I] = SmallValues[I * 2 * SmallValue + size_t(int64_t(V) + SmallValue)];
-      continue;
-    }
-    if (V == LastLarge[I]) {
-      Input[I] = LastLargeInput[I];
-      continue;
-    }
+    return;
+  }
+  auto SignedLog = [&](size_t I) {
+    const double V = bounded(Values[I]);
     const double Magnitude = std::log1p(std::fabs(V));
     const double Signed = V < 0 ? -Magnitude : Magnitude;
-    Input[I] = LastLargeInput[I] = float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
-    LastLarge[I] = V;
+    return float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
+  };
+  for (size_t I = 0; I < Values.size(); ++I) {
+    const double V = Values[I];
+    if (V >= -SmallValue && V < SmallValue && V == double(int32_t(V))) {
+      float &Known = SmallValues[size_t((2 * int64_t(I) + 1) * SmallValue + int64_t(V))];
+      if (std::isnan(Known))
+        Known = SignedLog(I);
+      Input[I] = Known;
+    } else {
+      if (V != LastLarge[I]) {
+        LastLarge[I] = V;
+        LastLargeInput[I] = SignedLog(I);
+      }
+      Input[I] = LastLargeInput[I];
+    }
   }
 }
 

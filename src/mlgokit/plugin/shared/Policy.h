@@ -68,7 +68,7 @@ private:
   std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
   double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
   std::vector<double> Mean, Scale;   // [F] of SignedLog
-  std::vector<float> SmallValues;    // [F, 512] normalised values of -256..255
+  std::vector<float> SmallValues;    // [F, 512] normalised values of -256..255; NaN until one is asked for
   std::vector<double> LastLarge;     // [F] the last value that is not among those
   std::vector<float> LastLargeInput; // [F] and what it became: features of the caller come again and again
   std::vector<float> Boundaries;     // [F, Q] of Quantile
