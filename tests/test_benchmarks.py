@@ -52,6 +52,7 @@ PARTS = (
     "learner_arms",
     "learner_summary",
     "recheck",
+    "report_speed",
     "regalloc_stress",
     "timing",
     "treatments",

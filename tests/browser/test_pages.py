@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import importlib
 import json
 import re
 import shutil
@@ -16,21 +17,12 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.evaluation.evaluation_page import evaluation_page
 from mlgokit.evaluation.page import ROWS_AT_ONCE, render_page
-from mlgokit.evaluation.records import (
-    BuiltModule,
-    Change,
-    Evaluation,
-    FunctionBytes,
-    FunctionComparison,
-    ModuleComparison,
-    ProjectComparison,
-    Sizes,
-    Verdict,
-)
+from mlgokit.evaluation.records import Evaluation
 
 pytestmark = pytest.mark.browser
 
 Browser = Callable[..., str]
+Maker = Callable[..., Evaluation]
 HOSTILE = '</script><img src="missing.png" onerror="window.ran = 1"><script>window.ran = 1</script>'
 MODULES = 10_000
 MOST_BYTES = 15 * 2**20
@@ -98,53 +90,11 @@ addEventListener("message", (event) => { document.getElementById("seen").textCon
 </script><iframe src="page.html" style="border: 0; height: 900px; width: WIDTHpx"></iframe></body>"""
 
 
-def evaluation(modules: int, name: str) -> Evaluation:
-    """Modules of ten projects whose objects shrink, but for a few."""
-
-    def sizes(image: int) -> Sizes:
-        return Sizes(objects=image, link_aware=image, text=image, rodata=0, eh_frame=0, image=image)
-
-    def module(index: int) -> ModuleComparison:
-        before = 200 + 37 * index
-        after = before + (index % 97) - 90
-        old, new = (BuiltModule(status="ok", objects=size, text=size, user_seconds=1.0) for size in (before, after))
-        differing = tuple(
-            FunctionComparison(
-                function=f"_ZN4some9namespace{index}function{which}Ev{name}",
-                before=FunctionBytes(text=100 + which),
-                after=FunctionBytes(text=90 + 3 * which),
-            )
-            for which in range(5)
-        )
-        path = f"src/library/component/m{index:05}.cpp.o{name}"
-        return ModuleComparison(module=path, before=old, after=new, functions=20, differing=differing)
-
-    rows = [module(index) for index in range(modules)]
-    projects = tuple(
-        ProjectComparison(
-            project=f"project{which}{name}",
-            language="c++",
-            modules=len(rows[which::10]),
-            before=sizes(100_000),
-            after=sizes(99_000 + 150 * which),
-            larger_modules=1,
-            user_seconds_before=1.0,
-            user_seconds_after=1.0,
-            module_rows=tuple(rows[which::10]),
-        )
-        for which in range(10)
-    )
-    change = Change(mean=-0.003, low=-0.006, high=-0.001, projects=10)
-    return Evaluation(
-        policy="p",
-        projects=projects,
-        summary={"c++": {"image": change}},
-        overall={"image": change},
-        compilations=2 * modules,
-        verdict=Verdict(ship=False, measure="image", sentence=f"Do not ship: {name}", reasons=(name,)),
-        source=name,
-        command=f"mlgokit evaluate {name}",
-    )
+@pytest.fixture
+def evaluation(monkeypatch: pytest.MonkeyPatch) -> Maker:
+    """Makes evaluations with generated rows, as the benchmark of pages does."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module("report_speed").made_evaluation
 
 
 def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200, also: str = "") -> dict[str, Any]:
@@ -162,8 +112,8 @@ def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 
     return json.loads(html.unescape(seen[1]))
 
 
-def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, tmp_path: Path) -> None:
-    page = render_page(evaluation_page(evaluation(MODULES, "")))
+def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, evaluation: Maker, tmp_path: Path) -> None:
+    page = render_page(evaluation_page(evaluation(MODULES, 5)))
     assert len(page.encode()) < MOST_BYTES
     seen = look(browser, page, tmp_path)
 
@@ -181,8 +131,8 @@ def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, tmp_path: Pa
     assert seen["focusable"]
 
 
-def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
-    seen = look(browser, render_page(evaluation_page(evaluation(200, HOSTILE))), tmp_path)
+def test_hostile_names_do_nothing(browser: Browser, evaluation: Maker, tmp_path: Path) -> None:
+    seen = look(browser, render_page(evaluation_page(evaluation(200, 5, HOSTILE))), tmp_path)
 
     assert (seen["ran"], seen["problems"], seen["requests"]) == (0, [], [])
     assert seen["first"][0][0].endswith(HOSTILE)
@@ -196,9 +146,14 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
     ids=["light", "dark-and-narrow"],
 )
 def test_it_fits_in_both_schemes(
-    browser: Browser, tmp_path: Path, options: tuple[str, ...], width: int, dark: bool
+    browser: Browser,
+    evaluation: Maker,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    width: int,
+    dark: bool,
 ) -> None:
-    seen = look(browser, render_page(evaluation_page(evaluation(40, ""))), tmp_path, *options, width=width)
+    seen = look(browser, render_page(evaluation_page(evaluation(40, 5))), tmp_path, *options, width=width)
 
     assert seen["problems"] == []
     assert (seen["width"], seen["needed"] <= width) == (width, True)
@@ -208,7 +163,7 @@ def test_it_fits_in_both_schemes(
 
 @pytest.mark.network
 @pytest.mark.parametrize("options", [(), ("--blink-settings=preferredColorScheme=0",)], ids=["light", "dark"])
-def test_axe_finds_nothing(browser: Browser, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_axe_finds_nothing(browser: Browser, evaluation: Maker, tmp_path: Path, options: tuple[str, ...]) -> None:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm")
@@ -221,7 +176,7 @@ def test_axe_finds_nothing(browser: Browser, tmp_path: Path, options: tuple[str,
         assert member is not None
         axe = member.read().decode()
     seen = look(
-        browser, render_page(evaluation_page(evaluation(200, ""))), tmp_path, *options, also=axe.replace("</script", "")
+        browser, render_page(evaluation_page(evaluation(200, 5))), tmp_path, *options, also=axe.replace("</script", "")
     )
 
     assert seen["passed"] > 10
