@@ -38,7 +38,7 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 SLICE = 250_000
 """Inputs of one process."""
 UNITS = (
-    "shared/Policy", "shared/Settings", "shared/Files", "shared/Exploration", "inliner/DecisionTable",
+    "shared/Policy", "shared/Network", "shared/Settings", "shared/Files", "shared/Exploration", "inliner/DecisionTable",
     "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode", "identity/Identity",
     "regalloc/AllocationTable", "regalloc/OverridePlan", "regalloc/TrialCopy", "regalloc/CodeSize",
     "regalloc/FunctionShape",

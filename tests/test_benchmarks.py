@@ -33,6 +33,7 @@ NAMES = (
     "learners",
     "overhead",
     "overhead_regalloc",
+    "policy_speed",
     "tuning_speed",
     "tuning_versions",
 )
