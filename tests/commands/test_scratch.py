@@ -64,3 +64,26 @@ def test_what_a_killed_process_left_goes_and_what_another_has_stays(base: Path):
         for child in children:
             child.communicate(timeout=30)
     assert {path.name for path in base.iterdir()} == {"mlgokit-run-link", "mlgokit-run-file"}
+
+
+def test_a_sandbox_that_waits_in_an_abandoned_folder_is_ended(base: Path):
+    abandoned, other = base / "mlgokit-run-gone", base / "elsewhere"
+    abandoned.mkdir()
+    # Python under another name, as nothing else waits for as long as it is asked to and looks like bubblewrap.
+    waiting = [
+        subprocess.Popen(
+            ["bwrap", "-c", "import time; time.sleep(60)", str(folder / "mlgokit-sandbox-1")], executable=sys.executable
+        )
+        for folder in (abandoned, other)
+    ]
+    reader = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(abandoned / "log")])
+    try:
+        with scratch_folder():
+            assert waiting[0].wait(timeout=30) == -signal.SIGKILL
+            assert not abandoned.exists()
+        assert waiting[1].poll() is None
+        assert reader.poll() is None
+    finally:
+        for child in (*waiting, reader):
+            child.kill()
+            child.wait(timeout=30)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
+from mlgokit.compiler.sandbox import end_abandoned
 from mlgokit.files import writing
 
 _PREFIX = "mlgokit-run-"
@@ -50,7 +51,7 @@ def _locked_folder(base: Path) -> tuple[Path, int]:
 
 
 def _remove_abandoned(base: Path) -> None:
-    """Remove the folders of processes that are gone, this user's only."""
+    """Remove the folders of processes that are gone, this user's only, and end sandboxes that still wait there."""
     for folder in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             status = folder.lstat()
@@ -59,6 +60,7 @@ def _remove_abandoned(base: Path) -> None:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                end_abandoned(folder)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(descriptor)

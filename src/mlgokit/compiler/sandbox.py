@@ -5,10 +5,12 @@ folder to write to. There is no network, no home folder, no other process, and n
 that a compiler does not need. The sandbox ends with this process.
 """
 
+import contextlib
 import functools
 import os
 import re
 import shutil
+import signal
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,6 +153,27 @@ def try_sandbox(toolchain: Toolchain) -> tuple[Path, tuple[str, ...]] | str:
         if not (folder / "inside").exists() or b"clang version" not in done.stdout:
             return "that it starts another program"
     return Path(program), system
+
+
+def end_abandoned(folder: Path) -> int:
+    """End this user's sandboxes whose scratch folder is below ``folder``; only for a folder whose process is gone.
+
+    A process of bubblewrap that is killed before it has let its child go leaves one that waits for ever.
+
+    Returns:
+        How many there were.
+    """
+    ended = 0
+    below = f"{folder}{os.sep}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        # Most are gone, or somebody else's, by the time they are looked at.
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            is_ours = entry.stat().st_uid == os.getuid() and Path(os.fsdecode(words[0])).name == BUBBLEWRAP
+            if is_ours and any(word.startswith(below) for word in words):
+                os.kill(int(entry.name), signal.SIGKILL)
+                ended += 1
+    return ended
 
 
 def _system_words(toolchain: Toolchain) -> Iterator[str]:
