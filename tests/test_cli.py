@@ -108,6 +108,12 @@ def test_every_command_of_the_table_is_offered(capsys: pytest.CaptureFixture[str
     assert found == {*cli.COMMANDS, *cli.GROUPS}
 
 
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_what_a_command_says_of_itself_is_one_paragraph(name: str):
+    """The site has one line for it."""
+    assert "\n\n" not in (cli.COMMANDS[name].configuration.__doc__ or "\n\n")
+
+
 def replace_run(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[..., Any]) -> None:
     """Let ``run`` carry a command out."""
     monkeypatch.setitem(cli.COMMANDS, command, replace(cli.COMMANDS[command], run=run))

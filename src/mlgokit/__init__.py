@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mlgokit.commands.corpus.fetch import Fetch as Fetch
     from mlgokit.commands.corpus.import_build import Import as Import
     from mlgokit.commands.evaluate import Evaluate as Evaluate
+    from mlgokit.commands.explain import Explain as Explain
     from mlgokit.commands.options import CompilerOptions as CompilerOptions
     from mlgokit.commands.trace import Trace as Trace
     from mlgokit.commands.train import Train as Train
@@ -71,6 +72,7 @@ _PLACES = {
     "commands.corpus.fetch": ("Fetch",),
     "commands.corpus.import_build": ("Import",),
     "commands.evaluate": ("Evaluate",),
+    "commands.explain": ("Explain",),
     "commands.options": ("CompilerOptions",),
     "commands.trace": ("Trace",),
     "commands.train": ("Train",),

@@ -24,6 +24,7 @@ from mlgokit.commands.corpus.split import Split
 from mlgokit.commands.corpus.verify import Verify
 from mlgokit.commands.doctor import Doctor
 from mlgokit.commands.evaluate import Evaluate
+from mlgokit.commands.explain import Explain
 from mlgokit.commands.export import Export
 from mlgokit.commands.importance import Importance
 from mlgokit.commands.quickstart import Quickstart
@@ -90,6 +91,7 @@ READING: dict[str, Callable[[Path], Any]] = {
     "corpus info": lambda corpus: Info(corpus=corpus),
     "corpus verify": lambda corpus: Verify(corpus=corpus, objects=corpus),
     "evaluate": lambda corpus: Evaluate(plain=True, corpus=corpus),
+    "explain": lambda corpus: Explain(module="a", policy=(":never",), corpus=corpus),
     "trace": lambda corpus: Trace(corpus=corpus, output=corpus.parent / "trace"),
     "train": lambda corpus: Train(corpus=corpus, output=corpus.parent / "train"),
 }

@@ -1,6 +1,7 @@
 """Corpora that several files of tests want."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,21 +24,34 @@ extern "C" int small_NUMBER(int i) { return twice(add(i)) - twice(i); }
 """
 
 
+CorpusOf = Callable[[str, Mapping[str, str]], Path]
+
+
 @pytest.fixture(scope="session")
-def small_corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five modules, one of which is no bitcode; all of one project."""
-    folder = tmp_path_factory.mktemp(f"small-{toolchain.major}")
-    names = [f"m{number}" for number in range(4)]
-    for number, name in enumerate(names):
-        source = folder / f"{name}.cpp"
-        source.write_text(SOURCE.replace("NUMBER", str(number)))
-        argv = [toolchain.clangxx, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
-        done = process.run([*argv, "-o", folder / f"{name}.bc"], timeout_seconds=60)
-        assert done.returncode == 0, done.stderr
-    names.append("bad")
-    (folder / "bad.bc").write_bytes(b"no bitcode")
-    for name in names:
+def corpus_of(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> CorpusOf:
+    """``corpus_of(name, sources)``: a module for each text of C++; one without a text is no bitcode."""
+
+    def make(name: str, sources: Mapping[str, str]) -> Path:
+        folder = tmp_path_factory.mktemp(f"{name}-{toolchain.major}")
         options = ("-cc1", "-triple", toolchain.target, "-Oz", "-ffunction-sections")
-        (folder / f"{name}.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
-    (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
-    return folder
+        for module, text in sources.items():
+            source, bitcode = folder / f"{module}.cpp", folder / f"{module}.bc"
+            bitcode.write_bytes(b"no bitcode")
+            (folder / f"{module}.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
+            if not text:
+                continue
+            source.write_text(text)
+            argv = [toolchain.clangxx, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
+            done = process.run([*argv, "-o", bitcode], timeout_seconds=60)
+            assert done.returncode == 0, done.stderr
+        (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": list(sources)}))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def small_corpus(corpus_of: CorpusOf) -> Path:
+    """Five modules, one of which is no bitcode; all of one project."""
+    good = {f"m{number}": SOURCE.replace("NUMBER", str(number)) for number in range(4)}
+    return corpus_of("small", good | {"bad": ""})

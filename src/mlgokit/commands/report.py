@@ -18,10 +18,7 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeReport:
-    """Make the report of a result: a page that needs no network, and the same as Markdown.
-
-    `evaluate --output` and `bench` leave both beside their JSON; this makes them of a file from elsewhere.
-    """
+    """Make the report of a result, a page that needs no network and the same as Markdown, of a file from elsewhere."""
 
     result: Annotated[Path, tyro.conf.Positional]
     """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote."""

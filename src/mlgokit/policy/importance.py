@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Doubles, Policy
+from mlgokit.policy.normaliser import typical_values
 from mlgokit.spec import AdviceKind
 
 _CHUNK = 4096
@@ -137,6 +138,29 @@ def shapley_values(
             total[every, place] += now - last
             last = now
     return total / (2 * pairs), rows
+
+
+def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
+    """What each feature by itself does to each preference.
+
+    Args:
+        policy: which decides yes or no.
+        values: raw [N, F].
+
+    Returns:
+        [N, F] the preference, less the one with that feature's typical value in place of its own, before the gate.
+        Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
+
+    Raises:
+        UsageError: the policy does not decide yes or no.
+    """
+    own = policy.preferences(values)
+    found = np.zeros(values.shape)
+    for place, typical in enumerate(typical_values(policy.normaliser).tolist()):
+        other = values.astype(np.float64)
+        other[:, place] = typical
+        found[:, place] = own - policy.preferences(other)
+    return found
 
 
 def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:

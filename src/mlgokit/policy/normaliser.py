@@ -108,6 +108,24 @@ class Quantile:
 Normaliser = SignedLog | Quantile
 
 
+def typical_values(normaliser: Normaliser) -> npt.NDArray[np.float64]:
+    """[F] a raw value of each feature in the middle of what the normaliser was fitted to.
+
+    That is what lies at the mean on the signed-log scale, or the boundary in the middle.
+
+    Example:
+        >>> typical_values(fit_signed_log(np.array([[0, 5], [3, 5]]))).round(3).tolist()
+        [1.0, 5.0]
+    """
+    if isinstance(normaliser, SignedLog):
+        mean = normaliser.mean.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return plain(np.copysign(np.expm1(np.abs(mean)), mean))
+    features, most = normaliser.boundaries.shape
+    lengths = np.array((most,) * features if normaliser.lengths is None else normaliser.lengths)
+    return normaliser.boundaries[np.arange(features), lengths // 2].astype(np.float64)
+
+
 def fit_signed_log(values: Values, *, clip: float = 4.0) -> SignedLog:
     """Mean and spread of each feature of ``values`` [T, F] on the signed-log scale; a constant feature becomes 0.
 

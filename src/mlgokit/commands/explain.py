@@ -1,0 +1,227 @@
+"""The command that shows what a policy does to one module, and why."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.describe import describe_module
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.evaluation.explain import ExplainedFunction, ExplainedSite, Explanation, explain_module
+from mlgokit.evaluation.explained_tree import TreeLine, call_tree, largest
+from mlgokit.evaluation.sides import make_side
+from mlgokit.locks import reading
+from mlgokit.manifest import package_version
+from mlgokit.module import Module
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import say
+
+MOST_CALLS = 12
+"""Calls that are shown below one function."""
+LOUDEST = 3
+"""Features that are shown for one decision."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """Show what a policy or a tuned plugin decides otherwise than LLVM in one module, what it weighs, and why."""
+
+    module: Annotated[str, tyro.conf.Positional]
+    """Module of the corpus: its name, or an end of it that no other module has."""
+    policy: Texts = ()
+    """Policy to explain, as of `mlgokit evaluate`: a file, or a rule for inlining such as :never."""
+    plugin: Path | None = None
+    """Plugin to explain, as `mlgokit tune` or `mlgokit export plugin` writes it; it shows no features."""
+    corpus: Path = Path("quickstart/corpus")
+    """Folder of the corpus."""
+    functions: int = 10
+    """Number of functions to show that grew, and as many that shrank."""
+    compiler: Compiling = COMPILER
+    """The clang that compiles the module."""
+    changes: Changes = NO_CHANGES
+    """Changes of the options of clang -cc1 in the command line, on both sides; each may be repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What was found, and how much of it is to be shown."""
+
+    explanation: Explanation
+    functions: int
+
+    def to_json(self) -> dict[str, object]:
+        """All that was found."""
+        return self.explanation.to_json()
+
+
+def run(config: Explain, *, report: Report = say_nothing) -> Explained:
+    """Compile the module both ways.
+
+    Raises:
+        BusyError: another process changes the corpus.
+        UsageError: the call contradicts itself, or names no module or several.
+        PolicyError: a file is no usable policy.
+        ToolError: a compiler is missing.
+    """
+    if config.functions < 1:
+        raise UsageError(f"--functions: expected at least 1, found {config.functions}; give more")
+    side = make_side(config.policy, plugin=config.plugin)
+    if config.plugin is None and INLINE_SIZE.name not in side.record.policies:
+        raise UsageError(
+            "explain: expected a policy for inlining with --policy, or a plugin with --plugin, found "
+            f"{side.record.label}; name one"
+        )
+    chosen = side.record.policies.get(INLINE_SIZE.name, ":")
+    policy = None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
+    with reading(config.corpus):
+        edits = config.changes.edits()
+        module = named_module(load_corpus(config.corpus, edits).modules, config.module, corpus=config.corpus)
+        compiler = open_compiler(config.compiler, corpus=config.corpus, files=edits.files, report=report)
+        found = explain_module(
+            module,
+            compiler=compiler,
+            side=side,
+            policy=policy,
+            names=_function_names(compiler, module),
+            report=report,
+        )
+    found = dataclasses.replace(
+        found,
+        source=str(config.corpus),
+        mlgokit_version=package_version(),
+        toolchain=compiler.toolchain.describe(),
+    )
+    return Explained(explanation=found, functions=config.functions)
+
+
+def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Module:
+    """The module of that name, or the only one whose name ends so.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    whole = [module for module in modules if module.name == name]
+    found = whole or [module for module in modules if f"/{module.name}".endswith(f"/{name}")]
+    if len(found) == 1:
+        return found[0]
+    some = [module.name for module in (found or modules)]
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    raise UsageError(
+        f"module {name}: expected one of the corpus {corpus}, found "
+        f"{f'{len(found)} that end so' if found else 'none'}; it has {', '.join(some[:_NAMED])}{more}"
+    )
+
+
+def _function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
+    if compiler.plugin is None:
+        return ()
+    return describe_module(
+        compiler.toolchain,
+        compiler.plugin,
+        module.bitcode,
+        command_line=module.command_line,
+        sandbox=compiler.sandbox,
+    ).names
+
+
+def render(explained: Explained, console: Console) -> None:
+    """The sums, and the trees of the functions that changed most."""
+    found = explained.explanation
+    if found.failure:
+        say(console, f"{found.module}: nothing to explain: {found.failure}", style="yellow")
+        return
+    differ = sum(one.differs for one in found.sites)
+    say(console, f"{found.module}: {found.before:,} bytes by LLVM, {found.after:,} by {found.side.label}")
+    say(
+        console,
+        f"  {found.change:+,} = {sum(one.change for one in found.components):+,} by differences, "
+        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions",
+    )
+    say(
+        console,
+        f"  {len(found.sites):,} call sites, {differ:,} decided otherwise, in {len(found.components):,} components of "
+        "the call graph; the bytes of a component cannot be shared out among its differences",
+    )
+    told: set[int] = set()
+    for title, functions in zip(("Larger", "Smaller"), largest(found, explained.functions), strict=True):
+        if functions:
+            say(console, f"\n{title} functions", style="bold")
+        for function in functions:
+            _say_function(found, function, told, console)
+    shown = sum(map(len, largest(found, explained.functions)))
+    if (more := sum(one.change != 0 for one in found.functions) - shown) > 0:
+        say(console, f"\n{more:,} more functions changed; --functions shows more, --json has all")
+
+
+def exit_code(config: Explain, explained: Explained) -> int:  # noqa: ARG001  (as of other commands)
+    """0, or 1 if a compilation failed."""
+    return MlgokitError.exit_code if explained.explanation.failure else 0
+
+
+def _say_function(found: Explanation, function: ExplainedFunction, told: set[int], console: Console) -> None:
+    sizes = [f"{one:,}" if one is not None else "not there" for one in (function.before, function.after)]
+    say(console, f"{_name(function.function)}: {function.change:+,} bytes ({sizes[0]} -> {sizes[1]})", style="bold")
+    if function.component is None:
+        say(console, "  no difference reaches it")
+        return
+    component = found.components[function.component]
+    if component.number in told:
+        say(console, f"  component {component.number}, as above")
+    elif component.differences == 1:
+        say(console, f"  component {component.number}: {component.change:+,} bytes by one difference")
+    else:
+        say(
+            console,
+            f"  component {component.number}: {component.change:+,} bytes in {component.functions:,} functions by "
+            f"{component.differences:,} differences together",
+        )
+    told.add(component.number)
+    tree = call_tree(found, function)
+    for line in tree[:MOST_CALLS]:
+        _say_call(line, console)
+    if len(tree) > MOST_CALLS:
+        say(console, f"  {len(tree) - MOST_CALLS:,} more calls; --json has all")
+
+
+def _say_call(line: TreeLine, console: Console) -> None:
+    site, margin = line.site, "  " * (line.depth + 1)
+    caller, callee = _name(site.caller), _name(site.callee)
+    what = {"below": f"calls {callee}", "above": f"called by {caller}", "elsewhere": f"{caller} calls {callee}"}[
+        line.where
+    ]
+    if not site.differs:
+        say(console, f"{margin}{what}: {_both(site)}")
+        return
+    say(console, f"{margin}{what}: {_both(site)}; call site {site.site}")
+    reasons: list[str] = []
+    if site.by_table:
+        reasons.append("decided by the plugin's table")
+    elif site.preference is not None:
+        reasons.append(f"preference {site.preference:+.2f}, {site.agree} of {site.members} members agree")
+    reasons += [
+        f"{one.feature} {one.value:,} (typically {one.typical:,.1f}) {one.change:+.2f}"
+        for one in site.features[:LOUDEST]
+    ]
+    if reasons:
+        say(console, f"{margin}  {'; '.join(reasons)}", style="dim")
+
+
+def _both(site: ExplainedSite) -> str:
+    done = {True: "inlined", False: "not inlined", None: "not asked"}
+    if not site.differs:
+        return done[site.llvm] if site.llvm == site.decided else f"LLVM: {done[site.llvm]}, now: {done[site.decided]}"
+    return f"LLVM: {done[site.llvm]}, now: {done[site.decided]}"
+
+
+def _name(text: str) -> str:
+    """A stranger's name on one line; the console escapes what else it may hold."""
+    return text.replace("\n", "\\n")
