@@ -1,5 +1,6 @@
 """Why a module is larger or smaller, from a compiler that starts no process."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -8,17 +9,19 @@ import numpy as np
 import pytest
 
 from mlgokit.commands.explain import Explained, named_module, render
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.explain import ExplainedSite, Explanation, explain_module
 from mlgokit.evaluation.explained_tree import call_tree, largest
 from mlgokit.evaluation.sides import make_side
+from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, SignedLog, typical_values
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.terminal import open_console
-from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
+from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_sizes, toy_source
 
 EVIL = "evil\x1b]0;moon\x07\nname"
 CALLS = (
@@ -174,6 +177,27 @@ def test_other_policies_decide_on_both_sides():
     ]
     assert sorted(one["inline-size"] for one in asked) == [":default", ":never"]
     assert {one["regalloc-eviction"] for one in asked} == {":first"}
+
+
+def test_what_a_plugin_allocates_is_a_sum_of_its_own(tmp_path: Path):
+    inlining = toy_compiler({"m": TOY})
+
+    def answer(module: Module, request: CompileRequest) -> Compilation:
+        done = inlining.answer(module, request)
+        assert request.use is not None
+        allocates = request.use.plugin is not None and not request.use.allocations
+        return dataclasses.replace(done, sizes=toy_sizes({"same": 4})) if allocates else done
+
+    plugin = tmp_path / "tuned.so"
+    plugin.write_bytes(b"")
+    compiler = FakeCompiler(answer=answer)
+    found = explain_module(toy_source("m"), compiler=compiler, side=make_side(plugin=plugin))
+
+    assert [one.function for one in found.functions] == []
+    assert (found.before, found.after, found.allocation) == (167, 4, -163)
+    assert "-163 by register allocation" in shown(found)
+    uses = [request.use for _, request in compiler.asked if request.use is not None and request.use.allocations]
+    assert [dict(use.policies) for use in uses] == [{"regalloc-eviction": ":default", "regalloc-priority": ":default"}]
 
 
 def test_a_function_that_no_difference_reaches_is_counted_apart():

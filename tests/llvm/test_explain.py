@@ -10,6 +10,7 @@ from mlgokit.cli import main
 from mlgokit.commands.explain import Explain, exit_code, run
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
@@ -96,6 +97,19 @@ def test_components_sum_up_to_what_the_objects_differ_by(
         assert {one.decided for one in asked} == {policy == ":always"}
     for function in found.functions:
         assert function.component is None or call_tree(found, function)
+
+
+def test_a_plugin_is_explained_as_its_policy(corpus: Path, toolchain: Toolchain, few_users: Path, tmp_path: Path):
+    link_policies(toolchain, {INLINE_SIZE.name: few_users}, tmp_path / "few.so")
+    options = CompilerOptions(llvm=toolchain.major)
+    by_policy, by_plugin = (
+        run(Explain(module="m", corpus=corpus, compiler=options, policy=policy, plugin=plugin)).explanation
+        for policy, plugin in (((str(few_users),), None), ((), tmp_path / "few.so"))
+    )
+
+    assert by_plugin.components == by_policy.components
+    assert by_plugin.functions == by_policy.functions
+    assert (by_plugin.after, by_plugin.allocation) == (by_policy.after, 0)
 
 
 def test_what_does_not_compile_is_an_answer(corpus: Path, toolchain: Toolchain):

@@ -144,7 +144,8 @@ def render(explained: Explained, console: Console) -> None:
     say(
         console,
         f"  {found.change:+,} = {sum(one.change for one in found.components):+,} by differences, "
-        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions",
+        f"{found.unexplained:+,} in functions that no difference reaches, {found.elsewhere:+,} outside of functions"
+        + (f", {found.allocation:+,} by register allocation" if found.allocation else ""),
     )
     say(
         console,

@@ -27,8 +27,9 @@ from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
+from mlgokit.tables.allocations import allocation_bytes
 
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1
@@ -137,7 +138,7 @@ class ExplainedFunction:
 class Explanation:
     """A module built by LLVM's heuristic and by another side; bytes are what llvm-size calls text.
 
-    ``change`` is the sum of the components' changes, ``unexplained`` and ``elsewhere``.
+    ``change`` is the sum of the components' changes, ``unexplained``, ``elsewhere`` and ``allocation``.
 
     Attributes:
         module: its name.
@@ -148,6 +149,7 @@ class Explanation:
         after: bytes of the judged one.
         unexplained: bytes gained by functions that no difference can have reached.
         elsewhere: bytes gained outside of functions.
+        allocation: bytes gained by what a plugin allocates otherwise; all others are those of the object without that.
         components: those that grew most first.
         functions: those that changed, those that grew most first.
         sites: every call site, in the order of the judged build's questions, then those of the plain one alone.
@@ -164,6 +166,7 @@ class Explanation:
     after: int = 0
     unexplained: int = 0
     elsewhere: int = 0
+    allocation: int = 0
     components: tuple[ExplainedComponent, ...] = ()
     functions: tuple[ExplainedFunction, ...] = ()
     sites: tuple[ExplainedSite, ...] = ()
@@ -212,8 +215,11 @@ def explain_module(
         )
     # Policies for register allocation decide on both sides: their bytes are not the inliner's.
     plain_use = PluginUse(policies={**side.use.policies, INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,))
-    uses = (plain_use, dataclasses.replace(side.use, logs=(INLINE_SIZE.name,)))
-    plain, judged = parallel(
+    judged_use = dataclasses.replace(side.use, logs=(INLINE_SIZE.name,))
+    uses = [plain_use, judged_use]
+    if side.use.plugin is not None:
+        uses.append(_without_allocations(judged_use))
+    plain, whole, *rest = parallel(
         lambda use: compiler.compile(module, CompileRequest(use=use, keep="all")),
         uses,
         workers=compiler.workers,
@@ -221,10 +227,19 @@ def explain_module(
         label="explain",
     )
     found = Explanation(module=module.name, project=module.project, side=side.record)
-    for build, done in (("plain", plain), (side.record.label, judged)):
+    for build, done in (("plain", plain), *((side.record.label, done) for done in (whole, *rest))):
         if not done.ok:
             return dataclasses.replace(found, failure=f"{build}: {done.status.value}: {done.reason}")
-    return _explained(found, plain, judged, policy, names)
+    judged = rest[0] if rest else whole
+    found = _explained(found, plain, judged, policy, names)
+    after = whole.measured.llvm_size_text
+    return dataclasses.replace(found, after=after, allocation=after - found.after)
+
+
+def _without_allocations(use: PluginUse) -> PluginUse:
+    """The same with register allocation as LLVM does it, whatever the plugin has inside for that."""
+    own = {name: HEURISTIC for name, problem in PROBLEMS.items() if problem.by_regalloc_cost}
+    return dataclasses.replace(use, allocations=allocation_bytes({}), policies={**use.policies, **own})
 
 
 def _explained(
