@@ -40,13 +40,17 @@ def _locked_folder(base: Path) -> tuple[Path, int]:
     while True:
         with writing(base):
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                # Somebody took it for an abandoned one before it was opened.
+                continue
         # Some network file systems know no locks; nobody removes anything there.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if folder.is_dir():
             return folder, descriptor
-        # Somebody took it for an abandoned one before it was locked.
+        # Or before it was locked.
         os.close(descriptor)
 
 

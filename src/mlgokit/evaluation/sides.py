@@ -9,7 +9,7 @@ from typing import Literal
 
 from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
-from mlgokit.errors import InputError, UsageError
+from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.files import digest_file
 from mlgokit.module import Module
@@ -76,7 +76,10 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         if not policy.startswith(":"):
             problem = load_policy(Path(policy)).problem
             if problem not in PROBLEMS:
-                raise UsageError(f"policy {text}: expected one for {', '.join(PROBLEMS)}, found one for {problem!r}")
+                raise PolicyError(
+                    f"policy {text}: expected a policy for {', '.join(PROBLEMS)}, found one for {problem!r}; "
+                    "name another"
+                )
         elif policy not in (rules := PROBLEMS[problem].rules):
             others = "; for register allocation write PROBLEM=RULE" if not is_named else ""
             raise UsageError(f"policy {text}: expected a file or {', '.join(rules)}; correct the name{others}")
