@@ -15,8 +15,8 @@ from pathlib import Path
 from harness import Setup, run_benchmark
 from results import Result, Table
 
+from mlgokit.bench.counts import RUN_LIMITS
 from mlgokit.compiler import process
-from mlgokit.compiler.limits import Limits
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.evaluation_page import evaluation_page
 from mlgokit.evaluation.page import render_page
@@ -35,8 +35,6 @@ from mlgokit.evaluation.records import (
 MOST_BYTES = 15 * 2**20
 MOST_MILLISECONDS = 2000.0
 PROJECTS = 10
-# Chromium reserves address space by the terabyte.
-LIMITS = Limits(file_bytes=1 << 30, memory_bytes=1 << 46)
 STEPS = {
     "ready": "from the start of loading until scripts have run and all is laid out",
     "sort": "sort all modules by a column",
@@ -96,7 +94,7 @@ def measure(config: ReportSpeed, setup: Setup) -> Result:
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise ToolError("report_speed: expected chromium in PATH, found none; install the package chromium")
-    version = process.run([browser, "--version"], timeout_seconds=60.0, limits=LIMITS).stdout.decode().strip()
+    version = process.run([browser, "--version"], timeout_seconds=60.0, limits=RUN_LIMITS).stdout.decode().strip()
     setup.tools["browser"] = version
     evaluation = made_evaluation(config.modules, config.functions)
     begun = time.perf_counter()
@@ -159,7 +157,7 @@ def _opened(browser: str, page: str) -> dict[str, float]:
                 path.as_uri(),
             ],
             timeout_seconds=180.0,
-            limits=LIMITS,
+            limits=RUN_LIMITS,
         )
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
     if done.returncode != 0 or found is None:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.bench.counts import RUN_LIMITS
 from mlgokit.compiler import process
-from mlgokit.compiler.limits import Limits
 
 DEADLINE_SECONDS = 180.0
-# Chromium reserves address space by the terabyte, and ends at once where it may not.
-LIMITS = Limits(file_bytes=1 << 30, memory_bytes=1 << 46)
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +48,8 @@ def browser() -> Callable[..., str]:
                 page.as_uri(),
             ],
             timeout_seconds=DEADLINE_SECONDS,
-            limits=LIMITS,
+            # Chromium reserves address space by the terabyte, and ends at once where it may not.
+            limits=RUN_LIMITS,
         )
         assert not done.timed_out, done.stderr
         assert done.returncode == 0, done.stderr

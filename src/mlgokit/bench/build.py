@@ -19,7 +19,8 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import OPTIONS, driver_words, input_words, project_jobs, project_sources
 from mlgokit.corpus.sources.projects import Project
-from mlgokit.errors import CorpusError, InputError, ToolError
+from mlgokit.errors import CorpusError, InputError
+from mlgokit.evaluation.program import expect_linker, link_program
 from mlgokit.files import writing
 from mlgokit.progress import Report
 
@@ -217,9 +218,7 @@ class _Compiled:
 
 
 def _build_projects(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
-    if shop.toolchain.lld is None:
-        major = shop.toolchain.major
-        raise ToolError(f"bench: expected ld.lld of LLVM {major}, found none; apt-get install lld-{major}")
+    expect_linker(shop.toolchain, "bench")
     units = list(_units(workload, shop))
     for side in SIDES:
         with writing(place.folder):
@@ -300,14 +299,14 @@ def _link(
     objects = [str(place.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
     # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
     options = [word for word in shop.sides[side].words if not word.startswith(_PLUGIN)]
-    done = process.run(
-        [
-            shop.toolchain.clangxx if is_cxx else shop.toolchain.clang, f"--ld-path={shop.toolchain.lld}",
-            "-Wl,--gc-sections", *options, *objects, *workload.libraries, "-o", str(place.build / PROGRAM),
-        ],
+    done = link_program(
+        [*options, *objects, *workload.libraries],
+        place.build / PROGRAM,
+        toolchain=shop.toolchain,
+        is_cxx=is_cxx,
         timeout_seconds=LINK_SECONDS,
         env=clean_environment(),
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         how = f"did not link within {LINK_SECONDS:.0f} s" if done.timed_out else "does not link"
         return _failed(side, f"{workload.name} {how}: {first_error(done.stderr)}")

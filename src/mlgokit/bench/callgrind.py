@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counts, Execution
+from mlgokit.bench.counts import EVENTS, Counted, Counts, Execution, run_under
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import apt_command
@@ -55,20 +55,9 @@ class Callgrind:
         """
         for old in scratch.glob("profile.*"):
             old.unlink()
-        argv = [self.valgrind, *_SWITCHES, f"--callgrind-out-file={scratch / 'profile.%p'}", *execution.argv]
-        deadline = SLOWER * execution.timeout_seconds
-        done = process.run(
-            argv,
-            timeout_seconds=deadline,
-            cwd=execution.folder,
-            env=execution.environment,
-            limits=RUN_LIMITS,
-        )
-        if done.timed_out:
-            return Counted(reason=f"callgrind did not end within {deadline:.0f} s")
-        if done.returncode != execution.expected:
-            reason = f"under callgrind it ended with {done.returncode} in place of {execution.expected}"
-            return Counted(reason=f"{reason}: {first_error(done.stderr)}")
+        words = [self.valgrind, *_SWITCHES, f"--callgrind-out-file={scratch / 'profile.%p'}"]
+        if reason := run_under("callgrind", words, execution, timeout_seconds=SLOWER * execution.timeout_seconds):
+            return Counted(reason=reason)
         try:
             profiles = [read_profile(path, execution.own) for path in sorted(scratch.glob("profile.*"))]
         except InputError as error:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.process import Limits
 
 EVENTS = ("instructions", "loads", "stores", "branches")
@@ -68,6 +70,27 @@ class Execution:
     own: Path
     expected: int = 0
     timeout_seconds: float = 60.0
+
+
+def run_under(tool: str, words: Sequence[str], execution: Execution, *, timeout_seconds: float) -> str:
+    """Run a program as ``words`` before it say; why that cannot be counted, or empty.
+
+    Raises:
+        ToolError: ``tool`` cannot be started.
+    """
+    done = process.run(
+        [*words, *execution.argv],
+        timeout_seconds=timeout_seconds,
+        cwd=execution.folder,
+        env=execution.environment,
+        limits=RUN_LIMITS,
+    )
+    if done.timed_out:
+        return f"{tool} did not end within {timeout_seconds:.0f} s"
+    if done.returncode != execution.expected:
+        reason = f"under {tool} it ended with {done.returncode} in place of {execution.expected}"
+        return f"{reason}: {first_error(done.stderr)}"
+    return ""
 
 
 class Counter(Protocol):

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counts, Execution
+from mlgokit.bench.counts import EVENTS, Counted, Counts, Execution, run_under
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "instructions": ("instructions:u",),
@@ -64,18 +63,9 @@ class Perf:
         """
         output = scratch / "perf.csv"
         output.unlink(missing_ok=True)
-        done = process.run(
-            [*_words(self.perf, tuple(self.names.values()), output), *execution.argv],
-            timeout_seconds=execution.timeout_seconds,
-            cwd=execution.folder,
-            env=execution.environment,
-            limits=RUN_LIMITS,
-        )
-        if done.timed_out:
-            return Counted(reason=f"perf did not end within {execution.timeout_seconds:.0f} s")
-        if done.returncode != execution.expected:
-            reason = f"under perf it ended with {done.returncode} in place of {execution.expected}"
-            return Counted(reason=f"{reason}: {first_error(done.stderr)}")
+        words = _words(self.perf, tuple(self.names.values()), output)
+        if reason := run_under("perf", words, execution, timeout_seconds=execution.timeout_seconds):
+            return Counted(reason=reason)
         found = read_counters(output.read_text(encoding="utf-8", errors="replace")) if output.exists() else {}
         values = {event: found[name] for event, name in self.names.items() if name in found}
         if "instructions" not in values:

@@ -5,14 +5,13 @@ judged. Changes are after / before less 1, so negative is less.
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.bench.counts import Counts
 from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.decode import decode, read_json
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.manifest import finite_json
 
@@ -189,6 +188,21 @@ class Bench:
         """Plain JSON values."""
         return finite_json({"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)})
 
+    @classmethod
+    def from_json(cls, value: object, where: str) -> "Bench":
+        """What :meth:`to_json` gave; ``where`` names it in errors.
+
+        Raises:
+            InputError: another format or version, a missing key, or a value of another type.
+        """
+        found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if (found.get("format"), found.get("format_version")) != (FORMAT, FORMAT_VERSION):
+            raise InputError(
+                f"{where}: expected {FORMAT} of version {FORMAT_VERSION}, found {found.get('format')!r:.60} of version "
+                f"{found.get('format_version')!r:.20}; make it again with this version"
+            )
+        return decode(cls, found, where)
+
 
 def load_bench(path: Path) -> Bench:
     """Read what :meth:`Bench.to_json` gave.
@@ -196,14 +210,4 @@ def load_bench(path: Path) -> Bench:
     Raises:
         InputError: it is no such file, or of another version.
     """
-    try:
-        value: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected the JSON of `mlgokit bench`, found: {error}; make it again") from error
-    found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if (found.get("format"), found.get("format_version")) != (FORMAT, FORMAT_VERSION):
-        raise InputError(
-            f"{path}: expected {FORMAT} of version {FORMAT_VERSION}, found {found.get('format')!r:.60} of version "
-            f"{found.get('format_version')!r:.20}; make it again with this version"
-        )
-    return decode(Bench, found, str(path))
+    return Bench.from_json(read_json(path, expected="the JSON of `mlgokit bench`", remedy="make it again"), str(path))

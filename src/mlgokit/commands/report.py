@@ -1,6 +1,5 @@
 """The command that makes a page of a result again, from its JSON."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -8,11 +7,12 @@ from typing import Annotated, Any, cast
 import tyro
 
 from mlgokit.bench.page import bench_page
-from mlgokit.bench.record import FORMAT as BENCH, load_bench
+from mlgokit.bench.record import FORMAT as BENCH, Bench
 from mlgokit.errors import InputError
+from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.evaluation_page import evaluation_page
 from mlgokit.evaluation.page import write_page
-from mlgokit.evaluation.records import FORMAT as EVALUATION, read_evaluation
+from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
 from mlgokit.progress import Report, say_nothing
 
 
@@ -34,11 +34,12 @@ def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
         StorageError: the disk is full or the place is not writable.
     """
     report(0, 1, "read")
-    found = _format_of(config.result)
+    value: object = read_json(config.result, expected="the JSON of a result", remedy="make it again")
+    found = _format_of(value)
     if found == EVALUATION:
-        page = evaluation_page(read_evaluation(config.result))
+        page = evaluation_page(Evaluation.from_json(value))
     elif found == BENCH:
-        page = bench_page(load_bench(config.result))
+        page = bench_page(Bench.from_json(value, str(config.result)))
     else:
         raise InputError(
             f"{config.result}: expected format {EVALUATION!r} or {BENCH!r}, found {found!r:.60}; give the JSON that "
@@ -48,9 +49,5 @@ def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
     return {"html": str(written), "markdown": str(written.with_suffix(".md"))}
 
 
-def _format_of(path: Path) -> object:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected the JSON of a result, found: {error}; make it again") from error
+def _format_of(value: object) -> object:
     return cast("dict[str, object]", value).get("format") if isinstance(value, dict) else None

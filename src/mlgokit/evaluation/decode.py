@@ -2,12 +2,26 @@
 
 import dataclasses
 import functools
+import json
 import math
 import types
 import typing
+from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.errors import InputError
+
+
+def read_json(path: Path, *, expected: str, remedy: str) -> Any:
+    """The JSON value of a file; ``expected`` and ``remedy`` are words of the error.
+
+    Raises:
+        InputError: the file cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected {expected}, found: {error}; {remedy}") from error
 
 
 def decode(kind: Any, value: Any, where: str) -> Any:

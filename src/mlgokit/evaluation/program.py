@@ -1,7 +1,7 @@
 """Builds one real program twice, as a user would: ``clang -Oz`` without and with ``-fpass-plugin``; runs both."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
 from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import driver_words, input_words, project_jobs, project_sources
 from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
@@ -60,10 +61,7 @@ def compare_program(
     """
     if project.program is None:
         raise CorpusError(f"project {project.name!r}: expected a program to build, found none; name another project")
-    if toolchain.lld is None:
-        raise ToolError(
-            f"program: expected ld.lld of LLVM {toolchain.major}, found none; apt-get install lld-{toolchain.major}"
-        )
+    expect_linker(toolchain, "program")
     root, names = project_sources(project, sources_folder=sources_folder)
     # The same gate as for a corpus: a list of projects may be a stranger's.
     project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
@@ -98,7 +96,7 @@ def compare_program(
         sizes: dict[str, Sizes] = {}
         for build in ("before", "after"):
             files = [folder / f"{index}.{build}.o" for index in range(len(names))]
-            _link(project, toolchain, toolchain.lld, files, folder / build)
+            _link(project, toolchain, files, folder / build)
             totals = section_totals(read_elf(folder / build))
             sizes[build] = Sizes(
                 objects=sum(one.llvm_size_text for one in objects[build]),
@@ -120,13 +118,51 @@ def compare_program(
     )
 
 
-def _link(project: Project, toolchain: Toolchain, lld: Path, objects: Sequence[Path], output: Path) -> None:
-    driver = toolchain.clangxx if project.language == "c++" else toolchain.clang
+def expect_linker(toolchain: Toolchain, what: str) -> None:
+    """Refuse to begin without a linker; ``what`` needs it.
+
+    Raises:
+        ToolError: the toolchain has none.
+    """
+    if toolchain.lld is None:
+        raise ToolError(
+            f"{what}: expected ld.lld of LLVM {toolchain.major}, found none; apt-get install lld-{toolchain.major}"
+        )
+
+
+def link_program(
+    words: Sequence[str | Path],
+    output: Path,
+    *,
+    toolchain: Toolchain,
+    is_cxx: bool,
+    timeout_seconds: float,
+    env: Mapping[str, str] | None = None,
+) -> Completed:
+    """Link a program as a user would: by clang's driver, with ``--gc-sections``.
+
+    Args:
+        words: options, objects and libraries.
+        output: where the program goes.
+        toolchain: whose clang and linker.
+        is_cxx: whether it needs the C++ library.
+        timeout_seconds: deadline.
+        env: the driver's variables; this process's if not given.
+    """
+    driver = toolchain.clangxx if is_cxx else toolchain.clang
+    argv = [driver, f"--ld-path={toolchain.lld}", "-Wl,--gc-sections", *words, "-o", output]
+    return process.run(argv, timeout_seconds=timeout_seconds, env=env)
+
+
+def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], output: Path) -> None:
     program: Program | None = project.program
     libraries = program.libraries if program is not None else ()
-    words = [driver, f"--ld-path={lld}", "-Wl,--gc-sections", *objects, *libraries, "-o", output]
-    done = process.run(words, timeout_seconds=LINK_SECONDS)
+    is_cxx = project.language == "c++"
+    done = link_program(
+        [*objects, *libraries], output, toolchain=toolchain, is_cxx=is_cxx, timeout_seconds=LINK_SECONDS
+    )
     if done.returncode != 0:
+        driver = toolchain.clangxx if is_cxx else toolchain.clang
         raise ToolError(
             f"program {project.name}: expected {driver} to link it, found: {first_error(done.stderr)}; "
             "check that the C++ library's development files are installed"

@@ -5,13 +5,12 @@ judged. Sizes are bytes, times are seconds.
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.decode import decode, read_json
 from mlgokit.manifest import finite_json, plain_json
 
 FORMAT = "mlgokit evaluation"
@@ -352,11 +351,7 @@ def read_evaluation(path: Path) -> Evaluation:
     Raises:
         InputError: the file cannot be read, or is no such file.
     """
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected an evaluation, found: {error}; evaluate again") from error
-    return Evaluation.from_json(value)
+    return Evaluation.from_json(read_json(path, expected="an evaluation", remedy="evaluate again"))
 
 
 def without_rows(evaluation: Evaluation) -> Evaluation:
