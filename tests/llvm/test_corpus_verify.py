@@ -24,7 +24,7 @@ from mlgokit.corpus.verify import (
     objects_of_build,
     verify_corpus,
 )
-from mlgokit.errors import UsageError
+from mlgokit.errors import ToolError, UsageError
 
 SOURCES = {
     "work.c": """
@@ -156,6 +156,11 @@ def test_a_link_command_gives_the_code_of_the_link(toolchain: Toolchain, tmp_pat
 
     result = verify(corpus, objects_of_build(build), toolchain)
     assert [(module.verdict, module.reason) for module in result.modules] == [(Verdict.SAME, "")] * 3, found.to_json()
+
+
+def test_a_line_break_in_a_word_of_a_link_command_is_refused(toolchain: Toolchain):
+    with pytest.raises(ToolError, match=r"clang -###: expected quoted words, found .*; take line breaks out"):
+        link_options(["clang++", "-Xlinker", "a\nb", "a.o"], toolchain=toolchain)
 
 
 def test_a_link_command_that_clang_does_not_take_is_refused(toolchain: Toolchain):

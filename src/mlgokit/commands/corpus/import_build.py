@@ -114,7 +114,7 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
         case "thinlto":
             return _import_thinlto(config, report)
         case "bitcode":
-            options = shlex.split(config.options or "")
+            options = _words_of_options(config)
             if options[:1] != ["-cc1"]:
                 raise UsageError(
                     f"options: expected the options of clang for the bitcode, -cc1 first, found {config.options!r}; "
@@ -229,13 +229,22 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
     return counts(imported)
 
 
+def _words_of_options(config: Import) -> list[str]:
+    try:
+        return shlex.split(config.options or "")
+    except ValueError as error:
+        raise UsageError(
+            f"options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
+        ) from error
+
+
 def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
     """A local ThinLTO link; its options come from the link's command, or from the user, now or later."""
     folder = cast("Path", config.thinlto)
     if config.options is not None and config.link_command is not None:
         raise UsageError("import: expected --options or --link-command, found both; leave one out")
     understood: LinkOptions | None = None
-    override: Sequence[str] = shlex.split(config.options or "")
+    override: Sequence[str] = _words_of_options(config)
     if config.link_command is not None:
         words = read_link_command(config.link_command)
         understood = link_options(words, toolchain=find_toolchain(config.llvm), folder=folder)

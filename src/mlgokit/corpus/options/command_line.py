@@ -54,11 +54,20 @@ def read_dry_run(stderr: str) -> list[str]:
     if len(lines) != 1:
         text = stderr.strip()[-300:]
         raise ToolError(f"clang -###: expected one line with -cc1, found {len(lines)} in {text!r}; check the compiler")
+    return printed_words(lines[0])
+
+
+def printed_words(line: str) -> list[str]:
+    """The words after the program's name of a line that ``clang -###`` printed.
+
+    Raises:
+        ToolError: an option has a line break in it, which the driver prints as it is.
+    """
     try:
-        return shlex.split(lines[0])[1:]
+        return shlex.split(line)[1:]
     except ValueError as error:
         raise ToolError(
-            f"clang -###: expected quoted words, found {lines[0].strip()[-300:]!r} ({error}); "
+            f"clang -###: expected quoted words, found {line.strip()[-300:]!r} ({error}); "
             "take line breaks out of the options"
         ) from error
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
-from mlgokit.corpus.options.command_line import ask_driver
+from mlgokit.corpus.options.command_line import ask_driver, printed_words
 from mlgokit.corpus.options.driver import may_be_asked, may_be_left_out
 from mlgokit.corpus.options.parse import LLVM_KINDS, Option, option_table, parse_options, spell_options
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
@@ -173,20 +173,20 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
 
     Raises:
         UsageError: clang does not take the command.
-        ToolError: clang cannot be started.
+        ToolError: clang cannot be started, or an option has a line break in it.
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
         return translate_linker(list(_expanded(words[1:], folder)))
     driver_words = [*_without_inputs(_expanded(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
-    lines = [line for line in done.stderr.splitlines() if line.startswith(' "')]
+    lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
     if done.returncode != 0 or not lines:
         raise UsageError(
             f"link command: expected options that {toolchain.clangxx} takes, found: {first_error(done.stderr)}; "
             "correct it, or give the command of ld.lld"
         )
     triple = _TARGET.search(done.stderr)
-    return translate_linker(shlex.split(lines[-1])[1:], triple=triple[1] if triple else None)
+    return translate_linker(printed_words(lines[-1]), triple=triple[1] if triple else None)
 
 
 def translate_linker(words: Sequence[str], *, triple: str | None = None) -> LinkOptions:
