@@ -1,6 +1,8 @@
 """Workloads built by commands, run, counted and timed, without a compiler."""
 
+import contextlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ import pytest
 from mlgokit.bench.build import Shop
 from mlgokit.bench.compare import changes_over, compare_workloads
 from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
+from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench, SideRecord, WorkloadResult, load_bench
 from mlgokit.bench.render import sentences_of
+from mlgokit.bench.running import Timing
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
@@ -41,6 +45,17 @@ class Letters:
         return Counted(whole=Counts(instructions=2 * size), own=Counts(instructions=size, loads=1))
 
 
+def shop_of(tmp_path: Path, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> Shop:
+    return Shop(
+        toolchain=TOOLS,
+        sides={"before": SideFlags(words=before), "after": SideFlags(words=after)},
+        sources=tmp_path / "sources",
+        workers=1,
+        compile_seconds=20,
+        build_seconds=20,
+    )
+
+
 def compare(
     tmp_path: Path,
     workload: Workload,
@@ -49,23 +64,16 @@ def compare(
     after: tuple[str, ...] = (),
     counter: Counter | None = None,
     time_seconds: float = 0.0,
+    time_pairs: int = 50,
     run_seconds: float = 20.0,
 ) -> WorkloadResult:
-    shop = Shop(
-        toolchain=TOOLS,
-        sides={"before": SideFlags(words=before), "after": SideFlags(words=after)},
-        sources=tmp_path / "sources",
-        workers=1,
-        compile_seconds=20,
-        build_seconds=20,
-    )
     (found,) = compare_workloads(
         [workload],
-        shop=shop,
+        shop=shop_of(tmp_path, before, after),
         folder=tmp_path / "work",
         counter=counter,
         run_seconds=run_seconds,
-        time_seconds=time_seconds,
+        timing=Timing(seconds=time_seconds, pairs=time_pairs),
         report=say_nothing,
     )
     return found
@@ -155,10 +163,16 @@ def test_what_is_too_short_is_not_timed(tmp_path: Path):
     assert found.untimed == "a run takes less than 10 ms, which is too short to time"
 
 
-def test_times_are_measured_in_pairs_and_say_when_nothing_is_decided(tmp_path: Path):
-    found = compare(tmp_path, script("i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done"), time_seconds=0.001)
+LOOP = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done"
+
+
+@pytest.mark.parametrize("bounds", [{"time_seconds": 0.001}, {"time_seconds": 60, "time_pairs": 2}])
+def test_times_are_measured_in_pairs_within_bounds_and_have_an_interval(tmp_path: Path, bounds: dict[str, Any]):
+    found = compare(tmp_path, script(LOOP), **bounds)
     assert found.time is not None
-    assert (found.time.runs, found.time.verdict, found.time.low) == (1, "undecided", None)
+    assert found.time.runs == 2
+    assert found.time.low is not None
+    assert found.time.low < 0.01
     assert found.time.before > 0
 
 
@@ -190,6 +204,98 @@ def test_benchmarks_that_choose_their_own_work_are_not_counted(tmp_path: Path):
 def test_results_that_are_none_are_a_row(tmp_path: Path):
     found = compare(tmp_path, script("echo no", format="lit"))
     assert [(one.side, one.step) for one in found.failures] == [("before", "results")]
+
+
+class Dying(Letters):
+    """Counts some programs, and is interrupted then."""
+
+    def __init__(self, runs: int) -> None:
+        self.left = runs
+        self.counted: list[str] = []
+
+    def count(self, execution: Execution, scratch: Path) -> Counted:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.counted.append(scratch.parent.name)
+        return super().count(execution, scratch)
+
+
+def test_an_interrupted_comparison_goes_on_after_the_last_step_of_each_workload(tmp_path: Path):
+    log, source = tmp_path / "log", tmp_path / "source"
+    source.mkdir()
+    (source / "text").write_text("one")
+    shop = shop_of(tmp_path)
+
+    def workloads() -> list[Workload]:
+        made = [f"echo {{build}} $1 >> {log}; printf '#!/bin/sh\necho {name}\n' > prog; chmod +x prog" for name in "ab"]
+        return [
+            Workload(name=name, source=source, build=(("sh", "-c", text),), run=("./prog",))
+            for name, text in zip("ab", made, strict=True)
+        ]
+
+    def run(counter: Dying) -> tuple[WorkloadResult, ...]:
+        return compare_workloads(
+            workloads(),
+            shop=shop,
+            folder=tmp_path / "work",
+            counter=counter,
+            run_seconds=20,
+            timing=Timing(seconds=0),
+            report=say_nothing,
+        )
+
+    def builds() -> int:
+        return len(log.read_text().splitlines())
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Dying(3))
+    assert builds() == 4
+    # As after `kill -9` while the second one ran: its build stands where builds run.
+    (tmp_path / "work" / "b" / "after").rename(tmp_path / "work" / "b" / "build")
+    second = Dying(9)
+    found = run(second)
+    assert (builds(), second.counted) == (4, ["b", "b"])
+    assert [(one.same_output, one.before.counts, one.failures) for one in found] == [
+        (True, one.after.counts, ()) for one in found
+    ]
+    again = Dying(9)
+    assert run(again) == found
+    assert again.counted == []
+    # What decides the numbers is another, or one side is missing or damaged: that workload is begun anew.
+    (tmp_path / "work" / "a" / "kept.json").write_text("{")
+    assert len(run(again)) == 2
+    assert (builds(), again.counted) == (6, ["a", "a"])
+    (source / "text").write_text("other")
+    run(again)
+    assert builds() == 10
+    forget(tmp_path / "work", ["a"])
+    run(again)
+    assert builds() == 12
+
+
+def test_the_side_that_was_built_before_a_kill_is_not_built_again(tmp_path: Path):
+    log, fuse = tmp_path / "log", tmp_path / "fuse"
+    made = f"echo $1 >> {log}; printf '#!/bin/sh\n' > prog; chmod +x prog"
+    text = f"{made}; test $1 = -O1 || test -e {fuse} || kill -9 $PPID"
+    workload = Workload(name="mine", build=(("sh", "-c", text, "sh", "{flags}"),), run=("./prog",))
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            compare(tmp_path, workload, before=("-O1",), after=("-O2",))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    fuse.touch()
+    assert compare(tmp_path, workload, before=("-O1",), after=("-O2",)).same_output
+    assert log.read_text().split() == ["-O1", "-O2", "-O2"]
+
+
+def test_what_failed_is_tried_again(tmp_path: Path):
+    fuse = tmp_path / "fuse"
+    workload = script(f"test -e {fuse}")
+    assert compare(tmp_path, workload).failures
+    fuse.touch()
+    assert not compare(tmp_path, workload).failures
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):

@@ -52,3 +52,18 @@ def test_the_bound_of_time_is_kept():
     found = measure_in_pairs(lambda _: 1.0, is_over=lambda: next(asked) >= 1, error=0.05)
     assert len(found.before) == 2
     assert found.low == pytest.approx(-np.inf)
+
+
+def test_when_the_time_is_over_the_interval_may_be_looked_at_once_more():
+    def after(pairs: int, *, last_look: bool) -> tuple[int, float]:
+        asked = itertools.count()
+        found = measure_in_pairs(
+            noisy(0.0, 0.3), is_over=lambda: next(asked) >= pairs - 1, error=0.05, ratios=True, last_look=last_look
+        )
+        return len(found.before), found.low
+
+    assert after(1, last_look=True) == (1, -np.inf)
+    assert after(3, last_look=False) == (3, -np.inf)
+    pairs, low = after(3, last_look=True)
+    assert pairs == 3
+    assert -1 < low < 0

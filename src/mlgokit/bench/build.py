@@ -4,7 +4,7 @@ import contextlib
 import os
 import shlex
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,18 +110,29 @@ class Built:
     failure: Failure | None = None
 
 
-def build_both(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
-    """Build a workload both ways.
+def build_sides(
+    workload: Workload, place: Place, shop: Shop, *, done: Collection[SideName] = (), report: Report
+) -> Iterator[tuple[SideName, Built]]:
+    """Build a workload both ways, and give each side as soon as it is finished.
+
+    Args:
+        workload: what is built.
+        place: where; must be clear but for the sides that are done.
+        shop: how.
+        done: sides that are built already.
+        report: told how far it is.
 
     Raises:
         CorpusError: its projects are not unpacked, or their options do more than decide the code.
         StorageError: the disk is full or not writable.
         ToolError: a program cannot be started.
     """
-    place.clear()
     if workload.projects:
-        return _build_projects(workload, place, shop, report=report)
-    return {side: _build_by_commands(workload, place, shop, side) for side in SIDES}
+        yield from _build_projects(workload, place, shop, report=report).items()
+    else:
+        for side in SIDES:
+            if side not in done:
+                yield side, _build_by_commands(workload, place, shop, side)
 
 
 def filled(words: Sequence[str], workload: Workload, place: Place, toolchain: Toolchain) -> list[str]:
@@ -156,6 +167,13 @@ def image_bytes(path: Path) -> int | None:
     return None
 
 
+def image_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> int | None:
+    """Bytes of the program of a build that waits under the name of its side; ``None`` if it is no ELF file."""
+    program = place.build / filled(workload.run[:1], workload, place, toolchain)[0]
+    inside = program.is_relative_to(place.build)
+    return image_bytes(place.folder / side / program.relative_to(place.build) if inside else program)
+
+
 def _failed(side: SideName, reason: str) -> Built:
     return Built(failure=Failure(side=side, step="build", reason=reason))
 
@@ -187,20 +205,25 @@ def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideN
                 return _failed(side, f"`{shlex.join(command)}` {how}: {first_error(said)}")
             seconds += done.user_seconds + done.system_seconds
             peak = max(peak, done.peak_bytes)
-        program = Path(filled(workload.run[:1], workload, place, shop.toolchain)[0])
-        return Built(
-            cost=BuildCost(seconds=seconds, peak_bytes=peak, compilations=0), image=image_bytes(place.build / program)
-        )
     finally:
         place.build.rename(place.folder / side)
+    cost = BuildCost(seconds=seconds, peak_bytes=peak, compilations=0)
+    return Built(cost=cost, image=image_of(workload, place, shop.toolchain, side))
 
 
 # --- Projects and a driver --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Unit:
-    """One compilation: words without what a side adds, and without the object."""
+class Unit:
+    """One compilation of a workload of projects.
+
+    Attributes:
+        words: compiler and options, without what a side adds, and without the object.
+        input: words that name the source.
+        folder: where it runs.
+        name: of the source, below the folder.
+    """
 
     words: tuple[str, ...]
     input: tuple[str, ...]
@@ -219,7 +242,7 @@ class _Compiled:
 
 def _build_projects(workload: Workload, place: Place, shop: Shop, *, report: Report) -> dict[SideName, Built]:
     expect_linker(shop.toolchain, "bench")
-    units = list(_units(workload, shop))
+    units = list(units_of(workload, toolchain=shop.toolchain, sources=shop.sources))
     for side in SIDES:
         with writing(place.folder):
             (place.folder / _OBJECTS / side).mkdir(parents=True)
@@ -244,10 +267,20 @@ def _build_projects(workload: Workload, place: Place, shop: Shop, *, report: Rep
     return found
 
 
-def _units(workload: Workload, shop: Shop) -> Iterator[_Unit]:
+def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iterator[Unit]:
+    """The compilations that make a workload of projects: their sources, and the driver.
+
+    Args:
+        workload: of projects.
+        toolchain: whose clang.
+        sources: where projects are unpacked.
+
+    Raises:
+        CorpusError: a project is not unpacked, has options that do more than decide the code, or the driver is missing.
+    """
     # The same gate as for a corpus: a list of projects may be a stranger's.
-    project_jobs(workload.projects, toolchain=shop.toolchain, sources_folder=shop.sources)
-    roots = {project.name: project_sources(project, sources_folder=shop.sources) for project in workload.projects}
+    project_jobs(workload.projects, toolchain=toolchain, sources_folder=sources)
+    roots = {project.name: project_sources(project, sources_folder=sources) for project in workload.projects}
 
     def words_of(project: Project) -> Iterator[str]:
         for one in workload.projects:
@@ -256,9 +289,9 @@ def _units(workload: Workload, shop: Shop) -> Iterator[_Unit]:
 
     for project in workload.projects:
         root, names = roots[project.name]
-        words = (*driver_words(project, shop.toolchain), *words_of(project))
+        words = (*driver_words(project, toolchain), *words_of(project))
         for name in names:
-            yield _Unit(words=words, input=tuple(input_words(project, name)), folder=root, name=name)
+            yield Unit(words=words, input=tuple(input_words(project, name)), folder=root, name=name)
     if workload.driver:
         file = workload.drivers / workload.driver
         if not file.is_file():
@@ -266,8 +299,8 @@ def _units(workload: Workload, shop: Shop) -> Iterator[_Unit]:
                 f"workload {workload.name!r}: driver: expected the file {file}, found none; correct the list"
             )
         language, standard = _DRIVER_STANDARDS[file.suffix]
-        program = shop.toolchain.clangxx if language == "c++" else shop.toolchain.clang
-        yield _Unit(
+        program = toolchain.clangxx if language == "c++" else toolchain.clang
+        yield Unit(
             words=(str(program), *OPTIONS, f"-std={standard}", *words_of(workload.projects[0])),
             input=("-x", language, workload.driver),
             folder=workload.drivers,
@@ -275,7 +308,7 @@ def _units(workload: Workload, shop: Shop) -> Iterator[_Unit]:
         )
 
 
-def _compile(unit: _Unit, output: Path, shop: Shop, side: SideName) -> _Compiled:
+def _compile(unit: Unit, output: Path, shop: Shop, side: SideName) -> _Compiled:
     flags = shop.sides[side]
     done = process.run(
         [*unit.words, *flags.words, "-c", "-o", str(output), *unit.input],

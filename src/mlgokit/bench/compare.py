@@ -2,21 +2,22 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from mlgokit.bench.build import Built, Place, Shop, build_both
+from mlgokit.bench.build import Built, Place, Shop, build_sides
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.counts import EVENTS, Counter
 from mlgokit.bench.inputs import write_input
+from mlgokit.bench.kept import Kept, Step, keep, key_of, read_kept
 from mlgokit.bench.perf import Perf, find_perf
 from mlgokit.bench.record import SIDES, Change, Failure, Measured, SideName, SideResult, WorkloadResult
 from mlgokit.bench.results import Results, compare_results, read_results, results_of
-from mlgokit.bench.running import Ran, Stage, compare_output, count_both, quiet_core, run_once, time_both
+from mlgokit.bench.running import Ran, Stage, Timing, compare_output, count_both, quiet_core, run_once, time_both
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import InputError, ToolError
@@ -68,12 +69,14 @@ def compare_workloads(
     folder: Path,
     counter: Counter | None,
     run_seconds: float,
-    time_seconds: float,
+    timing: Timing,
     report: Report,
 ) -> tuple[WorkloadResult, ...]:
     """Compare two builds of each workload.
 
     Everything is built first, then counted with as many at once as there are workers, then timed one after the other.
+    Each step of a workload is kept on disk as soon as it is done. A call that was interrupted goes on there, if all
+    that decides the numbers is the same; :func:`~mlgokit.bench.kept.forget` lets the next one begin anew.
 
     Args:
         workloads: which.
@@ -81,7 +84,7 @@ def compare_workloads(
         folder: to work in; what is there must be an earlier comparison's, and is replaced.
         counter: who counts, if anybody.
         run_seconds: deadline of a run.
-        time_seconds: for timing each workload; 0 leaves it out.
+        timing: bounds on the timing of each workload.
         report: told what is done.
 
     Raises:
@@ -92,38 +95,63 @@ def compare_workloads(
     """
     if not check_manifest(folder, kind="bench", config={}, toolchain=None, inputs={}):
         write_manifest(folder, kind="bench", config={}, toolchain=None, inputs={})
+    settings = {"counter": counter.name if counter else "", "run_seconds": run_seconds, "timing": timing}
     stages: list[Stage] = []
-    found: list[WorkloadResult] = []
+    found: list[Kept] = []
     for workload in workloads:
         place = Place(folder=(folder / workload.name).absolute())
-        built = build_both(workload, place, shop, report=report)
-        for wanted in workload.inputs:
-            write_input(wanted, place.inputs)
+        key = key_of(workload, shop, folder.parent, settings)
+        found.append(_built(workload, place, shop, key, report=report))
         stages.append(Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=run_seconds))
-        found.append(_of_builds(workload, built))
 
-    def execute(index: int) -> WorkloadResult:
-        return _executed(stages[index], found[index], counter)
+    def execute(index: int) -> Kept:
+        return _step(stages[index], found[index], "counted", lambda row: _executed(stages[index], row, counter))
 
     found = parallel(execute, range(len(stages)), workers=shop.workers, report=report, label="count")
     for index, stage in enumerate(stages):
         report(index, len(stages), "time")
-        if time_seconds > 0 and not found[index].failures:
-            found[index] = _timed(stage, found[index], seconds=time_seconds)
+        found[index] = _step(stage, found[index], "timed", lambda row, stage=stage: _timed(stage, row, timing))
     report(len(stages), len(stages), "time")
-    return tuple(found)
+    return tuple(one.row for one in found)
 
 
-def _of_builds(workload: Workload, built: Mapping[SideName, Built]) -> WorkloadResult:
-    before, after = (SideResult(image=built[side].image, cost=built[side].cost) for side in SIDES)
-    failures = tuple(one.failure for one in built.values() if one.failure is not None)
-    return WorkloadResult(name=workload.name, kind=workload.kind, failures=failures, before=before, after=after)
+def _built(workload: Workload, place: Place, shop: Shop, key: str, *, report: Report) -> Kept:
+    """Both builds and the inputs, or what an interrupted call has of them."""
+    kept = read_kept(place, workload, shop.toolchain, key)
+    if kept is None:
+        place.clear()
+        kept = Kept(of=key, step="", row=WorkloadResult(name=workload.name, kind=workload.kind))
+    if not kept.has("built"):
+        for side, built in build_sides(workload, place, shop, done=SIDES[:1] if kept.step else (), report=report):
+            kept = dataclasses.replace(
+                kept, step="built" if side == SIDES[1] else side, row=_with(kept.row, side, built)
+            )
+            keep(place, kept)
+    if not kept.has("timed"):
+        for wanted in workload.inputs:
+            write_input(wanted, place.inputs)
+    return kept
+
+
+def _with(row: WorkloadResult, side: SideName, built: Built) -> WorkloadResult:
+    result = SideResult(image=built.image, cost=built.cost)
+    failures = (*row.failures, *([] if built.failure is None else [built.failure]))
+    if side == SIDES[0]:
+        return dataclasses.replace(row, before=result, failures=failures)
+    return dataclasses.replace(row, after=result, failures=failures)
+
+
+def _step(stage: Stage, kept: Kept, step: Step, work: Callable[[WorkloadResult], WorkloadResult]) -> Kept:
+    """Do a step if it is not done, and keep what it gave; after a failure there is none."""
+    if kept.has(step) or kept.row.failures:
+        return kept
+    done = dataclasses.replace(kept, step=step, row=work(kept.row))
+    keep(stage.place, done)
+    return done
 
 
 def _executed(stage: Stage, result: WorkloadResult, counter: Counter | None) -> WorkloadResult:
     """The output, and the counts."""
-    if result.failures:
-        return result
     if stage.workload.format != "command":
         return _with_results(stage, result, counter)
     same, failures = compare_output(stage)
@@ -142,10 +170,12 @@ def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> Workload
     return dataclasses.replace(result, before=before, after=after)
 
 
-def _timed(stage: Stage, result: WorkloadResult, *, seconds: float) -> WorkloadResult:
+def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
+    if timing.seconds <= 0:
+        return result
     if stage.workload.format != "command":
         return dataclasses.replace(result, untimed="it times itself")
-    timed = time_both(stage, seconds=seconds, core=quiet_core())
+    timed = time_both(stage, timing=timing, core=quiet_core())
     if isinstance(timed, Measured):
         return dataclasses.replace(result, time=timed)
     if isinstance(timed, Failure):

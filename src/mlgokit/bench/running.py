@@ -21,6 +21,8 @@ from mlgokit.files import digest_file, writing
 
 LOOKS = (4, 6, 8, 12, 20, 32, 50)
 """Pairs of runs after which the interval of the time is looked at."""
+LEAST_PAIRS = 2
+"""Pairs of runs that an interval needs."""
 NEAR = 0.01
 """Times whose ratio is known to be within this of 1 are called the same."""
 ERROR = 0.05
@@ -29,6 +31,19 @@ SHORTEST = 0.01
 """Seconds; what ends sooner is not timed, for starting the process counts too much."""
 _REPEATS = 3
 """Runs of each side where a counter is not exact; the median counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Bounds on the timing of a workload; where they end it, its interval may decide nothing.
+
+    Attributes:
+        seconds: after which no pair of runs begins, but for the two that an interval needs; 0 leaves timing out.
+        pairs: the most that are run.
+    """
+
+    seconds: float
+    pairs: int = LOOKS[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,19 +199,20 @@ def _median(counted: Sequence[Counted]) -> Counted:
     return dataclasses.replace(counted[0], whole=Counts(**middle))
 
 
-def time_both(stage: Stage, *, seconds: float, core: int) -> Measured | Failure | str:
-    """Time both builds in pairs on one processor, until an interval decides or the time is over.
+def time_both(stage: Stage, *, timing: Timing, core: int) -> Measured | Failure | str:
+    """Time both builds in pairs on one processor, until an interval decides or a bound is reached.
 
     Returns:
         The time, or which side failed, or why it was not measured.
 
     Args:
         stage: the workload.
-        seconds: after which no pair begins.
+        timing: its bounds.
         core: the processor.
     """
     begin = time.monotonic()
     failed: list[SideName] = []
+    runs: list[float] = []
 
     def once(build: int) -> float | str:
         ran = run_once(stage, SIDES[build], core=core)
@@ -205,29 +221,30 @@ def time_both(stage: Stage, *, seconds: float, core: int) -> Measured | Failure 
             return ran.reason
         if ran.seconds < SHORTEST:
             return f"a run takes less than {1000 * SHORTEST:.0f} ms, which is too short to time"
+        runs.append(ran.seconds)
         return ran.seconds
 
     found = measure_in_pairs(
         once,
-        is_over=lambda: time.monotonic() - begin > seconds,
+        is_over=lambda: len(runs) >= 2 * LEAST_PAIRS and time.monotonic() - begin > timing.seconds,
         error=ERROR,
-        looks=LOOKS,
+        looks=(*(look for look in LOOKS if look < timing.pairs), timing.pairs),
         near=NEAR,
         ratios=True,
+        last_look=True,
     )
     if found.reason:
         return Failure(side=failed[0], step="time", reason=found.reason) if failed else found.reason
     pairs = len(found.before)
-    looked = pairs >= LOOKS[0]
     return Measured(
         measure="time",
         unit="s",
         before=sum(found.before) / pairs,
         after=sum(found.after) / pairs,
-        low=found.low if looked else None,
-        high=found.high if looked else None,
+        low=found.low,
+        high=found.high,
         runs=pairs,
-        verdict=verdict_of(found.low, found.high) if looked else "undecided",
+        verdict=verdict_of(found.low, found.high),
     )
 
 

@@ -14,10 +14,12 @@ from rich.table import Column
 
 from mlgokit.bench.build import Shop
 from mlgokit.bench.compare import CounterName, changes_over, choose_counter, compare_workloads
+from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
 from mlgokit.bench.render import sentences_of, tables_of
 from mlgokit.bench.results import compare_results, read_results
+from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
@@ -74,6 +76,8 @@ class Bench:
     """Counter of executed instructions: hardware counters if they really count, else callgrind."""
     time_seconds: float = 20.0
     """Bound on the time for timing each workload, in seconds; 0 leaves timing out."""
+    time_pairs: int = LOOKS[-1]
+    """Bound on the pairs of runs for timing each workload."""
     run_seconds: float = 60.0
     """Deadline of one run in seconds; callgrind gets 150 times that."""
     build_seconds: float = 3600.0
@@ -109,6 +113,7 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
         )
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
         write_page(bench_page(result), output)
+        forget(_work(config), [one.name for one in result.workloads if one.name])
     return result
 
 
@@ -188,6 +193,8 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
         options=option_words(config.against_options, "--against-options"),
     ).record
     workloads = _workloads(config)
+    if config.time_pairs < LEAST_PAIRS:
+        raise UsageError(f"--time-pairs: expected at least {LEAST_PAIRS}, found {config.time_pairs}; correct it")
     if config.run_seconds <= 0 or config.build_seconds <= 0 or config.time_seconds < 0:
         raise UsageError("bench: expected times of more than 0 seconds, and --time-seconds of at least 0; correct them")
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
@@ -208,10 +215,10 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
             compile_seconds=config.compiler.deadline(300.0),
             build_seconds=config.build_seconds,
         ),
-        folder=config.folder / "work",
+        folder=_work(config),
         counter=chosen.counter,
         run_seconds=config.run_seconds,
-        time_seconds=config.time_seconds,
+        timing=Timing(seconds=config.time_seconds, pairs=config.time_pairs),
         report=report,
     )
     return BenchRecord(
@@ -224,6 +231,10 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
         workloads=found,
         changes=changes_over(found, rng=np.random.default_rng(config.seed)),
     )
+
+
+def _work(config: Bench) -> Path:
+    return config.folder / "work"
 
 
 def _workloads(config: Bench) -> tuple[Workload, ...]:

@@ -42,6 +42,7 @@ def measure_in_pairs(
     looks: tuple[int, ...] = LOOKS,
     near: float = 0.0,
     ratios: bool = False,
+    last_look: bool = False,
 ) -> Pairs:
     """Measure two builds in pairs.
 
@@ -51,6 +52,8 @@ def measure_in_pairs(
         error: share of comparisons that may by chance call two builds different that are not.
         looks: numbers of pairs after which the interval is looked at; the last one is the most that are measured.
         near: an interval within this reach of zero decides as well: the two are as good as equal.
+        last_look: look at the interval also when the time is over, from two pairs on; for numbers that are not rounded,
+            as a few that are may agree by chance.
         ratios: compare logarithms, so that the interval is of the relative change; all numbers must be positive.
 
     Example:
@@ -67,7 +70,9 @@ def measure_in_pairs(
             if isinstance(found, str):
                 return Pairs(before=tuple(values[0][:pair]), after=tuple(values[1][:pair]), reason=found)
             values[build].append(found)
-        if (pairs := pair + 1) in looks:
+        over = is_over()
+        # The last look takes the place of one that is not reached, so that the error is the same.
+        if (pairs := pair + 1) in looks or (over and last_look and pairs > 1):
             differences = [
                 math.log(second) - math.log(first) if ratios else second - first
                 for first, second in zip(*values, strict=True)
@@ -77,6 +82,6 @@ def measure_in_pairs(
                 low, high = math.expm1(low), math.expm1(high)
             if high < 0 or low > 0 or low == high or (-near <= low and high <= near) or pairs == looks[-1]:
                 break
-        if is_over():
+        if over:
             break
     return Pairs(before=tuple(values[0]), after=tuple(values[1]), low=low, high=high)

@@ -1,0 +1,165 @@
+"""What of a comparison is done, on disk, so that the same command goes on where a kill stopped it.
+
+In the folder of each workload stands ``kept.json`` with what was found so far, written after each step. It is believed
+if all that decides the numbers is the same by content, and the builds that it tells of are there.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgokit.bench.build import Place, Shop, image_of
+from mlgokit.bench.record import SIDES, WorkloadResult
+from mlgokit.bench.workloads import Workload
+from mlgokit.compiler.inputs import named_files
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError, StorageError
+from mlgokit.evaluation.decode import decode, read_json
+from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import digest_value, finite_json, package_version
+
+Step = str
+"""The last step that was done: ``before`` (one side is built), ``built``, ``counted``, ``timed``, or none."""
+STEPS: tuple[Step, ...] = ("before", "built", "counted", "timed")
+_NAME = "kept.json"
+_VARIABLES = ("CFLAGS", "CXXFLAGS", "PATH")
+"""Of the environment, what decides how a user's own commands build."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is known of a workload.
+
+    Attributes:
+        of: digest of what decides it, see :func:`key_of`.
+        step: the last one that was done.
+        row: what was found.
+    """
+
+    of: str
+    step: Step
+    row: WorkloadResult
+
+    def has(self, step: Step) -> bool:
+        """Whether a step was done."""
+        return self.step in STEPS and STEPS.index(self.step) >= STEPS.index(step)
+
+
+def key_of(workload: Workload, shop: Shop, folder: Path, settings: Mapping[str, object]) -> str:
+    """Digest of all that decides a workload's numbers.
+
+    Of files that options or variables name it is the content; of folders with drivers or the user's sources the names,
+    sizes and times of all files.
+
+    Args:
+        workload: which.
+        shop: how it is built.
+        folder: what is left out of these, as the comparison itself writes there.
+        settings: of counting and timing.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    try:
+        sides = {
+            side: {
+                "words": flags.words,
+                "environment": flags.environment,
+                "files": dict(
+                    named_files((*flags.words, *(f"{name}={value}" for name, value in flags.environment.items())))
+                ),
+            }
+            for side, flags in shop.sides.items()
+        }
+        folders = [workload.drivers] if workload.driver else []
+        folders += [] if workload.source is None else [workload.source]
+        return digest_value(
+            {
+                "workload": workload,
+                "sides": sides,
+                "toolchain": shop.toolchain.describe(),
+                "folders": [_stamps(one, folder) for one in folders],
+                "variables": {name: os.environ.get(name, "") for name in _VARIABLES},
+                "settings": settings,
+                "mlgokit": package_version(),
+            }
+        )
+    except OSError as error:
+        raise StorageError(
+            f"workload {workload.name!r}: expected to be able to read what it is made of, found: {error}; correct the "
+            "permissions"
+        ) from error
+
+
+def read_kept(place: Place, workload: Workload, toolchain: Toolchain, key: str) -> Kept | None:
+    """What is done of a workload, with its builds where they belong; ``None`` if it is to be begun anew."""
+    try:
+        value: Any = read_json(place.folder / _NAME, expected="what a comparison kept", remedy="it is made again")
+        found: Kept = decode(Kept, value, _NAME)
+    except InputError:
+        return None
+    sides = SIDES[:1] if found.step == STEPS[0] else SIDES
+    if found.of != key or found.step not in STEPS:
+        return None
+    with writing(place.folder):
+        _put_back(place, sides)
+    waits = dict(zip(SIDES, (found.row.before, found.row.after), strict=True))
+    for side in sides if found.step != STEPS[-1] else ():
+        # After a power cut a file may be there and empty.
+        if not (place.folder / side).is_dir() or image_of(workload, place, toolchain, side) != waits[side].image:
+            return None
+    return found
+
+
+def keep(place: Place, kept: Kept) -> None:
+    """Write what is known; a row with a failure is not kept, so that the next call tries again.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    if not kept.row.failures:
+        atomic_write(place.folder / _NAME, json.dumps(finite_json(dataclasses.asdict(kept))) + "\n")
+
+
+def forget(folder: Path, workloads: Sequence[str]) -> None:
+    """Let the next comparison in this folder begin anew.
+
+    Raises:
+        StorageError: that cannot be done.
+    """
+    with writing(folder):
+        for workload in workloads:
+            (folder / workload / _NAME).unlink(missing_ok=True)
+
+
+def _put_back(place: Place, sides: Sequence[str]) -> None:
+    """Undo what a kill left: a finished build that stood where builds run, or half of another one."""
+    if place.build.is_dir():
+        missing = [side for side in sides if not (place.folder / side).is_dir()]
+        if len(missing) == 1:
+            place.build.rename(place.folder / missing[0])
+        else:
+            shutil.rmtree(place.build)
+    for side in SIDES:
+        if side not in sides:
+            shutil.rmtree(place.folder / side, ignore_errors=True)
+
+
+def _stamps(folder: Path, without: Path) -> str:
+    """Digest of names, sizes and times of all files below a folder, but for those in another one."""
+    left_out = without.resolve()
+    found: list[tuple[str, int, int]] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if (Path(place) / name).resolve() != left_out)
+        for name in sorted(names):
+            path = Path(place) / name
+            with contextlib.suppress(FileNotFoundError):
+                status = path.lstat()
+                found.append((str(path.relative_to(folder)), status.st_size, status.st_mtime_ns))
+    return digest_value(found)
