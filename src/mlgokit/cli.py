@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mlgokit.commands import (
     bench,
+    build,
     check,
     doctor,
     evaluate,
@@ -74,6 +75,7 @@ COMMANDS = {
     "corpus split": Command(split.Split, split.run, split.render),
     "trace": Command(trace.Trace, trace.run, folder="output"),
     "tune": Command(tune.Tune, tune.run, tune.render, folder="folder"),
+    "build": Command(build.Build, build.run, build.render, build.exit_code),
     "check": Command(check.Check, check.run, check.render, check.exit_code),
     "vocab": Command(vocab.Vocab, vocab.run),
     "train": Command(train.Train, train.run, folder="output"),

@@ -12,6 +12,7 @@ import pytest
 
 from mlgokit.cli import COMMANDS, run, run_command
 from mlgokit.commands.bench import Bench
+from mlgokit.commands.build import Build
 from mlgokit.commands.check import Check
 from mlgokit.commands.corpus.combine import Combine
 from mlgokit.commands.corpus.extract import Extract
@@ -148,6 +149,12 @@ def test_the_command_line_ends_with_7(corpus: Path, capsys: pytest.CaptureFixtur
 
 
 def test_each_command_is_thought_of():
-    """What is in none of these lists locks nothing: it writes one file whole, or nothing."""
+    """What is in none of these lists locks nothing: it writes one file whole, or nothing, or runs the user's build."""
     asked = {type(make(Path())) for make in (*CHANGING.values(), *READING.values())} | {Record, Override, Check}
-    assert {command.configuration for command in COMMANDS.values()} - asked == {Doctor, Importance, Export, MakeReport}
+    assert {command.configuration for command in COMMANDS.values()} - asked == {
+        Build,
+        Doctor,
+        Importance,
+        Export,
+        MakeReport,
+    }

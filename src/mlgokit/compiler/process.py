@@ -22,6 +22,8 @@ from mlgokit.compiler.limits import Limits
 from mlgokit.errors import ToolError
 
 TAIL_BYTES = 8192
+STANDARD_ERROR = 2
+"""Where what a user's build prints is shown: standard output is for the result."""
 _LONG_TAIL_BYTES = 65536
 _LOOK_SECONDS = 1.0
 _SIGNALLED = 128
@@ -241,11 +243,12 @@ def run(
     limits: Limits | None = None,
     core: int | None = None,
     inside: Sequence[str] = (),
+    output: IO[bytes] | int | None = None,
 ) -> Completed:
     r"""Run a program to its end, or to its deadline, and keep the last ``stderr_bytes`` of its standard error.
 
     What is left of its group when it ends is killed. See :func:`limits_of` for ``limits``, and :func:`start` for
-    ``core`` and ``inside``.
+    ``core`` and ``inside``. With ``output``, a file, all that it prints goes there as it comes, and nothing is kept.
 
     Raises:
         ToolError: the program cannot be started at all.
@@ -259,15 +262,24 @@ def run(
         source.write(stdin)
         source.seek(0)
         process = start(
-            argv, stdin=source, stdout=out, stderr=err, cwd=cwd, env=env, limits=limits, core=core, inside=inside
+            argv,
+            stdin=source,
+            stdout=out if output is None else output,
+            stderr=err if output is None else output,
+            cwd=cwd,
+            env=env,
+            limits=limits,
+            core=core,
+            inside=inside,
         )
         limits = limits_of(argv, limits)
+        streams = (out, err) if output is None or isinstance(output, int) else (output,)
         _running.add(process.pid)
         try:
             is_over = _wait(
                 process,
                 deadline=begin + timeout_seconds,
-                is_too_much=lambda: _printed(out, err) > limits.printed_bytes,
+                is_too_much=lambda: _printed(*streams) > limits.printed_bytes,
             )
         except BaseException:
             kill_group(process)
@@ -278,7 +290,7 @@ def run(
         if inside and status > _SIGNALLED:
             # As a shell, bubblewrap says so of a child that a signal ended.
             status = _SIGNALLED - status
-        printed_bytes = _printed(out, err)
+        printed_bytes = _printed(*streams)
         timed_out = not is_over and printed_bytes <= limits.printed_bytes
         complaint = "" if status == 0 or timed_out else _complaint(err)
         sentence = limiting.exceeded(limits, returncode=status, complaint=complaint, printed_bytes=printed_bytes)

@@ -3,7 +3,6 @@
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ WITHOUT_BEAR = (
     "install it (apt-get install bear), or have the build system write compile_commands.json: "
     "`cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON`, `ninja -t compdb`; Meson always does"
 )
-_STDERR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +47,10 @@ def record_build(command: Sequence[str], *, database: Path, timeout_seconds: flo
     if shutil.which(command[0]) is None:
         raise UsageError(f"record: expected a program in {shlex.join(command)}, found no {command[0]}; check the name")
     sys.stderr.flush()
-    build = process.start(
+    done = process.run(
         [BEAR, "--output", os.fspath(database), "--", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=_STDERR,
-        stderr=_STDERR,
+        timeout_seconds=timeout_seconds,
         limits=USERS_LIMITS,
+        output=process.STANDARD_ERROR,
     )
-    timed_out = False
-    try:
-        build.wait(timeout_seconds)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-    finally:
-        returncode = build.returncode
-        if returncode is None:
-            process.kill_group(build)
-            returncode = build.returncode
-    return RecordedBuild(database=database, returncode=returncode, timed_out=timed_out)
+    return RecordedBuild(database=database, returncode=done.returncode, timed_out=done.timed_out)

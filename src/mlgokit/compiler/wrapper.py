@@ -1,7 +1,10 @@
 """Stands in the place of a build's compiler: adds options, runs the real one, and writes down what it did.
 
-``wrapping.py`` makes the folder that it stands in, and reads what it wrote. A build starts it once for each compilation
-and link, in a Python without site packages; so it imports nothing of mlgokit, and little else.
+``wrapper_folder.py`` makes the folder that it stands in, ``wrapping.py`` reads what it wrote. A build starts it once
+for each compilation and link, in a Python without site packages; so it imports nothing of mlgokit, and little else.
+
+Words: the programs of its folder, the settings of the build that runs now (nothing outside of one), and the name that
+it was called by; then those of the call.
 """
 
 import json
@@ -34,6 +37,8 @@ _WITH_VALUE = frozenset(
 )  # fmt: skip
 _DEPTH = 8
 _TAIL_BYTES = 8192
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+REDIRECT = "redirect.so"
 
 
 def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
@@ -94,54 +99,90 @@ def _files(words: list[str]) -> tuple[list[str], list[str], str]:
     return inputs, sources, output
 
 
+def lto_link(words: list[str], inputs: list[str]) -> str:
+    """Which linker does link-time optimization in a link: ``lld``, ``other``, or nothing if there is none to do."""
+    kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    if kinds[-1:] == ["-fno-lto"] or not (kinds or any(map(_is_bitcode, inputs))):
+        return ""
+    linkers = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))]
+    return "lld" if linkers and "lld" in linkers[-1].rpartition("/")[2] else "other"
+
+
+def _is_bitcode(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) in _BITCODE
+    except OSError:
+        return False
+
+
+def _environment() -> dict[str, str]:
+    """That of the real compiler: a linker or an assembler that it starts is not to be replaced."""
+    kept = dict(os.environ)
+    loaded = [path for path in kept.pop("LD_PRELOAD", "").replace(":", " ").split() if not path.endswith(REDIRECT)]
+    return kept | ({"LD_PRELOAD": ":".join(loaded)} if loaded else {})
+
+
 def main() -> int:
     """Run one call; gives its exit code."""
-    settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_bytes())
-    program, words = settings["programs"][sys.argv[2]], sys.argv[3:]
+    known: dict[str, Any] = json.loads(Path(sys.argv[1]).read_bytes())
+    name, words = sys.argv[3], sys.argv[4:]
+    program = known["programs"].get(name) or known["foreign"][name]
+    if not sys.argv[2]:
+        os.execve(program, [program, *words], _environment())  # noqa: S606  (in the place of the compiler)
+    settings: dict[str, Any] = json.loads(Path(sys.argv[2]).read_bytes())
     folder = str(Path.cwd())
     try:
         whole = expanded(words, folder)
     except ValueError:
         whole = words
     call = read_call(whole)
-    if call["kind"] == "other":
-        os.execv(program, [program, *words])  # noqa: S606  (in the place of the compiler that a build calls)
-    number = f"{time.time_ns()}-{os.getpid()}"
+    if name in known["foreign"] and call["kind"] != "other":
+        call["kind"] = "foreign"
     log = Path(settings["log"])
+    number = f"{time.time_ns()}-{os.getpid()}"
+    facts: dict[str, Any] = {**call, "name": name, "folder": folder, "words": whole, "record": ""}
+    facts |= {"code": 0, "errors": "", "user_seconds": 0.0, "wall_seconds": 0.0, "lto_linker": "", "files": []}
+    if call["kind"] in {"other", "foreign"}:
+        if call["kind"] == "foreign" or "-c" in whole or "-r" in whole:
+            _write(log / number, facts)
+        os.execve(program, [program, *words], _environment())  # noqa: S606  (in the place of the compiler)
     added: list[str] = []
     if call["kind"] != "link":
         added += settings["compile"]
-    record = ""
     if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1:
-        record = str(log / f"{number}.yaml")
-        added += [option.replace("{record}", record) for option in settings["record"]]
+        facts["record"] = str(log / f"{number}.yaml")
+        added += [option.replace("{record}", facts["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
+        facts["lto_linker"] = lto_link(whole, call["inputs"])
         added += settings["link"]
+        added += settings["lto_link"] if facts["lto_linker"] == "lld" else []
     begin = time.monotonic()
     with tempfile.TemporaryFile() as errors:
         actions = [(os.POSIX_SPAWN_DUP2, errors.fileno(), 2)]
-        child = os.posix_spawn(program, [program, *words, *added], os.environ, file_actions=actions)
+        child = os.posix_spawn(program, [program, *words, *added], _environment(), file_actions=actions)
         _, status, usage = os.wait4(child, 0)
         code = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         text = errors.read()
         sys.stderr.buffer.write(text)
         sys.stderr.flush()
-    facts = {
-        **call,
-        "name": sys.argv[2],
-        "folder": folder,
-        "words": whole,
+    facts |= {
         "code": code,
         "errors": text[-_TAIL_BYTES:].decode("utf-8", "replace") if code else "",
         "user_seconds": usage.ru_utime,
         "wall_seconds": time.monotonic() - begin,
-        "record": record,
+        "files": [Path(name).stat().st_ino for name in call["outputs"] if Path(name).is_file()],
     }
-    partial = log / f"{number}.part"
-    partial.write_text(json.dumps(facts))
-    partial.rename(log / f"{number}.json")
+    _write(log / number, facts)
     return code if code >= 0 else 128 - code
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    """Whole, or not at all: a build may be killed."""
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(json.dumps(facts))
+    partial.rename(path.with_name(f"{path.name}.json"))
 
 
 if __name__ == "__main__":

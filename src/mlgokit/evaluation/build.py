@@ -4,19 +4,19 @@ Both copies lie at the same place, one after the other, so that no path differs 
 """
 
 import dataclasses
-import fnmatch
 import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.compiler.build_tree import BITCODE, project_calls
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import link_weights, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall, run_wrapped
+from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
@@ -26,9 +26,6 @@ from mlgokit.evaluation.sides import Side, plugin_link_option
 from mlgokit.files import writing
 from mlgokit.progress import Report, say_nothing
 
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-_CHECKS = ("*CMakeFiles/*/CompilerId*", "*meson-private/*", "*CMakeFiles/CMakeTmp/*", "*CMakeFiles/CMakeScratch/*")
-"""What build systems compile to know their compiler, and leave behind."""
 _CONFIGURED = ("CMakeCache.txt", "meson-private")
 """A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
 
@@ -178,10 +175,8 @@ def _make(
         tree=tree,
         folder=folder / "wrappers",
         toolchain=toolchain,
-        compile_options=compile_options,
-        link_options=link_options,
-        record=costs,
-        environment=side.use.environment(folder) if side.use is not None else {},
+        added=AddedOptions(compile=tuple(compile_options), link=tuple(link_options), record=costs),
+        environment=REPEATABLE | (side.use.environment(folder) if side.use is not None else {}),
         timeout_seconds=plan.timeout_seconds,
     )
     return _read(plan, side, build, tree)
@@ -201,10 +196,7 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
     links: dict[Path, WrappedCall] = {}
-    for call in build.calls:
-        # What a check of the build system compiled is gone by now.
-        if not all(path.exists() for path in call.inputs) or any(_is_check(path, tree) for path in call.outputs):
-            continue
+    for call in project_calls(build, tree):
         if call.kind == "compile":
             languages.update("c" if path.suffix in {".c", ".i"} else "c++" for path in call.inputs)
             for path in call.outputs:
@@ -248,17 +240,13 @@ def _is_image(path: Path) -> bool:
         return False
 
 
-def _is_check(path: Path, tree: Path) -> bool:
-    return any(fnmatch.fnmatch(path.as_posix().removeprefix(f"{tree.as_posix()}/"), pattern) for pattern in _CHECKS)
-
-
 def _compilation(call: WrappedCall, path: Path) -> Compilation:
     if call.code:
         status = CompileStatus.CRASHED if call.code < 0 or call.code > 128 else CompileStatus.FAILED
         return Compilation(status=status, reason=call.reason, user_seconds=call.user_seconds)
     done = Compilation(status=CompileStatus.OK, user_seconds=call.user_seconds, wall_seconds=call.wall_seconds)
     with path.open("rb") as file:
-        if file.read(4) in _BITCODE:
+        if file.read(4) in BITCODE:
             return done
     try:
         costs: RegallocCosts | None = None

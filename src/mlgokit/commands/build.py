@@ -1,0 +1,227 @@
+"""The command that runs a build with a plugin in its compilers."""
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import PassedObject, objects_passed_by, project_calls
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.wrapper_folder import plugin_settings
+from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
+from mlgokit.errors import InputError, UsageError
+from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
+from mlgokit.progress import Report, say_nothing
+from mlgokit.tables.allocations import read_allocations
+from mlgokit.tables.decisions import read_table
+from mlgokit.terminal import say
+
+CHECK_SECONDS = 60.0
+_SIGNALLED = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """Run a build with a plugin in each compilation, no build file edited: build --plugin tuned.so -- make -j2."""
+
+    command: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Build command, after --; it must compile everything that is to have the plugin, so clean up first."""
+    plugin: Path
+    """Plugin that `mlgokit tune` or `mlgokit export plugin` made."""
+    plugin_in: PluginPlace = "both"
+    """Steps that load the plugin: compilations, links with link-time optimization, or both."""
+    llvm: int | None = None
+    """LLVM major version to use; that of a tuned plugin, else the newest supported one, if not given."""
+    timeout_minutes: float = 240.0
+    """Deadline of the build in minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """How a build with a plugin went.
+
+    Attributes:
+        command: of the build.
+        plugin: that was loaded.
+        compiler: that compiled, with its version.
+        reason: why the build failed, else empty.
+        code: of the build; negative for a signal.
+        compilations: with the plugin.
+        failed: compilations of these that failed.
+        levels: how many of them at each optimization level, as the build has it.
+        links: how many there were.
+        links_with_plugin: those that load it, for link-time optimization.
+        links_by_another: with link-time optimization by a linker that does not know how to load it.
+        foreign: compilers for other machines that were called, without the plugin.
+        passed_by: new objects of a compiler that went past.
+        up_to_date: objects that were there before, and stay as they were.
+        wall_seconds: elapsed time.
+    """
+
+    command: tuple[str, ...]
+    plugin: str
+    compiler: str
+    reason: str
+    code: int
+    compilations: int
+    failed: int
+    levels: dict[str, int]
+    links: int
+    links_with_plugin: int
+    links_by_another: int
+    foreign: tuple[str, ...]
+    passed_by: tuple[PassedObject, ...]
+    up_to_date: int
+    wall_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON values."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        found["passed_by"] = [{"object": str(one.path), "compiler": one.compiler} for one in self.passed_by]
+        return found
+
+
+def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa: ARG001  (the build prints)
+    """Run the build in the current folder; what it prints goes to standard error.
+
+    Raises:
+        InputError: the plugin is none that this clang loads.
+        ToolError: there is no such clang.
+        UsageError: there is no such build.
+    """
+    words = config.command
+    if not words:
+        raise UsageError(
+            "build: expected a build after --, found nothing; give one, as in `build --plugin tuned.so -- make -j2`"
+        )
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"build: expected a program in {shlex.join(words)}, found no {words[0]}; check the name")
+    if not config.plugin.is_file():
+        raise InputError(f"{config.plugin}: expected a plugin, found no such file; correct the path")
+    toolchain = find_toolchain(config.llvm or _made_for(config.plugin))
+    check_loads(config.plugin, toolchain)
+    begin = time.time()
+    with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
+        build = run_wrapped(
+            [words],
+            tree=Path.cwd(),
+            folder=Path(scratch),
+            toolchain=toolchain,
+            added=plugin_options(config.plugin, config.plugin_in),
+            environment=plugin_settings(),
+            timeout_seconds=60 * config.timeout_minutes,
+            output=process.STANDARD_ERROR,
+        )
+    return _result(config, build, toolchain, objects_passed_by(Path.cwd(), build, since=begin))
+
+
+def plugin_options(plugin: Path, place: PluginPlace) -> AddedOptions:
+    """What compilers and linkers are told so that they load a plugin."""
+    return AddedOptions(
+        compile=(f"-fpass-plugin={plugin.absolute()}",) if place != "link" else (),
+        lto_link=(plugin_link_option(plugin),) if place != "compile" else (),
+    )
+
+
+def check_loads(plugin: Path, toolchain: Toolchain) -> None:
+    """Refuse a plugin that would fail each compilation of a build.
+
+    Raises:
+        InputError: it would.
+    """
+    argv = [toolchain.clang, f"-fpass-plugin={plugin.absolute()}", "-Oz", "-x", "c", "-c", "-", "-o", "/dev/null"]
+    done = process.run(argv, timeout_seconds=CHECK_SECONDS, stdin=b"int a;\n")
+    if done.returncode != 0:
+        raise InputError(
+            f"{plugin}: expected a plugin that clang {toolchain.version} loads, found: {first_error(done.stderr)}; "
+            "give the LLVM major that it was made for with --llvm, or make it anew"
+        )
+
+
+def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the table of commands gives both)
+    """That of the build; 1 if it succeeded, and all that it compiled went past the plugin."""
+    if found.reason:
+        return found.code if found.code >= 0 else _SIGNALLED - found.code
+    return int(bool(found.passed_by) and not found.compilations)
+
+
+def render(found: BuildResult, out: Console) -> None:
+    """Print what was compiled with the plugin, and what was not."""
+    by = f"{found.compiler} in the place of whatever the build names"
+    say(out, f"{found.compilations} compilations with {found.plugin}, by {by}; {found.failed} failed")
+    if others := sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"}):
+        say(out, f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there")
+    if found.links_with_plugin:
+        say(out, f"{found.links_with_plugin} links with link-time optimization load it too")
+    if found.links_by_another:
+        say(
+            out,
+            f"{found.links_by_another} links with link-time optimization by another linker than lld do without it: "
+            "link with -fuse-ld=lld",
+        )
+    if found.foreign:
+        say(out, f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}")
+    if found.passed_by:
+        first = found.passed_by[0]
+        say(
+            out,
+            f"without the plugin: {len(found.passed_by)} new objects, such as {first.path} by {first.compiler}, whose "
+            "compiler was started past the wrappers; start it by its name or by CC and CXX, and keep the environment",
+        )
+    if found.up_to_date:
+        say(
+            out,
+            f"{found.up_to_date} other objects below this folder were there before and stay as they were; "
+            "clean first if the build is to make them anew",
+        )
+    if not (found.compilations or found.passed_by or found.up_to_date):
+        say(out, "the build compiled no C or C++")
+    if found.reason:
+        say(out, found.reason)
+
+
+def _made_for(plugin: Path) -> int | None:
+    """The LLVM major that a tuned plugin says it was made for."""
+    for read in (read_table, read_allocations):
+        with contextlib.suppress(InputError):
+            if (summary := read(plugin).summary) is not None:
+                return summary.llvm
+    return None
+
+
+def _result(config: Build, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]) -> BuildResult:
+    calls = project_calls(build, Path.cwd())
+    compilations = [call for call in calls if call.kind != "link"]
+    links = [call for call in calls if call.kind != "compile"]
+    levels = Counter(_level(call.words) for call in compilations)
+    return BuildResult(
+        command=config.command,
+        plugin=str(config.plugin),
+        compiler=f"clang {toolchain.version}",
+        reason=build.reason,
+        code=build.code,
+        compilations=len(compilations),
+        failed=sum(call.code != 0 for call in compilations),
+        levels=dict(levels.most_common()),
+        links=len(links),
+        links_with_plugin=sum(call.lto_linker == "lld" for call in links) if config.plugin_in != "compile" else 0,
+        links_by_another=sum(call.lto_linker == "other" for call in links),
+        foreign=tuple(sorted({call.name for call in build.others if call.kind == "foreign"})),
+        passed_by=tuple(one for one in passed if one.is_new),
+        up_to_date=sum(not one.is_new for one in passed),
+        wall_seconds=build.wall_seconds,
+    )
+
+
+def _level(words: tuple[str, ...]) -> str:
+    return next((word for word in reversed(words) if word.startswith("-O")), "-O0")

@@ -1,0 +1,186 @@
+"""The folder of wrappers: a program for each name of a compiler, which runs the toolchain's clang in its place.
+
+A build comes to them through ``PATH``, ``CC`` and ``CXX``, and, where it starts a compiler by a whole path, through a
+library that is loaded into its programs. A build that was configured with them has their paths in its files, so the
+folder stays where it is, below the user's cache; outside of a build that mlgokit runs, they are the plain clang.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import platformdirs
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapper import REDIRECT
+from mlgokit.files import writing
+
+_C = ("cc", "gcc", "clang", "c99", "c89")
+_CXX = ("c++", "g++", "clang++")
+_TOOLS = ("ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
+_LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
+"""They give out objects that another call made, or have another machine compile."""
+_COMPILER = re.compile(r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?")
+_PROGRAMS, _WRAPPER, _SOURCE, _FOLDER = "programs.json", "wrapper.py", "redirect.c", "bin"
+_SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
+_BUILD_SECONDS = 60.0
+# Without the variable, the wrapper's own compiler is not redirected to the wrapper.
+_COMPILER_SCRIPT = """#!/bin/sh
+MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
+"""
+_LAUNCHER = """#!/bin/sh
+while case "$1" in -*) exec {launcher} "$@";; *=*) ;; *) false;; esac; do shift; done
+exec "$@"
+"""
+
+
+def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = None) -> dict[str, Path]:
+    """The names of compilers that are replaced, and what runs in their place.
+
+    Args:
+        toolchain: whose clang runs.
+        present: programs by name; those that compile for this machine are replaced too, whatever their version.
+
+    Example:
+        >>> clang = Toolchain(major=22, version="22.1", clang=Path("/l/clang"), clangxx=Path("/l/clang++"))
+        >>> sorted(wrapped_names(clang))[:5]
+        ['c++', 'c89', 'c99', 'cc', 'clang']
+        >>> wrapped_names(clang, {"g++-12": Path("/usr/bin/g++-12")})["g++-12"]
+        PosixPath('/l/clang++')
+    """
+    plain = {name: path for names, path in ((_C, toolchain.clang), (_CXX, toolchain.clangxx)) for name in names}
+    versions = {f"{name}-{toolchain.major}": plain[name] for name in ("clang", "clang++")}
+    for name in present or {}:
+        found = _COMPILER.fullmatch(name)
+        if found is not None and _is_native(found["target"]):
+            versions[name] = plain[found["name"]]
+    return plain | versions
+
+
+def foreign_names(present: Mapping[str, Path]) -> dict[str, Path]:
+    """The compilers for other machines among programs; they stay, and are only told of.
+
+    Example:
+        >>> foreign_names({"arm-none-eabi-gcc": Path("/usr/bin/arm-none-eabi-gcc"), "gcc": Path("/usr/bin/gcc")})
+        {'arm-none-eabi-gcc': PosixPath('/usr/bin/arm-none-eabi-gcc')}
+    """
+    matches = {name: _COMPILER.fullmatch(name) for name in present}
+    return {name: present[name] for name, found in matches.items() if found and not _is_native(found["target"])}
+
+
+def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
+    """The folder of wrappers for a toolchain and the programs in ``PATH``; made if it is not there.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    present = _present()
+    programs = {name: str(path) for name, path in wrapped_names(toolchain, present).items()}
+    foreign = {name: str(path) for name, path in foreign_names(present).items()}
+    launchers = {name: str(present[name]) for name in _LAUNCHERS if name in present}
+    # A build that looks for them beside its compiler shall find those of the same LLVM.
+    beside = toolchain.clang.resolve().parent
+    tools = {name: str(beside / name) for name in _TOOLS if (beside / name).exists()}
+    package = resources.files("mlgokit.compiler")
+    sources = {name: (package / name).read_bytes() for name in (_WRAPPER, _SOURCE)}
+    known = json.dumps({"programs": programs, "foreign": foreign, "launchers": launchers, "tools": tools})
+    key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, _COMPILER_SCRIPT, _LAUNCHER))
+    top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
+    folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    if folder.is_dir():
+        return folder
+    with writing(top):
+        top.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=top))
+        try:
+            scratch.chmod(0o755)
+            (scratch / _PROGRAMS).write_text(known)
+            for name, data in sources.items():
+                (scratch / name).write_bytes(data)
+            _put_programs(scratch / _FOLDER, folder, [*programs, *foreign], launchers, tools)
+            _build_redirect(scratch, toolchain)
+            if not folder.is_dir():
+                scratch.rename(folder)
+        except OSError:
+            # Another process was faster.
+            if not folder.is_dir():
+                raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def wrapper_variables(folder: Path, settings: Path) -> dict[str, str]:
+    """The variables that lead a build to the wrappers of :func:`open_wrappers`, and these to their settings."""
+    programs = folder / _FOLDER
+    found = {
+        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
+        "CC": str(programs / "clang"),
+        "CXX": str(programs / "clang++"),
+        _REDIRECTED: str(programs),
+        _SESSION: str(settings),
+        # An object in a cache was made with other options.
+        "CCACHE_DISABLE": "1",
+    }
+    if (folder / REDIRECT).exists():
+        found["LD_PRELOAD"] = ":".join([str(folder / REDIRECT), *os.environ.get("LD_PRELOAD", "").split()])
+    return found
+
+
+def plugin_settings() -> dict[str, str]:
+    """What the user's variables tell the plugin, as `MLGOKIT_POLICY`."""
+    ours = (_SESSION, _REDIRECTED)
+    return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
+
+
+def _is_native(target: str | None) -> bool:
+    machine = os.uname().machine
+    return target is None or (target.startswith(f"{machine}-") and target.endswith("linux-gnu-"))
+
+
+def _present() -> dict[str, Path]:
+    """Compilers and their launchers in ``PATH``, the first of each name."""
+    found: dict[str, Path] = {}
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        place = Path(folder).absolute()
+        # In a build that mlgokit runs, wrappers are no compilers.
+        if not place.is_dir() or (place.parent / _PROGRAMS).exists():
+            continue
+        for path in sorted(place.iterdir()):
+            is_one = path.name in _LAUNCHERS or _COMPILER.fullmatch(path.name)
+            if is_one and path.name not in found and os.access(path, os.X_OK):
+                found[path.name] = path
+    return found
+
+
+def _put_programs(
+    place: Path, folder: Path, names: list[str], launchers: Mapping[str, str], tools: Mapping[str, str]
+) -> None:
+    """Fill ``place`` with programs that will lie in ``folder``."""
+    place.mkdir()
+    start = [sys.executable, "-I", "-S", str(folder / _WRAPPER), str(folder / _PROGRAMS)]
+    texts = {
+        name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name=shlex.quote(name))
+        for name in names
+    }
+    texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}
+    for name, text in texts.items():
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    for name, path in tools.items():
+        (place / name).symlink_to(path)
+
+
+def _build_redirect(folder: Path, toolchain: Toolchain) -> None:
+    """The library that finds compilers by whole paths; without the headers of the C library builds do without it."""
+    argv = [toolchain.clang, "-shared", "-fPIC", "-O2", folder / _SOURCE, "-o", folder / REDIRECT]
+    process.run(argv, timeout_seconds=_BUILD_SECONDS)

@@ -1,0 +1,56 @@
+"""The command that builds with a plugin: what it refuses, and what it says, with a compiler that is a script."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands import build
+from mlgokit.commands.build import Build, BuildResult, exit_code, render
+from mlgokit.compiler.build_tree import PassedObject
+from mlgokit.errors import InputError, UsageError
+from mlgokit.terminal import open_console
+
+RESULT: dict[str, Any] = {
+    "command": ("make",), "plugin": "tuned.so", "compiler": "clang 22", "reason": "", "code": 0, "compilations": 3,
+    "failed": 0, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_by_another": 0, "foreign": (),
+    "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
+}  # fmt: skip
+PASSED = PassedObject(path=Path("b/x.o"), compiler="GCC: 12", is_new=True)
+
+
+def test_calls_that_make_no_sense(tmp_path: Path):
+    plugin = tmp_path / "tuned.so"
+    with pytest.raises(UsageError, match=r"^build: expected a build after --, found nothing; give one, as in"):
+        build.run(Build(command=(), plugin=plugin))
+    with pytest.raises(UsageError, match=r"^build: expected a program in no-such-make -j2, found no no-such-make; "):
+        build.run(Build(command=("no-such-make", "-j2"), plugin=plugin))
+    with pytest.raises(InputError, match="expected a plugin, found no such file; correct the path"):
+        build.run(Build(command=("true",), plugin=plugin))
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "sentences"),
+    [
+        ({}, 0, ["3 compilations with tuned.so, by clang 22 in the place of whatever the build names; 0 failed"]),
+        ({"levels": {"-Oz": 1, "-O2": 2}}, 0, ["2 of them without -Oz or -Os: a policy, and decisions about inlining"]),
+        ({"links_with_plugin": 1}, 0, ["1 links with link-time optimization load it too"]),
+        ({"links_by_another": 2}, 0, ["2 links with link-time optimization by another linker than lld do without it"]),
+        ({"foreign": ("arm-gcc",)}, 0, ["without the plugin, as they compile for another machine: arm-gcc"]),
+        ({"passed_by": (PASSED,)}, 0, ["without the plugin: 1 new objects, such as b/x.o by GCC: 12, whose compiler"]),
+        ({"passed_by": (PASSED,), "compilations": 0}, 1, ["start it by its name or by CC and CXX, and keep the env"]),
+        ({"compilations": 0, "up_to_date": 7}, 0, ["7 other objects below this folder were there before and stay"]),
+        ({"compilations": 0}, 0, ["the build compiled no C or C++"]),
+        ({"code": 2, "reason": "make ended with 2"}, 2, ["make ended with 2"]),
+        ({"code": -9, "reason": "make did not end within 60 s"}, 137, ["make did not end within 60 s"]),
+    ],
+)
+def test_what_is_said_of_a_build(facts: dict[str, Any], code: int, sentences: list[str]):
+    found, out = BuildResult(**(RESULT | facts)), io.StringIO()
+    render(found, open_console(out, soft_wrap=True))
+
+    assert exit_code(Build(command=("make",), plugin=Path("tuned.so")), found) == code
+    for sentence in sentences:
+        assert sentence in out.getvalue()
+    assert found.to_json()["passed_by"] == [{"object": "b/x.o", "compiler": "GCC: 12"} for _ in found.passed_by]

@@ -1,0 +1,128 @@
+"""Wrapped builds, with scripts in the places of compilers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import project_calls
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapper_folder import open_wrappers, plugin_settings, wrapper_variables
+from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
+
+CLANG = """#!/bin/sh
+# Writes its words where -o says.
+words="$0 $*"
+while [ $# -gt 1 ]; do [ "$1" = -o ] && echo "$words" > "$2"; shift; done
+"""
+
+
+@pytest.fixture
+def clang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    """A compiler that is a script, alone with a shell and a cross compiler and a launcher in ``PATH``."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("real", "arm-none-eabi-gcc", "gcc-12"):
+        (programs / name).write_text(CLANG)
+        (programs / name).chmod(0o755)
+    (programs / "ccache").write_text("#!/bin/sh\necho cached $*\n")
+    (programs / "ccache").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Toolchain(major=99, version="99", clang=programs / "real", clangxx=programs / "real")
+
+
+def built(
+    clang: Toolchain, folder: Path, script: str, added: AddedOptions | None = None, seconds: float = 30
+) -> WrappedBuild:
+    tree = folder / "tree"
+    tree.mkdir(exist_ok=True)
+    (tree / "a.c").write_text("int a;\n")
+    return run_wrapped(
+        [["sh", "-c", script]],
+        tree=tree,
+        folder=folder / "wrapping",
+        toolchain=clang,
+        added=added or AddedOptions(),
+        timeout_seconds=seconds,
+    )
+
+
+def test_what_a_build_calls_by_name_gets_the_options(clang: Toolchain, tmp_path: Path):
+    added = AddedOptions(compile=("-one",), link=("-two",), lto_link=("-three",))
+    script = "gcc-12 -c a.c -o a.o && $CXX a.o -o plain && cc -fuse-ld=lld -flto a.o -o lto && cc -flto a.o -o other"
+    found = built(clang, tmp_path, script, added)
+
+    tree = tmp_path / "tree"
+    assert (tree / "a.o").read_text() == f"{clang.clang} -c a.c -o a.o -one\n"
+    assert (tree / "plain").read_text() == f"{clang.clangxx} a.o -o plain -two\n"
+    assert (tree / "lto").read_text() == f"{clang.clang} -fuse-ld=lld -flto a.o -o lto -two -three\n"
+    assert [call.kind for call in found.calls] == ["compile", "link", "link", "link"]
+    assert [call.name for call in found.calls] == ["gcc-12", "clang++", "cc", "cc"]
+    assert [call.lto_linker for call in found.calls] == ["", "", "lld", "other"]
+    assert (tree / "a.o").stat().st_ino in found.calls[0].files
+
+
+def test_bitcode_is_linked_with_lto_whatever_the_words_say(clang: Toolchain, tmp_path: Path):
+    script = "printf 'BC\\300\\336' > b.o && cc -fuse-ld=/x/ld.lld b.o -o lto && cc -fno-lto -fuse-ld=lld b.o -o not"
+    found = built(clang, tmp_path, script, AddedOptions(lto_link=("-three",)))
+
+    assert [call.lto_linker for call in found.calls] == ["lld", ""]
+    assert (tmp_path / "tree/lto").read_text().endswith(" -three\n")
+
+
+def test_caches_are_passed_over_and_cross_compilers_are_told_of(clang: Toolchain, tmp_path: Path):
+    script = "ccache --version > said && ccache gcc -c a.c -o a.o && arm-none-eabi-gcc -c a.c -o arm.o"
+    found = built(
+        clang, tmp_path, f"{script} && gcc -c start.S -o start.o && gcc --version", AddedOptions(compile=("-x",))
+    )
+
+    tree = tmp_path / "tree"
+    assert (tree / "said").read_text() == "cached --version\n"
+    assert (tree / "a.o").read_text().endswith(" -x\n")
+    assert "-x" not in (tree / "arm.o").read_text()
+    assert [call.name for call in found.calls] == ["gcc"]
+    assert [(call.kind, call.name) for call in found.others] == [("foreign", "arm-none-eabi-gcc"), ("other", "gcc")]
+
+
+def test_a_build_that_was_configured_with_wrappers_goes_on_without_them(clang: Toolchain, tmp_path: Path):
+    built(clang, tmp_path, "echo $CC > configured", AddedOptions(compile=("-one",)))
+
+    wrapper = (tmp_path / "tree/configured").read_text().strip()
+    shutil.rmtree(tmp_path / "wrapping")
+    done = process.run([wrapper, "-c", "a.c", "-o", "a.o"], cwd=tmp_path, timeout_seconds=30)
+    assert done.returncode == 0
+    assert (tmp_path / "a.o").read_text() == f"{clang.clang} -c a.c -o a.o\n"
+    assert open_wrappers(clang) == Path(wrapper).parent.parent
+
+
+def test_what_checks_of_a_build_system_compile_is_not_of_the_project(clang: Toolchain, tmp_path: Path):
+    script = "mkdir -p CMakeFiles/3/CompilerIdC && touch conftest.c && cc -c conftest.c -o conftest.o && rm conftest.*"
+    script += " && cc -c a.c -o CMakeFiles/3/CompilerIdC/a.o && cc -c a.c -o a.o"
+    found = built(clang, tmp_path, script)
+
+    assert len(found.calls) == 3
+    assert [call.outputs[0].name for call in project_calls(found, tmp_path / "tree")] == ["a.o"]
+
+
+def test_a_build_that_fails_or_is_late_says_so(clang: Toolchain, tmp_path: Path):
+    found = built(clang, tmp_path, "echo nothing to make >&2; exit 3")
+    assert (found.code, found.reason) == (3, "sh -c 'echo nothing to make >&2; exit 3' ended with 3: nothing to make")
+    shutil.rmtree(tmp_path / "wrapping")
+    found = built(clang, tmp_path, "sleep 60", seconds=1)
+    assert (found.code, found.reason) == (-9, "sh -c 'sleep 60' did not end within 1 s")
+
+
+def test_settings_of_the_plugin_are_the_users_and_those_of_wrappers_are_not(
+    clang: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLGOKIT_POLICY", ":never")
+    for name, value in wrapper_variables(open_wrappers(clang), tmp_path / "settings.json").items():
+        monkeypatch.setenv(name, value)
+
+    assert {name: value for name, value in plugin_settings().items() if name.endswith(("POLICY", "ERS", "ING"))} == {
+        "MLGOKIT_POLICY": ":never"
+    }
+    # A build in a wrapped build does not take wrappers for compilers.
+    assert open_wrappers(clang) == Path(wrapper_variables(open_wrappers(clang), tmp_path)["CC"]).parent.parent
