@@ -19,15 +19,23 @@ DATABASE = Path("compile_commands.json")
             "evaluate: expected --build or --compile-commands, ",
         ),
         (
-            {"link_command": "cc {objects}"},
+            {"link_command": ("cc {objects}",)},
             "--link-command: expected --compile-commands with it, found none; ",
         ),
         ({"images": ("tool",)}, "--images: expected --build with it, found none; add it or leave this out"),
         ({"plugin_in": "link"}, "--plugin-in: expected --build or --link-command with it, found none"),
         ({"against_link_options": "-s"}, "--link-options: expected --build or --link-command with it, found none"),
         (
-            {"compile_commands": DATABASE, "link_folder": Path()},
+            {"compile_commands": DATABASE, "link_folder": (Path(),)},
             "--link-folder: expected --link-command with it, ",
+        ),
+        (
+            {
+                "compile_commands": DATABASE,
+                "link_command": ("cc {objects} -o a", "cc {objects} -o b", "cc {objects} -o c"),
+                "link_folder": (Path(), Path()),
+            },
+            "--link-folder: expected one folder, or one for each of 3 --link-command, found 2; correct it",
         ),
         (
             {"build": ("make",), "projects": ("a",)},

@@ -1,17 +1,28 @@
 """Rows and sums of both sides, from a compiler that starts no process."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
-from mlgokit.evaluation.compare import Intervals, compare_projects, summarised
+from mlgokit.evaluation.compare import Intervals, compare_projects, project_comparison, summarised
+from mlgokit.evaluation.evaluation_page import evaluation_page
 from mlgokit.evaluation.images import LinkTask, WeighedImage, no_image
-from mlgokit.evaluation.records import MEASURES, BuiltImage, Evaluation, read_evaluation, without_rows
+from mlgokit.evaluation.page import markdown_page
+from mlgokit.evaluation.records import (
+    MEASURES,
+    BuiltImage,
+    Evaluation,
+    ProjectComparison,
+    read_evaluation,
+    without_rows,
+)
 from mlgokit.evaluation.rows import compare_costs
 from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, judge
@@ -40,7 +51,7 @@ def linked(task: LinkTask) -> WeighedImage:
 
 def evaluated(compiler: FakeCompiler, names: list[str], after: Side) -> Evaluation:
     modules = [toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names]
-    return compare_projects(modules, compiler=compiler, after=after, link=linked)
+    return compare_projects(modules, compiler=compiler, after=after, links={"": linked})
 
 
 def test_functions_that_differ_are_rows_of_both_sides():
@@ -90,7 +101,7 @@ def test_two_plain_sides_do_not_differ():
 def test_no_seed_finds_a_difference_between_equal_sides(after: Side):
     compiler = toy_compiler({f"{name}/1": toy() for name in "abcd"})
     modules = [toy_source(f"{name}/1", project=name) for name in "abcd"]
-    found = compare_projects(modules, compiler=compiler, before=after, after=after, link=linked)
+    found = compare_projects(modules, compiler=compiler, before=after, after=after, links={"": linked})
 
     for seed in range(100):
         again = summarised(
@@ -107,7 +118,7 @@ def test_a_source_that_is_no_module_is_a_row():
     ]
     compiler = toy_compiler({"a/1": toy()})
     found = compare_projects(
-        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, link=linked, left_out=left_out
+        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, links={"": linked}, left_out=left_out
     )
 
     (project,) = found.projects
@@ -118,10 +129,69 @@ def test_a_source_that_is_no_module_is_a_row():
 def test_objects_for_link_time_optimization_are_bitcode():
     compiler = toy_compiler({"a/1": toy()})
     compare_projects(
-        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, link=linked, lto={"a/1": "thin"}
+        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, links={"": linked}, lto={"a/1": "thin"}
     )
 
     assert [request.lto for _, request in compiler.asked] == ["thin", "thin"]
+
+
+def test_each_of_several_programs_is_an_image():
+    compiler = toy_compiler({"a/1": toy(), "a/2": toy()})
+    links = {
+        "tool": linked,
+        "server": lambda task: linked(dataclasses.replace(task, project="unlinked", objects={"a/1": Path()})),
+    }
+    modules = [toy_source(name, project="a") for name in ("a/1", "a/2")]
+    found = compare_projects(modules, compiler=compiler, after=make_side([":always"]), links=links)
+
+    (project,) = found.projects
+    assert [(one.image, one.before.image, one.after.status) for one in project.images] == [
+        ("tool", 200, "linked"),
+        ("server", 100, "failed"),
+    ]
+    assert project.link_failure == "after: failed: undefined symbol: f"
+
+
+def spilling(copies: float) -> RegallocCosts:
+    return RegallocCosts(
+        functions=("f",), counts=np.ones((1, 6), np.int64), costs=np.array([[0.0, 0.0, 0.0, 0.0, copies]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        ({"": spilling(10)}, {"": spilling(5)}, -0.5),
+        ({".thin.1.yaml": spilling(10), ".thin.2.yaml": spilling(10)}, {".thin.1.yaml": spilling(10)}, None),
+        ({}, {}, None),
+    ],
+)
+def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to_be_read(
+    before: dict[str, RegallocCosts], after: dict[str, RegallocCosts], change: float | None
+):
+    done = Compilation(status=CompileStatus.OK)
+    sides = [
+        WeighedImage(row=BuiltImage(status="linked", lto="full", image=size), costs=found)
+        for size, found in ((100, before), (90, after))
+    ]
+
+    def project(*, asked: bool) -> ProjectComparison:
+        return project_comparison(
+            "a", "c", {"a.o": (done, done)}, [("a", sides[0], sides[1])],
+            failures=(), costs=asked, weights={}, plugins=(False, False),
+        )  # fmt: skip
+
+    found = project(asked=True)
+    assert found.costs is not None
+    if change is None:
+        assert (found.costs.functions, found.costs.unread) == (0, "not read: LTO")
+    else:
+        assert (found.costs.change, found.costs.unread) == (pytest.approx(change, abs=0.01), "")
+    assert project(asked=False).costs is None or change is not None
+    evaluation = summarised([found], before=PLAIN_SIDE, after=PLAIN_SIDE, intervals=Intervals(), compilations=1)
+    sentence = judge(evaluation, VerdictRules(), "cost").sentence
+    assert ("(not read: LTO)." in sentence) is (change is None)
+    assert ("| a | not read: LTO |" in markdown_page(evaluation_page(evaluation))) is (change is None)
 
 
 def test_options_are_compiled_with():

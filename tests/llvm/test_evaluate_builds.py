@@ -166,10 +166,20 @@ def test_the_builds_own_commands_give_the_same_images(
     assert done.returncode == 0
     link = f"{toolchain.clang} {words} -fuse-ld=lld -Wl,--gc-sections -Wl,--icf=all main.o part.o start.o -o tool"
     given = {"policy": (":always",), "plugin_in": "both" if kind else "compile"}
-    commands, _ = evaluated(compile_commands=project / "compile_commands.json", link_command=link, **given)
+    links = (link, f"{link}-exported -Wl,--export-dynamic")
+    database = project / "compile_commands.json"
+    commands, _ = evaluated(compile_commands=database, link_command=links, costs="yes", **given)
     built, _ = evaluated(build=(f"make LTO={KINDS[kind]}",), **given)
 
-    (first,), (second,) = (one.projects[0].images for one in (commands, built))
+    (first, exported), (second,) = (one.projects[0].images for one in (commands, built))
+    assert (first.image, exported.image) == ("tool", "tool-exported")
+    assert exported.before.image > first.before.image
+    # Register allocation is where the code is generated.
+    costs = commands.projects[0].costs
+    assert costs is not None
+    assert costs.functions > 0
+    assert any(function.after and function.after.cost for function in first.differing) is bool(kind)
+    assert costs.unread == ""
     assert (first.before.lto, first.after.plugin) == (kind, bool(kind))
     for side in ("before", "after"):
         here, there = getattr(first, side), getattr(second, side)

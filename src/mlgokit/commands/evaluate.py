@@ -13,7 +13,7 @@ from rich.console import Console
 
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler, option_words
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Paths, Texts, open_compiler, option_words
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import Level
@@ -74,10 +74,12 @@ class Evaluate:
     """Deadline of one whole --build."""
     compile_commands: Path | None = None
     """Compilation database (compile_commands.json) of a real build whose sources are compiled, in place of a corpus."""
-    link_command: str | None = None
-    """Link command of that build, with paths of objects, or {objects} and {output}; see docs/how-to/tune.md."""
-    link_folder: Path | None = None
-    """Folder where the link command runs; by default that of compile_commands.json."""
+    link_command: Texts = ()
+    """Link command of that build, with paths of objects, or {objects} and {output}, see docs/how-to/tune.md; may be
+    repeated, once for each program."""
+    link_folder: Paths = ()
+    """Folder where the link command runs; by default that of compile_commands.json; may be repeated, once for each link
+    command."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands."""
     corpus: Path = Path("quickstart/corpus")

@@ -19,7 +19,8 @@ from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.build import BuildPlan, compare_build
 from mlgokit.evaluation.compare import Intervals, compare_projects
-from mlgokit.evaluation.linked import command_words, link_words, plan_link, user_link
+from mlgokit.evaluation.images import LinkBuild
+from mlgokit.evaluation.linked import command_words, image_names, link_words, plan_link, user_link
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.sides import Side
 from mlgokit.progress import Report
@@ -39,8 +40,8 @@ def check_source(config: "Evaluate") -> None:
     if config.build and config.compile_commands is not None:
         raise UsageError("evaluate: expected --build or --compile-commands, found both; name one")
     others = {
-        "--link-command": config.link_command is not None and config.compile_commands is None,
-        "--link-folder": config.link_folder is not None and config.link_command is None,
+        "--link-command": bool(config.link_command) and config.compile_commands is None,
+        "--link-folder": bool(config.link_folder) and not config.link_command,
         "--level": config.level is not None and config.compile_commands is None,
         "--images": bool(config.images) and not config.build,
         "--link-options": bool(config.link_options or config.against_link_options)
@@ -105,7 +106,8 @@ def evaluate_commands(
         UsageError: the link command does not fit the database.
     """
     named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
-    words = None if config.link_command is None else link_words(config.link_command)
+    commands = [link_words(text) for text in config.link_command]
+    folders = _link_folders(config)
     generic = any(side.use is not None and side.use.plugin is None for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=generic)
     plugin = build_plugin(toolchain) if generic else None
@@ -125,21 +127,29 @@ def evaluate_commands(
         modules = list(chosen.modules)
         project = modules[0].project
         lto: Mapping[str, Lto] = {}
-        link = None
-        if words is not None:
-            plan = plan_link(
-                words,
-                folder=config.link_folder or database.resolve().parent,
-                outputs=module_outputs(database, level=config.level),
-                modules=[module.name for module in modules],
-                toolchain=toolchain,
-            )
+        links: dict[str, LinkBuild] | None = None
+        if commands:
+            outputs = module_outputs(database, level=config.level)
+            plans = [
+                plan_link(
+                    words,
+                    folder=folder,
+                    outputs=outputs,
+                    modules=[module.name for module in modules],
+                    toolchain=toolchain,
+                )
+                for words, folder in zip(commands, folders, strict=True)
+            ]
             by_name = {module.name: module for module in modules}
-            modules = [by_name[name] for name in plan.modules]
+            modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
             # Without its link, an object of bitcode could not be compared at all.
             lto = lto_by_module(database, level=config.level)
             sides = {"before": before, "after": after}
-            link = user_link(plan, sides, plugin, lto=lto, timeout_seconds=LINK_SECONDS)
+            names = image_names(config.link_command) if len(plans) > 1 else [""]
+            links = {
+                name: user_link(plan, sides, plugin, lto=lto, costs=costs, timeout_seconds=LINK_SECONDS)
+                for name, plan in zip(names, plans, strict=True)
+            }
         found = compare_projects(
             modules,
             compiler=ClangCompiler(
@@ -155,9 +165,21 @@ def evaluate_commands(
             after=after,
             intervals=Intervals(seed=config.seed, level=config.confidence),
             costs=costs,
-            link=link,
+            links=links,
             lto=lto,
             left_out=[ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()],
             report=report,
         )
     return found, toolchain
+
+
+def _link_folders(config: "Evaluate") -> list[Path]:
+    """Where each link command runs."""
+    database = config.compile_commands or Path()
+    given = config.link_folder or (database.resolve().parent,)
+    if len(given) not in {1, len(config.link_command) or 1}:
+        raise UsageError(
+            f"--link-folder: expected one folder, or one for each of {len(config.link_command)} --link-command, found "
+            f"{len(given)}; correct it"
+        )
+    return list(given) * len(config.link_command) if len(given) == 1 else list(given)

@@ -28,6 +28,8 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     for project in evaluation.projects:
         if project.link_failure:
             say(console, f"{project.project}: not linked: {project.link_failure}")
+        if project.costs is not None and project.costs.unread:
+            say(console, f"{project.project}: cost of register allocation {project.costs.unread}")
         for failure in project.failures:
             say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
     _say_images(evaluation, console)

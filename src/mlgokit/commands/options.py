@@ -203,6 +203,7 @@ def open_compiler(
 
 
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+Paths = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ of their block frequencies relative to the function's entry. docs/scores.md, "Re
 worth. Source: ``computeStats`` and ``reportStats`` in ``llvm/lib/CodeGen/RegAllocGreedy.cpp``.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,37 @@ class RegallocCosts:
 def record_options(path: Path) -> list[str]:
     """Options of ``clang -cc1`` for a record at ``path``, which neither cost a compilation nor change the object."""
     return ["-opt-record-file", str(path), "-opt-record-passes", PASS, "-opt-record-format", "yaml"]
+
+
+def link_record_options(path: Path, *, linker: str = "clang") -> list[str]:
+    """Options of a link with link-time optimization for a record at ``path``; the image stays the same.
+
+    Example:
+        >>> link_record_options(Path("r.yaml"), linker="/usr/bin/ld.lld-22")[0]
+        '--plugin-opt=opt-remarks-filename=r.yaml'
+        >>> link_record_options(Path("r.yaml"))[1]
+        '-Wl,--plugin-opt=opt-remarks-passes=regalloc'
+    """
+    settings = {"filename": str(path), "passes": PASS, "format": "yaml"}
+    return [link_option(f"--plugin-opt=opt-remarks-{name}={value}", linker) for name, value in settings.items()]
+
+
+def link_option(option: str, linker: str) -> str:
+    """An option of the linker, as a linker itself or a compiler's driver takes it."""
+    is_linker = re.fullmatch(r"(ld|lld|ld\.lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
+    return option if is_linker else f"-Wl,{option}"
+
+
+def read_link_costs(path: Path, *, thin: bool) -> dict[str, RegallocCosts]:
+    """The costs in what :func:`link_record_options` asked for: by code generator, as ThinLTO has one for each module.
+
+    Empty if the link wrote none: it did no link-time optimization, or took code from a cache.
+
+    Raises:
+        InputError: a record is damaged.
+    """
+    parts = path.parent.glob(f"{path.name}.thin.*.yaml") if thin else [path]
+    return {part.name.removeprefix(path.name): read_regalloc_costs(part) for part in parts if part.exists()}
 
 
 def read_regalloc_costs(path: Path) -> RegallocCosts:

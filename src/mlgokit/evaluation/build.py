@@ -20,7 +20,7 @@ from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, Wr
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
-from mlgokit.evaluation.images import WeighedImage, compare_image, no_image, weigh_image
+from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
 from mlgokit.evaluation.records import Evaluation, ModuleFailure
 from mlgokit.evaluation.sides import Side, plugin_link_option
 from mlgokit.files import writing
@@ -128,7 +128,7 @@ def compare_build(
         done.sizes for name, done in first.modules.items() if name not in failed and done.sizes is not None
     )
     images = [
-        compare_image(name, first.images.get(name, no_image()), second.images.get(name, no_image()))
+        (name, first.images.get(name, no_image()), second.images.get(name, no_image()))
         for name in (first.images | second.images)
     ]
     ended = next((f"{build}: {one.reason}" for build, one in zip(BUILDS, made, strict=True) if one.reason), "")
@@ -138,6 +138,7 @@ def compare_build(
         modules,
         images,
         failures=failures,
+        costs=costs,
         weights=weights,
         plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
         link_failure=ended,

@@ -14,7 +14,7 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.images import LinkBuild, LinkTask, compare_image, static_link
+from mlgokit.evaluation.images import LinkBuild, LinkTask, WeighedImage, compare_image, link_costs, static_link
 from mlgokit.evaluation.records import (
     COST,
     LINKED,
@@ -23,7 +23,6 @@ from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
     Evaluation,
-    ImageComparison,
     ModuleComparison,
     ModuleFailure,
     ProjectComparison,
@@ -37,6 +36,10 @@ from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 BUILDS = ("before", "after")
+NOT_READ = "not read: LTO"
+"""Why there are no costs of register allocation: the link generates the code, and left no record of it."""
+ImagePair = tuple[str, WeighedImage, WeighedImage]
+"""An image by its name, before and after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ def compare_projects(
     before: Side = PLAIN_SIDE,
     intervals: Intervals | None = None,
     costs: bool = False,
-    link: LinkBuild | None = None,
+    links: Mapping[str, LinkBuild] | None = None,
     lto: Mapping[str, Lto] | None = None,
     left_out: Sequence[NoModule] = (),
     report: Report = say_nothing,
@@ -75,8 +78,9 @@ def compare_projects(
         before: the side that it is compared with.
         intervals: over projects.
         costs: whether costs of register allocation are read.
-        link: links the objects of a project; by default all that is live from what the project offers to its users.
-        lto: by module, the link-time optimization that its object is for; then ``link`` must do it.
+        links: by image, what links it of the objects of a project; an image without a name has the project's. By
+            default that one is all that is live from what the project offers to its users.
+        lto: by module, the link-time optimization that its object is for; then ``links`` must do it.
         left_out: what of the projects is no module, which is a row all the same.
         report: progress.
         before_objects: folder that keeps the objects of the first side for the next call; it must be of these modules,
@@ -87,13 +91,13 @@ def compare_projects(
         UsageError: an option of a side is none.
     """
     toolchain = compiler.toolchain
-    if link is None:
+    if links is None:
         if toolchain.lld is None:
             raise ToolError(
                 f"evaluation: expected ld.lld of LLVM {toolchain.major} to link the projects, found none; install it: "
                 f"apt-get install lld-{toolchain.major}"
             )
-        link = static_link(toolchain.lld)
+        links = {"": static_link(toolchain.lld)}
     intervals = intervals or Intervals()
     sides: dict[str, Side] = {"before": before, "after": after}
     of_side = {build: modules_of_side(modules, side) for build, side in sides.items()}
@@ -131,7 +135,7 @@ def compare_projects(
                 plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
             )
             missing = tuple(_no_module(one) for one in left_out if one.project == name)
-            found = _compare_project(pair, link)
+            found = _compare_project(pair, links, costs=costs)
             projects.append(dataclasses.replace(found, module_rows=found.module_rows + missing))
     return summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
 
@@ -180,7 +184,7 @@ def _no_module(one: NoModule) -> ModuleComparison:
     return ModuleComparison(module=one.name, before=side, after=side)
 
 
-def _compare_project(one: _Project, link: LinkBuild) -> ProjectComparison:
+def _compare_project(one: _Project, links: Mapping[str, LinkBuild], *, costs: bool) -> ProjectComparison:
     failures = tuple(
         ModuleFailure(module=name, build=build, reason=f"{done.status.value}: {done.reason}")
         for name, pair in one.modules.items()
@@ -190,24 +194,24 @@ def _compare_project(one: _Project, link: LinkBuild) -> ProjectComparison:
     failed = {failure.module for failure in failures}
     names = [name for name in one.modules if name not in failed]
     weights = link_weights([found for name in names if (found := one.modules[name][0].sizes) is not None])
-    images: list[ImageComparison] = []
-    if names:
-        baseline = [one.objects["before"][name] for name in names]
-        rows = [
+    images: list[ImagePair] = []
+    baseline = [one.objects["before"][name] for name in names]
+    for number, (image, link) in enumerate(links.items() if names else ()):
+        before, after = (
             link(
                 LinkTask(
                     project=one.name,
                     build=build,
                     objects={name: one.objects[build][name] for name in names},
                     baseline=baseline,
-                    output=one.scratch / f"{build}.image",
+                    output=one.scratch / f"{build}.{number}.image",
                 )
             )
             for build in BUILDS
-        ]
-        images.append(compare_image(one.name, rows[0], rows[1]))
+        )
+        images.append((image or one.name, before, after))
     return project_comparison(
-        one.name, one.language, one.modules, images, failures=failures,
+        one.name, one.language, one.modules, images, failures=failures, costs=costs,
         weights=weights, plugins=one.plugins, link_failure="" if names else "no module compiled in both builds",
     )  # fmt: skip
 
@@ -216,9 +220,10 @@ def project_comparison(
     name: str,
     language: str,
     modules: Mapping[str, tuple[Compilation | None, Compilation | None]],
-    images: Sequence[ImageComparison],
+    images: Sequence[ImagePair],
     *,
     failures: Sequence[ModuleFailure],
+    costs: bool,
     weights: Mapping[str, int],
     plugins: tuple[bool, bool],
     link_failure: str = "",
@@ -229,7 +234,8 @@ def project_comparison(
         name: the project's.
         language: of its sources.
         modules: by name, the compilations before and after; ``None`` where a build made no such object.
-        images: what was linked.
+        images: what was linked: its name, before and after.
+        costs: whether costs of register allocation were asked for.
         failures: modules that do not count in the sums.
         weights: of COMDAT signatures in the build before.
         plugins: whether the compilers had the plugin.
@@ -241,25 +247,32 @@ def project_comparison(
         for module, (first, second) in modules.items()
         if module not in failed and first is not None and second is not None
     ]
-    for image in images:
+    compared = [compare_image(*image) for image in images]
+    for image in compared:
         for build, row in zip(BUILDS, (image.before, image.after), strict=True):
             if row.status != LINKED:
                 link_failure = link_failure or f"{build}: {row.status}: {row.reason}"
+    of_links = [pair for _, before, after in images for pair in link_costs(before, after)]
+    # The code of a module that is left to the link is made there.
+    is_left = any(one.sizes is None for pair in pairs for one in pair)
     grown = sum(_object_text(after) > _object_text(before) for before, after in pairs)
     return ProjectComparison(
         project=name,
         language=language,
         modules=len(pairs),
-        before=_sizes([pair[0] for pair in pairs], [image.before for image in images], weights),
-        after=_sizes([pair[1] for pair in pairs], [image.after for image in images], weights),
+        before=_sizes([pair[0] for pair in pairs], [image.before for image in compared], weights),
+        after=_sizes([pair[1] for pair in pairs], [image.after for image in compared], weights),
         larger_modules=grown,
         user_seconds_before=sum(before.user_seconds for before, _ in pairs),
         user_seconds_after=sum(after.user_seconds for _, after in pairs),
         link_failure=link_failure,
         failures=tuple(failures),
         module_rows=tuple(compare_module(module, pair, weights, plugins) for module, pair in modules.items()),
-        images=tuple(images),
-        costs=compare_costs([(before.regalloc, after.regalloc) for before, after in pairs]),
+        images=tuple(compared),
+        costs=compare_costs(
+            [*((before.regalloc, after.regalloc) for before, after in pairs), *of_links],
+            unread=NOT_READ if costs and is_left and not of_links else "",
+        ),
     )
 
 

@@ -368,24 +368,19 @@ def _failures(projects: Sequence[ProjectComparison]) -> TextTable:
 
 
 def _costs(projects: Sequence[ProjectComparison]) -> TextTable:
-    rows = [
-        (
-            project.project,
-            percent(costs.change),
-            f"{costs.functions:,}",
-            f"{costs.cheaper:,}",
-            f"{costs.dearer:,}",
-            *(
-                f"{costs.counts_before.get(kind, 0):,} -> {costs.counts_after.get(kind, 0):,}"
-                for kind in _kinds(projects)
-            ),
-        )
-        for project in projects
-        if (costs := project.costs) is not None
-    ]
+    kinds = _kinds(projects)
+    rows: list[tuple[str, ...]] = []
+    for project in projects:
+        costs = project.costs
+        if costs is not None and (costs.functions or not costs.unread):
+            counts = (f"{costs.counts_before.get(kind, 0):,} -> {costs.counts_after.get(kind, 0):,}" for kind in kinds)
+            numbers = (f"{costs.functions:,}", f"{costs.cheaper:,}", f"{costs.dearer:,}", *counts)
+            rows.append((project.project, percent(costs.change), *numbers))
+        if costs is not None and costs.unread:
+            rows.append((project.project, costs.unread, *[_NONE] * (3 + len(kinds))))
     return TextTable(
         title="Register allocation by project",
-        columns=("project", "executed cost", "functions", "cheaper", "dearer", *_kinds(projects)),
+        columns=("project", "executed cost", "functions", "cheaper", "dearer", *kinds),
         rows=tuple(rows),
     )
 

@@ -5,6 +5,7 @@ hold such objects, are replaced by copies in a scratch folder; every other word 
 the build's folder is not written to.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
+from mlgokit.compiler.regalloc_cost import link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
@@ -124,6 +126,24 @@ def link_words(text: str) -> tuple[str, ...]:
             f"--link-command: expected -o with the file that it writes, or {OUTPUT}, found neither; add it"
         )
     return tuple(words)
+
+
+def image_names(texts: Sequence[str]) -> list[str]:
+    """A name for the image of each of several link commands.
+
+    It is the last part of the output's path, and a number where that is not known or there already.
+
+    Example:
+        >>> image_names(["c++ a.o -o bin/a", "c++ b.o -o b", "c++ {objects} -o {output}", "c++ c.o -o sub/b"])
+        ['a', 'b', 'image 3', 'b 4']
+    """
+    found: list[str] = []
+    for number, text in enumerate(texts, 1):
+        words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
+        outputs = [after for word, after in itertools.pairwise(words) if word == "-o" and OUTPUT not in after]
+        name = Path(outputs[0]).name if outputs else ""
+        found.append(name if name and name not in found else f"{name or 'image'} {number}")
+    return found
 
 
 def plan_link(
@@ -243,6 +263,7 @@ def user_link(
     plugin: Path | None,
     *,
     lto: Mapping[str, Lto],
+    costs: bool = False,
     timeout_seconds: float,
 ) -> LinkBuild:
     """The link of a build for :func:`~mlgokit.evaluation.compare.compare_projects`.
@@ -252,22 +273,26 @@ def user_link(
         sides: by build, ``before`` and ``after``.
         plugin: the generic one, for a side that names none.
         lto: by module, the link-time optimization that its object is for.
+        costs: whether a link-time optimization tells what its register allocation costs.
         timeout_seconds: deadline of a link.
     """
 
     def link_task(task: LinkTask) -> WeighedImage:
-        side, scratch = sides[task.build], task.output.parent / f"{task.build}-link"
+        side, scratch = sides[task.build], task.output.with_suffix(".link")
+        scratch.mkdir(parents=True, exist_ok=True)
         added, environment = list(side.link_options), dict[str, str]()
         if side.use is not None and side.links_with_plugin:
             loaded = side.use.plugin or plugin
             added += [] if loaded is None else [plugin_link_option(loaded, linker=plan.words[0])]
-            scratch.mkdir(parents=True, exist_ok=True)
             environment = side.use.environment(scratch)
+        kind = lto_of(plan.words) or next((kind for name in plan.modules if (kind := lto.get(name, ""))), "")
+        record = scratch / "record.yaml" if costs and kind else None
+        if record is not None:
+            added += link_record_options(record, linker=plan.words[0])
         found = link(plan, task.objects, scratch, timeout_seconds=timeout_seconds, added=added, environment=environment)
-        kind = lto_of(plan.words) or next((kind for name in task.objects if (kind := lto.get(name, ""))), "")
         if found.reason:
             return no_image(status="failed", reason=found.reason, plugin=side.links_with_plugin, lto=kind)
-        return weigh_image(found.image, plugin=side.links_with_plugin, lto=kind)
+        return weigh_image(found.image, plugin=side.links_with_plugin, lto=kind, record=record)
 
     return link_task
 

@@ -194,6 +194,7 @@ class CostComparison:
         dearer: functions that cost more after.
         counts_before: instructions in the code, by kind; see :data:`mlgokit.compiler.regalloc_cost.COUNTS`.
         counts_after: likewise.
+        unread: why the costs of some functions, or of all, are not there; else empty.
     """
 
     functions: int
@@ -202,6 +203,7 @@ class CostComparison:
     dearer: int
     counts_before: dict[str, int]
     counts_after: dict[str, int]
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,14 +90,20 @@ def growth(function: FunctionComparison) -> int:
     return after - before
 
 
-def compare_costs(pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | None]]) -> CostComparison | None:
+def compare_costs(
+    pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | None]], *, unread: str = ""
+) -> CostComparison | None:
     """What register allocation costs the functions of a project's modules; ``None`` if it was not asked for.
 
-    Each function counts against itself: LLVM's frequencies are relative to its own entry.
+    Each function counts against itself: LLVM's frequencies are relative to its own entry. ``unread`` says why some are
+    missing.
     """
     known = [(first, second) for first, second in pairs if first is not None and second is not None]
     if not known:
-        return None
+        nothing = CostComparison(
+            functions=0, change=0.0, cheaper=0, dearer=0, counts_before={}, counts_after={}, unread=unread
+        )
+        return nothing if unread else None
     scores = [scores_of_both(*pair)[1:] for pair in known]
     before, after = (np.concatenate([one[side] for one in scores]) for side in (0, 1))
     logs = np.log((after + OFFSET) / (before + OFFSET))
@@ -109,6 +115,7 @@ def compare_costs(pairs: Sequence[tuple[RegallocCosts | None, RegallocCosts | No
         dearer=int((after > before).sum()),
         counts_before=dict(zip(COUNTS, np.atleast_1d(counts[0]).tolist(), strict=True)),
         counts_after=dict(zip(COUNTS, np.atleast_1d(counts[1]).tolist(), strict=True)),
+        unread=unread,
     )
 
 

@@ -1,12 +1,12 @@
 """The two ways of building that are compared: plain, under policies, with a plugin, with other options."""
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
 from mlgokit.errors import InputError, PolicyError, UsageError
@@ -149,8 +149,7 @@ def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
         >>> plugin_link_option(Path("/p.so")), plugin_link_option(Path("/p.so"), linker="/usr/bin/ld.lld-22")
         ('-Wl,--load-pass-plugin=/p.so', '--load-pass-plugin=/p.so')
     """
-    is_linker = re.fullmatch(r"(ld|lld|ld\.lld|ld64\.lld)(-\d+)?", Path(linker).name) is not None
-    return f"{'' if is_linker else '-Wl,'}--load-pass-plugin={plugin.absolute()}"
+    return link_option(f"--load-pass-plugin={plugin.absolute()}", linker)
 
 
 def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:

@@ -93,7 +93,9 @@ def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
     reasons += [f"{one.project} did not build: {one.link_failure}." for one in evaluation.projects if _is_lost(one)]
     overall = evaluation.overall.get(measure)
     if not changes or overall is None:
-        reasons.append(f"No project could be compared by {title}.")
+        costs = [one.costs for one in evaluation.projects if measure == COST and one.costs is not None]
+        unread = next((f" ({one.unread})" for one in costs if one.unread), "")
+        reasons.append(f"No project could be compared by {title}{unread}.")
         return Verdict(ship=False, measure=measure, sentence=_sentence(reasons, ""), reasons=tuple(reasons))
     worst = sorted(
         ((change, name) for name, change in changes.items() if 100 * change > rules.worst_project), reverse=True
