@@ -6,7 +6,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """One module: what ``clang -cc1`` needs to compile it again, and what is known about it.
+    """One module: what is needed to compile it again, and what is known about it.
+
+    A program's full link-time optimization is a module too (:mod:`mlgokit.compiler.lto`): the linker compiles it.
 
     Attributes:
         name: its name in the corpus, unique, the same on every machine.
@@ -22,6 +24,8 @@ class Module:
         front_end_seconds: user time of the front end, if known.
         text_bytes: size of its code under plain ``-Oz``, if known.
         thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
+        link_folder: where the linker runs that makes the module's object; ``None`` if that is not a linker's work. Then
+            ``bitcode`` is what the linker merged, and ``command_line`` its call, program first, without output.
     """
 
     name: str
@@ -37,3 +41,4 @@ class Module:
     front_end_seconds: float | None = None
     text_bytes: int | None = None
     thinlto_index: Path | None = None
+    link_folder: Path | None = None

@@ -13,10 +13,17 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
+from mlgokit.commands.chosen import (
+    ModuleSelection,
+    check_given,
+    given_corpus,
+    modules_for_size,
+    modules_of_project,
+)
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
 from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
-from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.commands.tune_lto import LinkTuning, link_option, open_link, prove_link, without_lto
+from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import NEVER
@@ -25,7 +32,7 @@ from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import PolicyError, UsageError
-from mlgokit.files import atomic_write, remove_leftovers, writing
+from mlgokit.files import atomic_write, digest_file, remove_leftovers, writing
 from mlgokit.locks import locked, locked_output, reading
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
@@ -149,41 +156,36 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     check_sandbox(config.compiler, toolchain)
     earlier = earlier_table(config, toolchain)
-    corpus = _corpus_to_tune(config, toolchain, report=report)
-    stack.enter_context(reading(corpus))
-    chosen = (modules_of_project if costs else modules_for_size)(corpus, config.project)
-    chosen.tell(report)
-    modules = list(chosen.modules)
-    measure = measure_of(config, modules, toolchain)
-    if measure is not None:
-        by_name = {module.name: module for module in modules}
-        modules = [by_name[name] for name in measure.modules]
+    found = _material(config, toolchain, stack, report)
     session = _Session(
         config=config,
         compiler=ClangCompiler(
             toolchain=toolchain,
             plugin=build_plugin(toolchain),
             workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(),
+            timeout_seconds=config.compiler.deadline(
+                config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+            ),
             limits=config.compiler.limits(),
-            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, report=report),
+            sandbox=found.corpus and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
             room=config.compiler.room(config.folder),
             residents=Residents(),
             known={},
             recheck=config.compiler.recheck(),
         ),
-        modules=modules,
+        modules=found.modules,
         policies=policies,
         earlier=earlier,
-        claim=check_claim(config, config.folder / "search", corpus, toolchain.describe()),
-        left_out=chosen.left_out,
+        claim=check_claim(config, config.folder / "search", found.inputs, toolchain.describe()),
+        left_out=found.left_out,
+        linking=found.linking,
         report=report,
     )
     complete_publishing(session.folder, config.output, config.folder)
     remove_leftovers(config.folder)
     remove_leftovers(config.output.absolute().parent, below=False)
     try:
-        return _tune_costs(session) if costs else _tune_bytes(session, measure)
+        return _tune_costs(session) if costs else _tune_bytes(session, found.measure)
     finally:
         session.compiler.close()
 
@@ -206,6 +208,7 @@ class _Session:
         claim: signs the folder; called when nothing can be wrong with the call any more.
         left_out: sources of the project that are not tuned, with the reason.
         report: told what is done.
+        linking: the link, if that is the one module.
     """
 
     config: Tune
@@ -216,6 +219,7 @@ class _Session:
     claim: Callable[[], None]
     left_out: dict[str, str]
     report: Report
+    linking: LinkTuning | None = None
 
     @property
     def folder(self) -> Path:
@@ -224,6 +228,10 @@ class _Session:
 
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``."""
+        if self.linking is not None:
+            build = next(verifier.builds[kind] for kind in reversed(verifier.inside) if kind in verifier.builds)
+            prove_link(self.linking, verifier.plugin, build.objects, verifier.folder)
+            tuned = dataclasses.replace(tuned, flag=link_option(self.linking, verifier.output))
         return publish(verifier, dataclasses.replace(tuned, left_out=self.left_out), self.config.folder)
 
 
@@ -340,6 +348,55 @@ def _corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Pa
         llvm=toolchain.major,
         workers=config.compiler.workers,
         report=report,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Material:
+    """What is tuned, and where it comes from.
+
+    Attributes:
+        modules: in link order.
+        left_out: what is not tuned, with the reason.
+        inputs: digests of what the search depends on.
+        measure: what judges, if the objective is more than the account.
+        corpus: the folder of the modules, if they are a corpus.
+        linking: the link, if that is the one module.
+    """
+
+    modules: Sequence[Module]
+    left_out: dict[str, str]
+    inputs: dict[str, str]
+    measure: Measure | None
+    corpus: Path | None = None
+    linking: LinkTuning | None = None
+
+
+def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, report: Report) -> _Material:
+    """Find what is to be tuned, and say what is left out."""
+    if (linking := open_link(config, toolchain, report=report)) is not None:
+        chosen = ModuleSelection(modules=(linking.module,), left_out=linking.left_out)
+        chosen.tell(report)
+        return _Material(
+            modules=chosen.modules,
+            left_out=chosen.left_out,
+            inputs=linking.inputs,
+            measure=linking.measure,
+            linking=linking,
+        )
+    corpus = _corpus_to_tune(config, toolchain, report=report)
+    stack.enter_context(reading(corpus))
+    chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(corpus, config.project)
+    chosen = ModuleSelection(modules=chosen.modules, left_out=without_lto(config) | chosen.left_out)
+    chosen.tell(report)
+    measure = measure_of(config, chosen.modules, toolchain)
+    by_name = {module.name: module for module in chosen.modules}
+    return _Material(
+        modules=chosen.modules if measure is None else [by_name[name] for name in measure.modules],
+        left_out=chosen.left_out,
+        inputs={"corpus": digest_file(corpus / "corpus_description.json")},
+        measure=measure,
+        corpus=corpus,
     )
 
 

@@ -8,7 +8,6 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT, link_words, plan_link
-from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
@@ -122,9 +121,8 @@ def measure_of(config: "Tune", modules: Sequence[Module], toolchain: Toolchain) 
     )
 
 
-def check_claim(config: "Tune", place: Path, corpus: Path, versions: dict[str, str]) -> Callable[[], None]:
+def check_claim(config: "Tune", place: Path, inputs: dict[str, str], versions: dict[str, str]) -> Callable[[], None]:
     """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
-    inputs = {"corpus": digest_file(corpus / "corpus_description.json")}
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}
     settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}

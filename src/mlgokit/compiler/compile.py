@@ -18,6 +18,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
+from mlgokit.compiler.lto import link_for_object
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
@@ -224,7 +225,12 @@ class ClangCompiler:
         if self.known is None or not content or use is None or request.keep_object is not None:
             return None
         # Known functions go by their IR, which says nothing of how another advisor allocates them.
-        if use.allocations or use.policies.keys() - {INLINE_SIZE.name} or not may_drop(module.command_line):
+        if (
+            module.link_folder is not None
+            or use.allocations
+            or use.policies.keys() - {INLINE_SIZE.name}
+            or not may_drop(module.command_line)
+        ):
             return None
         known = self.known.setdefault(module.name, KnownFunctions(content=content))
         if (known.content or content) != content:
@@ -253,6 +259,24 @@ def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
     return plugin.absolute()
 
 
+def _words(
+    toolchain: Toolchain, module: Module, request: CompileRequest, plugin: Path | None, record: Path | None
+) -> Callable[..., list[str]]:
+    """What gives the words that compile a module, for an ``output``."""
+    if module.link_folder is not None:
+        return functools.partial(link_for_object, module, plugin=plugin, keeps=request.keep_object is not None)
+    return functools.partial(
+        command,
+        toolchain,
+        module.command_line,
+        module.bitcode,
+        plugin=plugin,
+        record=record,
+        thinlto_index=module.thinlto_index,
+        lto=request.lto,
+    )
+
+
 def _compile(
     compiler: ClangCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
 ) -> Compilation:
@@ -276,16 +300,7 @@ def _compile(
             (folder / "known").write_bytes(known.file())
             settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
         plugin = _plugin_of(compiler, use)
-        words = functools.partial(
-            command,
-            compiler.toolchain,
-            module.command_line,
-            module.bitcode,
-            plugin=plugin,
-            record=record,
-            thinlto_index=module.thinlto_index,
-            lto=request.lto,
-        )
+        words = _words(compiler.toolchain, module, request, plugin, record)
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
         timeout_seconds = deadline + request.extra_seconds
         only_object = record is None and (use is None or not use.logs)
@@ -296,7 +311,9 @@ def _compile(
             return () if box is None else box(limits, program=program, writable=writable, readable=named)
 
         done = None
-        may_stay = content and record is None and module.thinlto_index is None
+        # A linker that stays writes its object alone, where a kept one has its image beside it.
+        leaves_image = module.link_folder is not None and request.keep_object is not None
+        may_stay = content and record is None and module.thinlto_index is None and not leaves_image
         if compiler.residents is not None and may_stay:
             argv = words(output=Path("-"))
             # A resident has its limits and its sandbox for all that is asked of it later, logs too.
@@ -311,6 +328,7 @@ def _compile(
                 limits=limits,
                 inside=inside(limits, folder if box is None else box.scratch),
                 folder=None if box is None else folder,
+                cwd=module.link_folder,
             )
             if done is not None and done.returncode != 0 and not done.timed_out:
                 compiler.residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
@@ -321,6 +339,7 @@ def _compile(
                 words(output=output),
                 timeout_seconds=timeout_seconds,
                 env=environment | settings,
+                cwd=module.link_folder,
                 limits=limits,
                 inside=inside(limits, folder),
             )

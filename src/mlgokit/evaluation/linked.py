@@ -29,7 +29,8 @@ from mlgokit.evaluation.sides import Side, plugin_link_option
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
 _OPERATORS = frozenset({"&&", "||", ";", "|", "&", ">", ">>", "<"})
-_DEPENDENCIES = "-Wl,--dependency-file"
+_BESIDE = ("-Wl,--dependency-file", "-Wl,-Map", "-Wl,--Map")
+"""What would be written into the build's folder; a dependency file would tell the build of paths in the scratch one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +112,7 @@ def link_words(text: str) -> tuple[str, ...]:
         ('c++', '-o', '{output}', 'main.o', 'libtool.a')
     """
     words = command_words(text, option="--link-command", known={OBJECTS, OUTPUT})
-    # A dependency file would tell the build of paths in the scratch folder.
-    words = [word for word in words if not word.startswith(_DEPENDENCIES)]
+    words = [word for word in words if not word.startswith(_BESIDE)]
     outputs = [index + 1 for index, word in enumerate(words) if word == "-o"]
     if len(outputs) > 1:
         raise UsageError(

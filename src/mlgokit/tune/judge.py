@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report
@@ -130,6 +131,7 @@ class Judge:
         for path in (self.folder / _OBJECTS).glob("*/*.o"):
             if path not in used:
                 path.unlink()
+                image_beside(path).unlink(missing_ok=True)
 
 
 def plain_object(folder: Path, index: int) -> Path:

@@ -4,6 +4,7 @@ A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.eva
 the mean difference excludes zero or enough pairs were made.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
 from mlgokit.evaluation.pairs import measure_in_pairs
+from mlgokit.files import writing
 
 CHECKS = 3
 """Runs of a command on the plain build before the search; all alike, it is taken for exact."""
@@ -33,6 +36,8 @@ class Measure:
         modules: in link order, what ``{objects}`` stands for.
         timeout_seconds: deadline of a link, and of each run of the command.
         error: share of comparisons that may by chance call a build better or worse that is neither.
+        is_lto: whether the modules are links themselves (:mod:`mlgokit.compiler.lto`), which leave images beside their
+            objects: then there is nothing more to link.
     """
 
     plan: LinkPlan | None
@@ -40,6 +45,7 @@ class Measure:
     modules: tuple[str, ...]
     timeout_seconds: float
     error: float = 0.05
+    is_lto: bool = False
 
     @property
     def is_size(self) -> bool:
@@ -133,8 +139,20 @@ def link_build(how: Measure, objects: Mapping[str, Path], scratch: Path) -> Link
     """
     if how.plan is None:
         return LinkedBuild(objects=objects, image=Path())
+    if how.is_lto:
+        return LinkedBuild(objects=objects, image=_copied(image_beside(objects[how.modules[0]]), scratch))
     linked = link(how.plan, objects, scratch, timeout_seconds=how.timeout_seconds)
     return LinkedBuild(objects=objects, image=linked.image, reason=linked.reason)
+
+
+def _copied(image: Path, scratch: Path) -> Path:
+    """A second name for an image, as the file beside an object goes with that."""
+    copy = scratch / "image"
+    with writing(copy):
+        scratch.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
+        os.link(image, copy)
+    return copy
 
 
 def measure(how: Measure, linked: LinkedBuild) -> Measurement:

@@ -82,11 +82,12 @@ class Residents:
         limits: Limits | None = None,
         inside: Sequence[str] = (),
         folder: Path | None = None,
+        cwd: Path | None = None,
     ) -> Completed | None:
         """Let the resident of ``argv`` compile, after making one if there is none.
 
         Args:
-            argv: a ``clang -cc1`` with the plugin that writes to standard output.
+            argv: a ``clang -cc1``, or a linker, with the plugin that writes its object to standard output.
             content: digest of the files that it reads; a resident that has read others ends.
             environment: of the resident.
             request: variables that the child gets besides.
@@ -95,6 +96,7 @@ class Residents:
             limits: of a resident that is started, and so of all its children.
             inside: words that start it in a sandbox.
             folder: where its child may write, if that is not everywhere.
+            cwd: where it runs; ours by default.
 
         Returns:
             How the child ended, with the processor time of both since the last request; ``None`` if there is no
@@ -113,7 +115,7 @@ class Residents:
             _end(resident)
             resident = None
         if resident is None:
-            started = self._start(argv, environment, timeout_seconds, limits, inside)
+            started = self._start(argv, environment, timeout_seconds, limits=limits, inside=inside, cwd=cwd)
             if isinstance(started, str):
                 self.decline(key, started)
                 return None
@@ -155,8 +157,10 @@ class Residents:
         argv: Sequence[str],
         environment: Mapping[str, str],
         timeout_seconds: float,
+        *,
         limits: Limits | None,
         inside: Sequence[str],
+        cwd: Path | None,
     ) -> _Resident | str:
         ours, theirs = socket.socketpair()
         with self._lock:
@@ -171,6 +175,7 @@ class Residents:
                     stdin=theirs.fileno(),
                     stderr=messages,
                     env={**environment, "MLGOKIT_RESIDENT": "1"},
+                    cwd=cwd,
                     limits=limits,
                     inside=inside,
                 ).result()

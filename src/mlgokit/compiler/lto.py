@@ -1,0 +1,169 @@
+"""A program's full link-time optimization as a module: what the linker merges, and the linker's own call compiles.
+
+The object is what the linker's LTO makes of all bitcode that is linked, by its own pipeline, and the image beside it
+what the same call makes of that. lld writes both (``--plugin-opt=obj-path=``); with one thread it can stay as compilers
+do.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import UsageError
+from mlgokit.module import Module
+
+_LLD = re.compile(r"ld\.lld(-\d+)?")
+_VERSION = re.compile(rb"LLD (\d+)\.\d+")
+_NOTHING = Path("/dev/null")
+_BESIDE = re.compile(
+    r"--?(Map|map|dependency-file|save-temps|lto-obj-path|plugin-opt=obj-path|plugin-opt=save-temps|reproduce"
+    r"|time-trace|print-map|cref|why-extract|threads)(?![a-z])"
+)
+"""What would be written beside the image, or needs several threads; the image is the same without."""
+_BESIDE_VALUES = ("-Map", "--Map", "--reproduce")
+_SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
+_MANY_OBJECTS = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkerCall:
+    """What a driver asks of lld.
+
+    Attributes:
+        words: the program and its arguments, without those that name outputs.
+        folder: where it runs.
+        left_out: words that were left out, but the output.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What a link has for link-time optimization.
+
+    Attributes:
+        bitcode: the merged module as the linker's pipeline gets it; ``None`` if there is none.
+        image: what the link wrote.
+        reason: why there is nothing; empty if the link succeeded.
+    """
+
+    bitcode: Path | None
+    image: Path
+    reason: str = ""
+
+
+def image_beside(object_path: Path) -> Path:
+    """Where the image is that was linked with a kept object."""
+    return object_path.with_suffix(".image")
+
+
+def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps: bool) -> list[str]:
+    """The linker's call for the object of a module whose ``link_folder`` is set.
+
+    Args:
+        module: a link.
+        output: where the object goes; ``-`` for standard output.
+        plugin: that it loads.
+        keeps: whether the image is kept, beside the object.
+    """
+    output = output if output == Path("-") else output.absolute()
+    image = image_beside(output) if keeps else _NOTHING
+    extra = [] if plugin is None else [f"--load-pass-plugin={plugin}"]
+    return [*module.command_line, *extra, "--threads=1", f"--plugin-opt=obj-path={output}", "-o", str(image)]
+
+
+def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, timeout_seconds: float) -> LinkerCall:
+    """What a link command asks of lld, as clang's ``-###`` says.
+
+    Args:
+        words: the command, a driver's or lld's own, with any output.
+        folder: where it runs.
+        toolchain: whose plugin the linker is to load.
+        timeout_seconds: deadline of each question.
+
+    Raises:
+        ToolError: the command cannot be started.
+        UsageError: it is no link by lld, or by one of another LLVM.
+    """
+    call = list(words)
+    if not _LLD.fullmatch(Path(call[0]).name):
+        done = process.run(
+            [*call, "-###"],
+            timeout_seconds=timeout_seconds,
+            cwd=folder,
+            stderr_bytes=_MANY_OBJECTS,
+            limits=USERS_LIMITS,
+        )
+        jobs = [line for line in done.stderr.splitlines() if line.startswith(' "')]
+        try:
+            call = shlex.split(jobs[-1]) if jobs and done.returncode == 0 else []
+        except ValueError:
+            call = []
+        if not call or not _LLD.fullmatch(Path(call[0]).name):
+            found = Path(call[0]).name if call else "no linker"
+            raise UsageError(
+                f"--link-command: expected a link by clang with lld, where -flto is searched, found {found} in what "
+                f"`{words[0]} -###` says; link with -fuse-ld=lld, or give the call of ld.lld itself"
+            )
+    said = process.run([call[0], "--version"], timeout_seconds=timeout_seconds, cwd=folder).stdout
+    version = _VERSION.search(said)
+    if version is None or int(version[1]) != toolchain.major:
+        found = "another program" if version is None else f"that of LLVM {version[1].decode()}"
+        raise UsageError(
+            f"--link-command: expected the lld of LLVM {toolchain.major}, whose plugin it loads, found {found} "
+            f"({call[0]}); name that linker with --ld-path=, or give --llvm"
+        )
+    if split := [word for word in call if _SPLIT.match(word)]:
+        raise UsageError(
+            f"--link-command: expected one partition of code generation, found {split[0]}, with which each function's "
+            "code depends on how many there are; link without it"
+        )
+    return _without_outputs(call, folder)
+
+
+def merge(call: LinkerCall, scratch: Path, *, timeout_seconds: float) -> Merged:
+    """Link once, and keep what link-time optimization is given.
+
+    Args:
+        call: the linker's.
+        scratch: an empty folder, for what is kept.
+        timeout_seconds: deadline of the link.
+
+    Raises:
+        ToolError: the linker cannot be started.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    image = scratch.absolute() / "image"
+    argv = [*call.words, "--threads=1", "--save-temps=internalize", "-o", str(image)]
+    done = process.run(argv, timeout_seconds=timeout_seconds, cwd=call.folder, limits=USERS_LIMITS)
+    if done.returncode != 0 or done.timed_out:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line] or ["no message"]
+        reason = f"it did not end within {timeout_seconds:.0f} s" if done.timed_out else errors[0]
+        return Merged(bitcode=None, image=image, reason=reason)
+    whole = image.with_name("image.0.2.internalize.bc")
+    return Merged(bitcode=whole if whole.is_file() else None, image=image)
+
+
+def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
+    kept: list[str] = []
+    left_out: list[str] = []
+    position = 0
+    while position < len(call):
+        word = call[position]
+        takes = 2 if word == "-o" or word in _BESIDE_VALUES else 1
+        if takes == 1 and _BESIDE.match(word):
+            left_out.append(word)
+        elif takes == 1:
+            kept.append(word)
+        elif word != "-o":
+            left_out += call[position : position + 2]
+        position += takes
+    return LinkerCall(words=tuple(kept), folder=folder, left_out=tuple(left_out))

@@ -1,0 +1,175 @@
+"""Tuning a program's link-time optimization: the link is searched, and with the plugin it is as small as promised."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.cli import main
+from mlgokit.compiler import process
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.toolchain import Toolchain
+
+pytestmark = pytest.mark.llvm
+
+# The parts call each other's functions, so that only the link can decide about them.
+PART = """
+int leaf{other}(const int *, int);
+int leaf{number}(const int *rows, int count) {{
+  int sum = 0;
+  for (int i = 0; i < count; ++i) {{ sum += rows[i] * {number}; if (sum > 1000) sum -= rows[0] ^ i; }}
+  return sum ^ count;
+}}
+int part{number}(const int *rows) {{
+  int sum = leaf{other}(rows, 3) + leaf{other}(rows + 1, 4);
+  if (sum & 1) sum += leaf{number}(rows, 5);
+  return sum + leaf{other}(rows + 2, sum & 7) + leaf{number}(rows, 6);
+}}
+"""
+MAIN = """
+int part1(const int *); int part2(const int *);
+int main(int count, char **text) {
+  int rows[16] = {count, 2, 3, 4};
+  return (part1(rows) ^ part2(rows) ^ part1(rows + 4)) & 1;
+}
+"""
+FLAGS = ("-Oz", "-flto", "-ffunction-sections", "-fdata-sections")
+
+
+def put_build(folder: Path, toolchain: Toolchain, *, lto: str = "-flto") -> Path:
+    """A build as Make leaves one: objects with bitcode, and a compilation database."""
+    folder.mkdir(exist_ok=True)
+    sources = {"main.c": MAIN} | {f"part{number}.c": PART.format(number=number, other=3 - number) for number in (1, 2)}
+    entries: list[dict[str, object]] = []
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+        words = [str(toolchain.clang), *FLAGS, lto, "-c", name, "-o", f"{name}.o"]
+        done = process.run(words, timeout_seconds=60, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        entries.append({"directory": str(folder), "file": name, "arguments": words})
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+    return folder
+
+
+def link_words(toolchain: Toolchain, *, output: str = "tool", linker: str = "") -> list[str]:
+    found = linker or f"--ld-path={toolchain.lld}"
+    words = [str(toolchain.clang), "-flto", found, "-Wl,--gc-sections", "-Wl,--icf=all", "-Wl,-Map=map.txt"]
+    return [*words, "main.c.o", "part1.c.o", "part2.c.o", "-o", output]
+
+
+def tune(toolchain: Toolchain, build: Path, place: Path, *words: str, objective: str = "linked") -> int:
+    given = ["--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
+    given += ["--folder", str(place), "--output", str(place / "tuned.so"), "--workers", "1", "--objective", objective]
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *given, *words])
+    return int(ended.value.code or 0)
+
+
+def result_of(place: Path) -> dict[str, Any]:
+    return json.loads((place / "tuned.json").read_text())
+
+
+def test_the_link_with_the_plugin_is_as_small_as_promised(
+    toolchain: Toolchain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    before = {path: path.read_bytes() for path in build.iterdir()}
+    command = ("--link-command", " ".join(link_words(toolchain)))
+    for go_on in ([], *[["--continue"]] * 9):
+        assert tune(toolchain, build, place, "--budget", "4s", *command, *go_on) == 0
+        judged = result_of(place)["judged"]
+        if judged["after"] < judged["before"]:
+            break
+
+    assert judged["after"] < judged["before"]
+    assert {path: path.read_bytes() for path in build.iterdir()} == before, "the build's folder is not written to"
+    result = result_of(place)
+    assert result["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    assert "tool (link)" in capsys.readouterr().out
+    sizes: list[int] = []
+    for output, added in (("plain", []), ("tuned", [result["flag"]])):
+        words = [*link_words(toolchain, output=output), *added]
+        done = process.run(words, timeout_seconds=60, cwd=build)
+        assert done.returncode == 0, done.stderr
+        sizes.append(section_totals(read_elf(build / output)).llvm_size_text)
+    assert sizes == [judged["before"], judged["after"]]
+    again = tmp_path / "again"
+    assert tune(toolchain, build, again, "--budget", "0s", *command) == 0
+    assert result_of(again)["judged"]["after"] <= sizes[0]
+
+
+def test_what_cannot_be_searched_is_said_before_the_search(
+    toolchain: Toolchain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    build = put_build(tmp_path / "build", toolchain)
+    words = link_words(toolchain)
+    refused = {
+        "expected the link of a build that is there, found: the link ended with 1": [*words, "missing.o"],
+        "expected a link by clang with lld, where -flto is searched, found ": ["/bin/true", *words[1:]],
+        "found {objects} in it; build the project": [*words[:-5], "{objects}", "-o", "tool"],
+    }
+    for sentence, line in refused.items():
+        if line[0] == "/bin/true":
+            # It says of itself that it links, and does nothing.
+            (build / "linker").write_text('#!/bin/sh\n: > "$(echo "$@" | sed \'s/.* -o //\')"\n')
+            (build / "linker").chmod(0o755)
+            line[0] = str(build / "linker")
+        assert tune(toolchain, build, tmp_path / "t", "--budget", "1s", "--link-command", " ".join(line)) != 0
+        assert sentence in re.sub(r"\s+", " ", capsys.readouterr().err)
+        assert not (tmp_path / "t" / "search").exists()
+
+
+def test_compile_steps_of_an_lto_build_are_tuned_with_a_word_about_it(
+    toolchain: Toolchain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    build = put_build(tmp_path / "build", toolchain)
+    assert tune(toolchain, build, tmp_path / "t", "--budget", "0s", objective="image") == 0
+    said = capsys.readouterr()
+    assert "3 of 3 sources are built with it and tuned as if they were not" in re.sub(r"\s+", " ", said.err)
+    assert "-flto" in result_of(tmp_path / "t")["left_out"]
+
+
+def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain: Toolchain, tmp_path: Path):
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    command = ["--link-command", " ".join(link_words(toolchain))]
+    words = ["tune", "--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
+    words += ["--folder", str(place), "--output", str(place / "tuned.so"), "--objective", "linked", *command]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    argv = [sys.executable, "-m", "mlgokit", *words, "--budget", "10m", "--workers", "1"]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        spent = place / "search" / "spent.json"
+        end = time.monotonic() + 120
+        while not (spent.exists() and json.loads(spent.read_bytes())["compilations"] > 4):
+            assert time.monotonic() < end
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 20
+    while (found := linkers_in(build)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not found
+    before = json.loads(spent.read_bytes())["compilations"]
+    assert not (place / "tuned.so").exists()
+    assert tune(toolchain, build, place, "--budget", "1s", "--continue", *command) == 0
+    result = result_of(place)
+    assert result["judged"]["after"] <= result["judged"]["before"]
+    assert result["compilations"] > before
+
+
+def linkers_in(folder: Path) -> list[str]:
+    """Linkers that run in a folder."""
+    found: list[str] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (place / "cwd").readlink() == folder and b"lld" in (place / "cmdline").read_bytes():
+                found.append(place.name)
+    return found
