@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 import statistics
 import sys
 import tempfile
@@ -12,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chromium import document, find_chromium
 from harness import Setup, run_benchmark
 from results import Result, Table
 
 from mlgokit.bench.counts import RUN_LIMITS
 from mlgokit.compiler import process
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.evaluation_page import evaluation_page
+from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
+from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
 from mlgokit.evaluation.page import render_page
+from mlgokit.evaluation.page_parts import Page
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
@@ -91,14 +93,14 @@ def measure(config: ReportSpeed, setup: Setup) -> Result:
     Raises:
         ToolError: there is no browser, or it fails.
     """
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = find_chromium()
     if browser is None:
         raise ToolError("report_speed: expected chromium in PATH, found none; install the package chromium")
     version = process.run([browser, "--version"], timeout_seconds=60.0, limits=RUN_LIMITS).stdout.decode().strip()
     setup.tools["browser"] = version
     evaluation = made_evaluation(config.modules, config.functions)
     begun = time.perf_counter()
-    page = render_page(evaluation_page(evaluation))
+    page = render_page(made_page(evaluation))
     seconds = time.perf_counter() - begun
     seen: list[dict[str, float]] = []
     for done in range(config.repetitions):
@@ -139,29 +141,9 @@ def _opened(browser: str, page: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as folder:
         path = Path(folder, "page.html")
         path.write_text(probed)
-        done = process.run(
-            [
-                browser,
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--host-resolver-rules=MAP * ~NOTFOUND",
-                f"--user-data-dir={folder}/profile",
-                "--window-size=1400,1000",
-                "--dump-dom",
-                path.as_uri(),
-            ],
-            timeout_seconds=180.0,
-            limits=RUN_LIMITS,
-        )
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
-    if done.returncode != 0 or found is None:
-        raise ToolError(f"report_speed: expected {browser} to show the page, found: {done.stderr}; try it by hand")
+        found = re.search(r'<pre id="seen">(.*?)</pre>', document(browser, path, Path(folder)), re.DOTALL)
+    if found is None:
+        raise ToolError(f"report_speed: expected {browser} to run the page's scripts, found none; try it by hand")
     return json.loads(html.unescape(found[1]))
 
 
@@ -204,6 +186,38 @@ def made_evaluation(modules: int, functions: int, name: str = "") -> Evaluation:
         )
         for which in range(PROJECTS)
     )
+    sites = [
+        ExplainedSite(
+            site=f"{which:#018x}",
+            caller=f"_ZN4some6caller{which}Ev{name}",
+            callee=f"_ZN4some6callee{which}Ev{name}",
+            plain=False,
+            heuristic=False,
+            decided=which % 3 != 0,
+            preference=0.5,
+            members=6,
+            agree=5,
+            features=tuple(
+                FeatureWeight(feature=f"feature_{number}{name}", value=number, typical=0.5, change=0.25)
+                for number in range(4)
+            ),
+        )
+        for which in range(12)
+    ]
+    trees = tuple(
+        FunctionTree(
+            function=f"_ZN4some9namespace{which}function19Ev{name}",
+            module=rows[which].module,
+            project=f"project{which % PROJECTS}{name}",
+            growth=53 if which < PROJECTS else -10,
+            before=119,
+            after=172,
+            component=ExplainedComponent(number=which, change=-40, differences=8, functions=3),
+            lines=tuple(TreeLine(depth=place % 4, site=site) for place, site in enumerate(sites)),
+            more=2,
+        )
+        for which in range(2 * PROJECTS)
+    )
     change = Change(mean=-0.003, low=-0.006, high=-0.001, projects=PROJECTS)
     return Evaluation(
         policy="generated",
@@ -211,10 +225,16 @@ def made_evaluation(modules: int, functions: int, name: str = "") -> Evaluation:
         summary={"c++": {"image": change}},
         overall={"image": change},
         compilations=2 * modules,
+        trees=trees,
         verdict=Verdict(ship=False, measure="image", sentence=f"Do not ship: {name}", reasons=(name,)),
         source=name,
         command=f"mlgokit evaluate {name}",
     )
+
+
+def made_page(evaluation: Evaluation) -> Page:
+    """Its page, with names for symbols; generated ones, so that no demangler is timed."""
+    return evaluation_page(evaluation, {one: f"some::name::of({one[3:]})" for one in symbols_of(evaluation)})
 
 
 def _sizes(image: int) -> Sizes:

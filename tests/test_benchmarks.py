@@ -38,6 +38,7 @@ NAMES = (
     "tuning_versions",
 )
 PARTS = (
+    "chromium",
     "evaluate_agreement",
     "harness",
     "results",

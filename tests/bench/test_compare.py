@@ -23,7 +23,7 @@ from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ReuseError
-from mlgokit.evaluation.page import markdown_page
+from mlgokit.evaluation.page_markdown import markdown_page
 from mlgokit.progress import say_nothing
 
 TOOLS = Toolchain(major=22, version="22", clang=Path("/absent/clang"), clangxx=Path("/absent/clang++"))

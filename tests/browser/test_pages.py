@@ -15,14 +15,12 @@ from typing import Any
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.evaluation.evaluation_page import evaluation_page
 from mlgokit.evaluation.page import ROWS_AT_ONCE, render_page
-from mlgokit.evaluation.records import Evaluation
 
 pytestmark = pytest.mark.browser
 
 Browser = Callable[..., str]
-Maker = Callable[..., Evaluation]
+Maker = Callable[..., str]
 HOSTILE = '</script><img src="missing.png" onerror="window.ran = 1"><script>window.ran = 1</script>'
 MODULES = 10_000
 MOST_BYTES = 15 * 2**20
@@ -73,6 +71,17 @@ const look = async () => {
   slider.value = slider.max;
   slider.dispatchEvent(new Event("input"));
   seen.grew = document.querySelector("output").textContent;
+  const [functions] = cells("Functions, worst first");
+  const first = () => [functions.querySelector("tbody th"), document.querySelector(".tree .name")].map(
+    (one) => one.textContent);
+  seen.names = first();
+  document.querySelector("#reading input").click();
+  seen.symbols = first();
+  if (functions.querySelector(".tools button")) {
+    functions.querySelectorAll(".tools button")[1].click();
+    seen.later = first();
+  }
+  seen.trees = document.querySelectorAll("details.tree").length;
   seen.focusable = [...document.querySelectorAll(".scroll")].every((region) => region.tabIndex === 0);
   if (window.axe) {
     const found = await axe.run(document, { resultTypes: ["violations"] });
@@ -91,10 +100,11 @@ addEventListener("message", (event) => { document.getElementById("seen").textCon
 
 
 @pytest.fixture
-def evaluation(monkeypatch: pytest.MonkeyPatch) -> Maker:
-    """Makes evaluations with generated rows, as the benchmark of pages does."""
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> Maker:
+    """Makes the page of an evaluation with generated rows, as the benchmark of pages does."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module("report_speed").made_evaluation
+    made = importlib.import_module("report_speed")
+    return lambda *given: render_page(made.made_page(made.made_evaluation(*given)))
 
 
 def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 1200, also: str = "") -> dict[str, Any]:
@@ -112,14 +122,14 @@ def look(browser: Browser, page: str, folder: Path, *options: str, width: int = 
     return json.loads(html.unescape(seen[1]))
 
 
-def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, evaluation: Maker, tmp_path: Path) -> None:
-    page = render_page(evaluation_page(evaluation(MODULES, 5)))
+def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, evaluated: Maker, tmp_path: Path) -> None:
+    page = evaluated(MODULES, 5)
     assert len(page.encode()) < MOST_BYTES
     seen = look(browser, page, tmp_path)
 
     assert seen["problems"] == seen["requests"] == []
-    # What a browser lays out does not grow with the modules.
-    assert seen["elements"] < 3000
+    # What a document has does not grow with the modules; most of it are call trees, which are closed.
+    assert seen["elements"] < 12_000
     assert seen["inked"] > MODULES
     assert len(seen["first"]) == len(seen["second"]) == len(seen["sorted"]) == ROWS_AT_ONCE
     assert seen["second"] != seen["first"]
@@ -129,10 +139,14 @@ def test_ten_thousand_modules_are_a_page_of_fifty(browser: Browser, evaluation: 
     assert [row[0] for row in seen["found"]] == ["src/library/component/m00421.cpp.o"]
     assert "(+" in seen["grew"]
     assert seen["focusable"]
+    assert seen["trees"] == 20
+    assert [name for name in seen["names"] if not name.startswith("some::name::of(")] == []
+    assert [symbol for symbol in (*seen["symbols"], *seen["later"]) if not symbol.startswith("_ZN4some")] == []
+    assert seen["later"] != seen["symbols"]
 
 
-def test_hostile_names_do_nothing(browser: Browser, evaluation: Maker, tmp_path: Path) -> None:
-    seen = look(browser, render_page(evaluation_page(evaluation(200, 5, HOSTILE))), tmp_path)
+def test_hostile_names_do_nothing(browser: Browser, evaluated: Maker, tmp_path: Path) -> None:
+    seen = look(browser, evaluated(200, 5, HOSTILE), tmp_path)
 
     assert (seen["ran"], seen["problems"], seen["requests"]) == (0, [], [])
     assert seen["first"][0][0].endswith(HOSTILE)
@@ -147,13 +161,13 @@ def test_hostile_names_do_nothing(browser: Browser, evaluation: Maker, tmp_path:
 )
 def test_it_fits_in_both_schemes(
     browser: Browser,
-    evaluation: Maker,
+    evaluated: Maker,
     tmp_path: Path,
     options: tuple[str, ...],
     width: int,
     dark: bool,
 ) -> None:
-    seen = look(browser, render_page(evaluation_page(evaluation(40, 5))), tmp_path, *options, width=width)
+    seen = look(browser, evaluated(40, 5), tmp_path, *options, width=width)
 
     assert seen["problems"] == []
     assert (seen["width"], seen["needed"] <= width) == (width, True)
@@ -163,7 +177,7 @@ def test_it_fits_in_both_schemes(
 
 @pytest.mark.network
 @pytest.mark.parametrize("options", [(), ("--blink-settings=preferredColorScheme=0",)], ids=["light", "dark"])
-def test_axe_finds_nothing(browser: Browser, evaluation: Maker, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_axe_finds_nothing(browser: Browser, evaluated: Maker, tmp_path: Path, options: tuple[str, ...]) -> None:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm")
@@ -175,9 +189,7 @@ def test_axe_finds_nothing(browser: Browser, evaluation: Maker, tmp_path: Path, 
         member = opened.extractfile("package/axe.min.js")
         assert member is not None
         axe = member.read().decode()
-    seen = look(
-        browser, render_page(evaluation_page(evaluation(200, 5))), tmp_path, *options, also=axe.replace("</script", "")
-    )
+    seen = look(browser, evaluated(200, 5), tmp_path, *options, also=axe.replace("</script", ""))
 
     assert seen["passed"] > 10
     assert seen["axe"] == []

@@ -12,8 +12,11 @@ from mlgokit.commands.explain import Explained, named_module, render
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.explain import ExplainedSite, Explanation, explain_module
+from mlgokit.evaluation.explain import Explanation, explain_module
+from mlgokit.evaluation.explained import ExplainedSite
 from mlgokit.evaluation.explained_tree import call_tree, largest
+from mlgokit.evaluation.functions import DifferingFunction, function_trees
+from mlgokit.evaluation.records import FunctionBytes
 from mlgokit.evaluation.sides import make_side
 from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
@@ -146,6 +149,52 @@ def test_the_terminal_tells_a_components_sum_once_and_obeys_no_name(found: Expla
     assert "calls evil\\x1b]0;moon\\nname: LLVM: not inlined, now: inlined" in text
     assert "\x1b" not in text
     assert "2 more functions changed; --functions shows more, --json has all" in shown(found, functions=1)
+
+
+def row(name: str, before: int | None, after: int | None, *where: str) -> DifferingFunction:
+    sides = [None if size is None else FunctionBytes(text=size) for size in (before, after)]
+    return DifferingFunction(function=name, project="p", before=sides[0], after=sides[1], where=where)
+
+
+def test_functions_that_changed_most_have_trees_of_one_module_each(tmp_path: Path):
+    path = small_ones_only(tmp_path)
+    compiler = toy_compiler({"m": TOY, "n": TOY})
+    rows = (
+        row("leaf", None, 40, "x", "m"),
+        row("top", 100, 135, "n", "m"),
+        row("odd", 5, 6, "x"),
+        row("far", 50, 30, "m"),
+    )
+    trees = function_trees(
+        rows,
+        {name: toy_source(name) for name in ("m", "n")},
+        compiler=compiler,
+        side=make_side([str(path)]),
+        policy=load_policy(path),
+        names=lambda _: ("middle", "twig"),
+        seconds=600,
+    )
+
+    assert [(one.function, one.module, one.growth, one.failure) for one in trees] == [
+        ("leaf", "m", 40, ""),
+        ("top", "m", 35, ""),
+        ("odd", "x", 1, "its module is bitcode of a link-time optimization"),
+        ("far", "m", -20, ""),
+    ]
+    assert [(line.depth, line.site.callee) for line in trees[1].lines] == [(0, "middle"), (1, "leaf"), (1, "twig")]
+    assert trees[1].component is not None
+    assert (trees[1].component.change, trees[1].before, trees[1].after) == (75, 100, 135)
+    assert [module.name for module, _ in compiler.asked] == ["m", "m"]
+
+
+def test_trees_that_the_time_is_not_enough_for_say_so():
+    compiler = toy_compiler({"m": TOY})
+    trees = function_trees(
+        (row("leaf", None, 40, "m"),), {"m": toy_source("m")}, compiler=compiler, side=BOTH[0], seconds=-1
+    )
+
+    assert [one.failure for one in trees] == ["the -1 seconds for call trees were over"]
+    assert not compiler.asked
 
 
 def test_json_has_all_of_it(found: Explanation):

@@ -2,25 +2,23 @@
 
 import dataclasses
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from mlgokit.commands import report
+from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.evaluation_page import evaluation_page
-from mlgokit.evaluation.page import (
-    MARKDOWN_ROWS,
-    ROWS_AT_ONCE,
-    Bars,
-    Page,
-    TextTable,
-    check_json_name,
-    markdown_page,
-    render_page,
-)
+from mlgokit.evaluation.explained import ExplainedComponent, ExplainedSite, FeatureWeight, FunctionTree, TreeLine
+from mlgokit.evaluation.page import ROWS_AT_ONCE, check_json_name, render_page
+from mlgokit.evaluation.page_curves import drawn
+from mlgokit.evaluation.page_markdown import MARKDOWN_ROWS, markdown_page
+from mlgokit.evaluation.page_parts import Bars, Curve, Curves, Page, TextTable, Trees
 from mlgokit.evaluation.records import (
     BuiltModule,
     Change,
@@ -206,7 +204,8 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     (tmp_path / "e.json").write_text(json.dumps(SMALL.to_json()))
     told = report.run(report.MakeReport(result=tmp_path / "e.json"))
     assert told == {"html": str(tmp_path / "e.html"), "markdown": str(tmp_path / "e.md")}
-    assert (tmp_path / "e.html").read_text() == render_page(evaluation_page(SMALL))
+    names = readable_names(["_Z1fv", "_Z1gv"], find_demangler())
+    assert (tmp_path / "e.html").read_text() == render_page(evaluation_page(SMALL, names))
     assert (tmp_path / "e.md").read_text().startswith("# plain against plain\n\n**Ship.** Image -10.00 %.\n")
 
     (tmp_path / "other.json").write_text('{"format": "else"}')
@@ -216,3 +215,99 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
         report.run(report.MakeReport(result=tmp_path / "none.json"))
     with pytest.raises(UsageError, match=r"expected the name of a JSON file, found out.html"):
         check_json_name(Path("out.html"))
+
+
+def tree(name: str, growth: int, *lines: TreeLine, **given: Any) -> FunctionTree:
+    return FunctionTree(function=name, module="a.o", project="p", growth=growth, lines=lines, **given)
+
+
+def call(depth: int, callee: str, *, differs: bool, where: Literal["below", "above"] = "below") -> TreeLine:
+    features = (FeatureWeight(feature="size", value=90, typical=6.4, change=-2.5),) if differs else ()
+    site = ExplainedSite(
+        site="0x1",
+        caller="_Z1fv",
+        callee=callee,
+        plain=True,
+        heuristic=True,
+        decided=not differs,
+        preference=-2.0,
+        members=2,
+        agree=1,
+        features=features,
+    )
+    return TreeLine(depth=depth, site=site, where=where)
+
+
+EXPLAINED = dataclasses.replace(
+    SMALL,
+    trees=(
+        tree(
+            "_Z1fv",
+            12,
+            call(0, "_Z1gv", differs=False),
+            call(1, HOSTILE, differs=True),
+            call(0, "_Z1hv", differs=True),
+            before=10,
+            after=22,
+            component=ExplainedComponent(number=3, change=-7, differences=2, functions=4),
+            more=5,
+        ),
+        tree("gone", -90, failure="the 60 seconds for call trees were over"),
+    ),
+)
+
+
+def test_call_trees_say_what_was_decided_what_it_weighs_and_why() -> None:
+    assert Evaluation.from_json(json.loads(json.dumps(EXPLAINED.to_json()))) == EXPLAINED
+    page = evaluation_page(EXPLAINED, {"_Z1fv": "f()", "_Z1gv": "g()"})
+    grown, shrunk = (part for part in page.parts if isinstance(part, Trees))
+    (root,) = grown.trees
+    assert (root.symbol, root.change, root.tone) == ("_Z1fv", "+12 bytes (10 -> 22)", "larger")
+    assert root.notes[1:] == (
+        "Component 3: -7 bytes in 4 functions by 2 differences together.",
+        "5 more calls; `mlgokit explain` shows them.",
+    )
+    assert [(one.symbol, one.marks, one.is_loud) for one in root.branches] == [
+        ("_Z1gv", ("inlined",), False),
+        ("_Z1hv", ("LLVM: inlined", "now: not inlined"), True),
+    ]
+    (below,) = root.branches[0].branches
+    assert (below.symbol, below.note) == (HOSTILE, "preference -2.00, 1 of 2 members agree; mostly size, here 90")
+    assert below.rows == (("size", "90", "6.4", "-2.50"),)
+    assert shrunk.trees[0].notes[1] == "Nothing is known: the 60 seconds for call trees were over."
+
+    text = render_page(page)
+    assert Elements(text).suspicious == []
+    assert 'data-symbol="_Z1fv" title="_Z1fv">f()</span>' in text
+    plain = markdown_page(page)
+    assert "### f(): +12 bytes (10 -&gt; 22)\n\nSymbol: _Z1fv\n" in plain
+    assert "\n- calls g(); inlined\n  - calls &lt;/script&gt;" in plain
+    assert "| g() | a.o | shrank | 10 | 12 | +2 | +20.00 % | _Z1gv |" in plain
+
+
+def test_why_there_are_no_call_trees_is_said() -> None:
+    page = evaluation_page(dataclasses.replace(SMALL, no_trees="nothing was to be had"))
+    (part,) = (part for part in page.parts if isinstance(part, Trees))
+    assert part.note == "There are no call trees: nothing was to be had."
+    assert part.note in render_page(page)
+    assert part.note in markdown_page(page)
+
+
+def test_curves_are_drawn_and_have_their_numbers() -> None:
+    points = tuple((float(place), math.nan if place == 3 else 100.0 - place) for place in range(1000))
+    part = Curves(
+        title="Bytes", axes=("seconds", "bytes"), curves=(Curve(name="a", points=points), Curve(name="b", points=()))
+    )
+    plot = drawn(part)
+    assert (plot.curves[0].line[:10], plot.curves[0].line[-13:]) == ("M0.00 0.00", "100.00 100.00")
+    assert plot.curves[0].line.count("L") < 400
+    assert plot.curves[1].line == ""
+    assert [text for _, text in plot.across] == ["0", "200", "400", "600", "800"]
+    assert plot.across[2][0] == pytest.approx(400 / 9.99)
+    page = Page(title="t", answer="", good=True, headline="h", sentences=(), parts=(part,), command="", facts=())
+    text = render_page(page)
+    assert text.count('<th scope="row">') == len(points) // 21 + 2 <= ROWS_AT_ONCE
+    assert 'aria-label="Bytes: bytes by seconds; the numbers are in the table below"' in text
+    assert "| 999 | -899 |" in markdown_page(page)
+    flat = drawn(dataclasses.replace(part, curves=(Curve(name="a", points=((1, 5), (2, 5))),)))
+    assert flat.curves[0].marks == "M0.00 50.00h0M100.00 50.00h0"

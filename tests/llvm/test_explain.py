@@ -1,5 +1,6 @@
 """What a policy does to a module, with real compilers: every byte that it changes belongs somewhere."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 
 from mlgokit.cli import main
+from mlgokit.commands import evaluate
+from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.explain import Explain, exit_code, run
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import ClangCompiler
@@ -16,6 +19,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.evaluation.explain import Explanation
 from mlgokit.evaluation.explained_tree import call_tree
+from mlgokit.evaluation.records import read_evaluation
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
@@ -129,3 +133,28 @@ def test_a_module_is_explained_on_the_command_line(
 
     assert ended.value.code == 0
     assert "\nLarger functions\n" in capsys.readouterr().out
+
+
+def test_the_report_of_an_evaluation_says_why_functions_changed(
+    corpus: Path, toolchain: Toolchain, few_users: Path, tmp_path: Path
+):
+    config = Evaluate(
+        policy=(str(few_users),),
+        corpus=corpus,
+        projects=("m",),
+        output=tmp_path / "e.json",
+        compiler=CompilerOptions(llvm=toolchain.major),
+    )
+    found = evaluate.run(config)
+
+    assert {one.failure for one in found.trees} == {""}
+    assert any(line.site.differs and line.site.features for one in found.trees for line in one.lines)
+    rows = {one.function: one for one in found.projects[0].module_rows[0].differing}
+    for one in found.trees:
+        sides = (rows[one.function].before, rows[one.function].after)
+        assert (one.before, one.after) == tuple(None if side is None else side.total for side in sides)
+    assert read_evaluation(tmp_path / "e.json").trees == found.trees
+    assert "most, and why</h2>" in (tmp_path / "e.html").read_text()
+
+    plain = evaluate.run(dataclasses.replace(config, policy=(), plain=True))
+    assert (plain.trees, plain.no_trees) == ((), "no policy or plugin that is judged decides inlining")

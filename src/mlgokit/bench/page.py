@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from mlgokit.bench.record import Bench, WorkloadResult
 from mlgokit.bench.render import counting_of, tables_of
 from mlgokit.evaluation.evaluation_page import side_facts
-from mlgokit.evaluation.page import Bar, Bars, Page, Part, TextTable
+from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
 from mlgokit.evaluation.sentences import percent, relative_change
 
 _HEADLINES = 3

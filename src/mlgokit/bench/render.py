@@ -2,7 +2,7 @@
 
 from mlgokit.bench.counts import EVENTS
 from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
-from mlgokit.evaluation.page import TextTable
+from mlgokit.evaluation.page_parts import TextTable
 from mlgokit.evaluation.sentences import percent, relative_change
 
 MOST_ROWS = 60

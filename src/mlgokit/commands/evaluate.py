@@ -13,7 +13,9 @@ from rich.console import Console
 
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
+from mlgokit.commands.evaluate_trees import with_trees
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Paths, Texts, open_compiler, option_words
+from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import Level
@@ -21,7 +23,7 @@ from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
-from mlgokit.evaluation.evaluation_page import evaluation_page
+from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
 from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.sides import PLAIN_SIDE, PluginPlace, Side, make_side
@@ -91,6 +93,9 @@ class Evaluate:
     output: Path | None = None
     """JSON file for the result: every project, module and function that differs, see docs/formats.md; the report is
     beside it, as HTML and Markdown."""
+    explain_seconds: float = 60.0
+    """Seconds for the report's call trees, of the ten functions that grew most and the ten that shrank most; their
+    modules are compiled again. 0 leaves the trees out."""
     seed: int = 1
     """Random seed of the bootstrap intervals."""
     confidence: float = 0.95
@@ -114,6 +119,8 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     """
     if config.output is not None:
         check_json_name(config.output)
+    if not config.explain_seconds >= 0:
+        raise UsageError(f"--explain-seconds: expected 0 or more, found {config.explain_seconds:g}; correct it")
     before, after = sides_of(config)
     check_source(config)
     costs = wants_costs(config.costs, before, after)
@@ -127,7 +134,7 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
         source = str(config.corpus)
         with reading(config.corpus):
             found, toolchain = _evaluate_corpus(config, before, after, costs=costs, report=report)
-    return finished(config, found, source=source, toolchain=toolchain.describe())
+    return finished(config, found, source=source, toolchain=toolchain)
 
 
 def _evaluate_corpus(
@@ -147,7 +154,9 @@ def _evaluate_corpus(
         left_out=left_out,
         report=report,
     )
-    return found, compiler.toolchain
+    return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report), (
+        compiler.toolchain
+    )
 
 
 def render(evaluation: Evaluation, console: Console) -> None:
@@ -233,7 +242,7 @@ def wants_costs(costs: Literal["auto", "yes", "no"], before: Side, after: Side) 
     )
 
 
-def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: dict[str, str]) -> Evaluation:
+def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: Toolchain) -> Evaluation:
     """The evaluation with its verdict and what made it, written to ``--output``."""
     _, after = sides_of(config)
     measure = chosen_measure(config.rules, allocates_only=after.allocates_only and not found.before.options)
@@ -243,9 +252,10 @@ def finished(config: Evaluate, found: Evaluation, *, source: str, toolchain: dic
         source=source,
         command=shlex.join(["mlgokit", *sys.argv[1:]]),
         mlgokit_version=package_version(),
-        toolchain=toolchain,
+        toolchain=toolchain.describe(),
     )
     if config.output is not None:
         atomic_write(config.output, json.dumps(found.to_json(), indent=1))
-        write_page(evaluation_page(found), config.output)
+        names = readable_names(symbols_of(found), find_demangler(toolchain))
+        write_page(evaluation_page(found, names), config.output)
     return found

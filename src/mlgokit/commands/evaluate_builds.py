@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgokit.commands.chosen import given_corpus, modules_of_project
+from mlgokit.commands.evaluate_trees import with_trees, without_trees
 from mlgokit.commands.options import open_sandbox_for
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
@@ -92,7 +93,7 @@ def evaluate_build(
         costs=costs,
         report=report,
     )
-    return found, toolchain
+    return without_trees(config, found, "a build of its own command has no modules to compile again"), toolchain
 
 
 def evaluate_commands(
@@ -150,17 +151,18 @@ def evaluate_commands(
                 name: user_link(plan, sides, plugin, lto=lto, costs=costs, timeout_seconds=LINK_SECONDS)
                 for name, plan in zip(names, plans, strict=True)
             }
+        compiler = ClangCompiler(
+            toolchain=toolchain,
+            plugin=plugin,
+            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
+            limits=config.compiler.limits(),
+            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=named.files, report=report),
+            room=config.compiler.room(None),
+        )
         found = compare_projects(
             modules,
-            compiler=ClangCompiler(
-                toolchain=toolchain,
-                plugin=plugin,
-                workers=config.compiler.workers,
-                timeout_seconds=config.compiler.deadline(),
-                limits=config.compiler.limits(),
-                sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=named.files, report=report),
-                room=config.compiler.room(None),
-            ),
+            compiler=compiler,
             before=before,
             after=after,
             intervals=Intervals(seed=config.seed, level=config.confidence),
@@ -170,6 +172,8 @@ def evaluate_commands(
             left_out=[ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()],
             report=report,
         )
+        of_objects = [module for module in modules if not lto.get(module.name)]
+        found = with_trees(config, found, of_objects, compiler=compiler, before=before, after=after, report=report)
     return found, toolchain
 
 

@@ -9,12 +9,13 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
-from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.describe import describe_module
+from mlgokit.compiler.describe import function_names
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.evaluation.explain import ExplainedFunction, ExplainedSite, Explanation, explain_module
-from mlgokit.evaluation.explained_tree import TreeLine, call_tree, largest
+from mlgokit.evaluation.explain import Explanation, explain_module
+from mlgokit.evaluation.explained import ExplainedFunction, TreeLine
+from mlgokit.evaluation.explained_tree import call_tree, largest
+from mlgokit.evaluation.explained_words import component_sum, decisions, reason
 from mlgokit.evaluation.sides import make_side
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
@@ -91,7 +92,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
             compiler=compiler,
             side=side,
             policy=policy,
-            names=_function_names(compiler, module),
+            names=function_names(compiler, module),
             report=report,
         )
     found = dataclasses.replace(
@@ -119,18 +120,6 @@ def named_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Mod
         f"module {name}: expected one of the corpus {corpus}, found "
         f"{f'{len(found)} that end so' if found else 'none'}; it has {', '.join(some[:_NAMED])}{more}"
     )
-
-
-def _function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
-    if compiler.plugin is None:
-        return ()
-    return describe_module(
-        compiler.toolchain,
-        compiler.plugin,
-        module.bitcode,
-        command_line=module.command_line,
-        sandbox=compiler.sandbox,
-    ).names
 
 
 def render(explained: Explained, console: Console) -> None:
@@ -177,14 +166,8 @@ def _say_function(found: Explanation, function: ExplainedFunction, told: set[int
     component = found.components[function.component]
     if component.number in told:
         say(console, f"  component {component.number}, as above")
-    elif component.differences == 1:
-        say(console, f"  component {component.number}: {component.change:+,} bytes by one difference")
     else:
-        say(
-            console,
-            f"  component {component.number}: {component.change:+,} bytes in {component.functions:,} functions by "
-            f"{component.differences:,} differences together",
-        )
+        say(console, f"  {component_sum(component)}")
     told.add(component.number)
     tree = call_tree(found, function)
     for line in tree[:MOST_CALLS]:
@@ -199,28 +182,18 @@ def _say_call(line: TreeLine, console: Console) -> None:
     what = {"below": f"calls {callee}", "above": f"called by {caller}", "elsewhere": f"{caller} calls {callee}"}[
         line.where
     ]
+    told = f"{margin}{what}: {', '.join(decisions(site))}"
     if not site.differs:
-        say(console, f"{margin}{what}: {_both(site)}")
+        say(console, told)
         return
-    say(console, f"{margin}{what}: {_both(site)}; call site {site.site}")
-    reasons: list[str] = []
-    if site.by_table:
-        reasons.append("decided by the plugin's table")
-    elif site.preference is not None:
-        reasons.append(f"preference {site.preference:+.2f}, {site.agree} of {site.members} members agree")
+    say(console, f"{told}; call site {site.site}")
+    reasons = [found] if (found := reason(site)) else []
     reasons += [
         f"{one.feature} {one.value:,} (typically {one.typical:,.1f}) {one.change:+.2f}"
         for one in site.features[:LOUDEST]
     ]
     if reasons:
         say(console, f"{margin}  {'; '.join(reasons)}", style="dim")
-
-
-def _both(site: ExplainedSite) -> str:
-    done = {True: "inlined", False: "not inlined", None: "not asked"}
-    if not site.differs:
-        return done[site.llvm] if site.llvm == site.decided else f"LLVM: {done[site.llvm]}, now: {done[site.decided]}"
-    return f"LLVM: {done[site.llvm]}, now: {done[site.decided]}"
 
 
 def _name(text: str) -> str:

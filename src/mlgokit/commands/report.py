@@ -8,9 +8,10 @@ import tyro
 
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
+from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.errors import InputError
 from mlgokit.evaluation.decode import read_json
-from mlgokit.evaluation.evaluation_page import evaluation_page
+from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
 from mlgokit.evaluation.page import write_page
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
 from mlgokit.progress import Report, say_nothing
@@ -37,7 +38,8 @@ def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
     value: object = read_json(config.result, expected="the JSON of a result", remedy="make it again")
     found = _format_of(value)
     if found == EVALUATION:
-        page = evaluation_page(Evaluation.from_json(value))
+        evaluation = Evaluation.from_json(value)
+        page = evaluation_page(evaluation, readable_names(symbols_of(evaluation), find_demangler()))
     elif found == BENCH:
         page = bench_page(Bench.from_json(value, str(config.result)))
     else:

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import check_room, command, first_error
+from mlgokit.compiler.compile import ClangCompiler, check_room, command, first_error
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.module import Module
 
 DESCRIBE_SECONDS = 60.0
 MOST_BYTES = 256 << 20
@@ -144,6 +145,19 @@ def describe_module(
             reason = f"expected at most {MOST_BYTES} bytes of description, found {output.stat().st_size}"
             return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
         return read_description(output.read_text(encoding="utf-8"), wall_seconds=done.wall_seconds)
+
+
+def function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
+    """Symbols of all functions that a module defines, those as well inlined everywhere; none without plugin."""
+    if compiler.plugin is None:
+        return ()
+    return describe_module(
+        compiler.toolchain,
+        compiler.plugin,
+        module.bitcode,
+        command_line=module.command_line,
+        sandbox=compiler.sandbox,
+    ).names
 
 
 def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescription:

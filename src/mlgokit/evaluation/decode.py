@@ -1,6 +1,7 @@
 """JSON values back into the dataclasses that they were made of."""
 
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -24,7 +25,7 @@ def read_json(path: Path, *, expected: str, remedy: str) -> Any:
         raise InputError(f"{path}: expected {expected}, found: {error}; {remedy}") from error
 
 
-def decode(kind: Any, value: Any, where: str) -> Any:
+def decode(kind: Any, value: Any, where: str) -> Any:  # noqa: PLR0911  (one return for each kind)
     """The value that ``kind``, a type of a field, has in Python; keys that are not known are ignored.
 
     Raises:
@@ -48,8 +49,10 @@ def decode(kind: Any, value: Any, where: str) -> Any:
         return tuple(decode(arguments[0], part, f"{where}[{index}]") for index, part in enumerate(parts))
     if kind is float and (value is None or type(value) in {int, float}):
         return math.nan if value is None else float(value)
-    if kind in {int, bool, str} and type(value) is kind:
+    if (kind in {int, bool, str} and type(value) is kind) or (origin is typing.Literal and value in arguments):
         return value
+    if isinstance(kind, enum.EnumMeta) and value in [one.value for one in cast("Any", kind)]:
+        return kind(value)
     raise _wrong(where, getattr(kind, "__name__", str(kind)), repr(value)[:80])
 
 

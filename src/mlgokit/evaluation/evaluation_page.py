@@ -1,10 +1,11 @@
 """An evaluation as a page: the verdict, what each project adds, modules and functions worst first, what failed."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from mlgokit.evaluation.page import Bar, Bars, Page, Part, Scatter, TextTable
+from mlgokit.evaluation.explained_part import tree_parts
+from mlgokit.evaluation.functions import differing_functions
+from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, Scatter, TextTable
 from mlgokit.evaluation.records import (
     BITCODE,
     COST,
@@ -38,10 +39,10 @@ MOST_FUNCTIONS = 1000
 _NONE = "-"
 
 
-def evaluation_page(evaluation: Evaluation) -> Page:
-    """The page of an evaluation."""
-    verdict = evaluation.verdict
-    measure = verdict.measure if verdict is not None else "image"
+def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None) -> Page:
+    """The page of an evaluation; ``names`` are those that people read, by symbol, see :func:`symbols_of`."""
+    names = names or {}
+    verdict, measure = evaluation.verdict, _measure(evaluation)
     projects = sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
     rows = [(project.project, row) for project in projects for row in project.module_rows]
     failed = _failures(projects)
@@ -51,6 +52,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
         _projects(projects, measure),
         _images(projects),
         *_modules(rows),
+        *tree_parts(evaluation.trees, evaluation.no_trees, names),
         _functions(projects, by_cost=measure == COST),
         failed,
         _costs(projects),
@@ -64,7 +66,25 @@ def evaluation_page(evaluation: Evaluation) -> Page:
         parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
         command=evaluation.command,
         facts=tuple(_facts(evaluation)),
+        names=names,
     )
+
+
+def symbols_of(evaluation: Evaluation) -> set[str]:
+    """Names of functions that the page has, as objects have them."""
+    sites = [line.site for tree in evaluation.trees for line in tree.lines]
+    functions = differing_functions(evaluation.projects, by_cost=_measure(evaluation) == COST)
+    shown = {one.function for one in (*functions[:MOST_FUNCTIONS], *functions[-MOST_FUNCTIONS:])}
+    return (
+        shown
+        | {tree.function for tree in evaluation.trees}
+        | {name for one in sites for name in (one.caller, one.callee)}
+    )
+
+
+def _measure(evaluation: Evaluation) -> str:
+    """What was judged."""
+    return "image" if evaluation.verdict is None else evaluation.verdict.measure
 
 
 def _worst_first(change: float | None) -> float:
@@ -287,32 +307,26 @@ def _module_cell(module: BuiltModule) -> str:
 
 
 def _functions(projects: Sequence[ProjectComparison], *, by_cost: bool) -> TextTable:
-    """Functions that differ; the copies of one in several objects are one row if they are alike."""
-    copies: dict[tuple[str, str, FunctionBytes | None, FunctionBytes | None], list[str]] = defaultdict(list)
-    for project in projects:
-        # An optimizing link leaves functions in images alone.
-        modules = [(row.module, row.differing) for row in project.module_rows if row.differing]
-        for where, differing in modules or [(image.image, image.differing) for image in project.images]:
-            for one in differing:
-                copies[project.project, one.function, one.before, one.after].append(where)
-    found = [(*one, where) for one, where in copies.items()]
-    has_costs = any(side is not None and side.cost is not None for row in found for side in row[2:4])
-    found.sort(key=lambda row: _cost(row[2]) - _cost(row[3]) if by_cost else _total(row[2]) - _total(row[3]))
+    """Functions that differ, those in the middle left out if there are many."""
+    found = differing_functions(projects, by_cost=by_cost)
+    has_costs = any(one.has_costs for one in found)
     kept = found if len(found) <= 2 * MOST_FUNCTIONS else [*found[:MOST_FUNCTIONS], *found[-MOST_FUNCTIONS:]]
     rows: list[tuple[str, ...]] = []
-    for project, function, before, after, where in kept:
-        more = f" and {len(where) - 1:,} more" if len(where) > 1 else ""
-        change = relative_change(_total(before), _total(after))
+    for one in kept:
+        before, after = one.before, one.after
+        first, *others = one.where
+        more = f" and {len(others):,} more" if others else ""
+        change = relative_change(before.total, after.total) if before is not None and after is not None else math.nan
         costs = (_cost_cell(before), _cost_cell(after)) if has_costs else ()
         rows.append(
             (
-                function,
-                f"{where[0]}{more}",
-                project,
+                one.function,
+                f"{first}{more}",
+                one.project,
                 "absent" if before is None else f"{before.total:,}",
                 "absent" if after is None else f"{after.total:,}",
-                _signed(_total(after) - _total(before)),
-                percent(change) if before is not None and after is not None and math.isfinite(change) else _NONE,
+                _signed(one.growth),
+                percent(change) if math.isfinite(change) else _NONE,
                 *costs,
             )
         )
@@ -327,19 +341,12 @@ def _functions(projects: Sequence[ProjectComparison], *, by_cost: bool) -> TextT
         + ("their costs" if by_cost else "bytes")
         + "; one that is absent was inlined everywhere, or is not needed any more."
         + (cut if len(found) > len(kept) else ""),
+        symbols=True,
     )
 
 
 def _signed(difference: float) -> str:
     return f"{difference:+,.0f}" if difference else "0"
-
-
-def _total(function: FunctionBytes | None) -> int:
-    return 0 if function is None else function.total
-
-
-def _cost(function: FunctionBytes | None) -> float:
-    return 0.0 if function is None or function.cost is None else function.cost
 
 
 def _cost_cell(function: FunctionBytes | None) -> str:

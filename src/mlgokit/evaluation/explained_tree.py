@@ -2,29 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-from mlgokit.evaluation.explain import ExplainedFunction, ExplainedSite, Explanation
+from mlgokit.evaluation.explain import Explanation
+from mlgokit.evaluation.explained import ExplainedFunction, ExplainedSite, TreeLine
 
 MOST_DEPTH = 12
 """Calls below one another that are shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeLine:
-    """One call of a tree.
-
-    Attributes:
-        depth: calls above it, from 0.
-        site: the call.
-        where: in the function or in what is inlined there; a call of the function; or elsewhere in its component, as
-            when a function lives on because its callers do.
-    """
-
-    depth: int
-    site: ExplainedSite
-    where: Literal["below", "above", "elsewhere"] = "below"
 
 
 def largest(found: Explanation, count: int) -> tuple[list[ExplainedFunction], list[ExplainedFunction]]:

@@ -19,11 +19,39 @@
     const found = /^([+\u2212])[0-9.,]+\u00a0%$/.exec(text);
     return !found ? "" : found[1] === "+" ? "larger" : "smaller";
   };
+  // A cell with a name keeps its symbol, which is what it is known by here.
+  const known = (cell) => cell.querySelector("[data-symbol]")?.dataset.symbol ?? cell.textContent;
   const rowsOf = (table, place) =>
-    data.rows[place] ?? [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+    data.rows[place] ?? [...table.tBodies[0].rows].map((row) => [...row.cells].map(known));
 
-  const compare = (column, words, sign) => (one, other) => {
-    if (column < words) return sign * (one[column] < other[column] ? -1 : one[column] > other[column] ? 1 : 0);
+  let mangled = false;
+  const shown = (symbol) => (mangled ? symbol : data.names[symbol] ?? symbol);
+  const named = (symbol) => {
+    const made = make("span", shown(symbol), { class: "name" });
+    if (symbol in data.names) {
+      made.dataset.symbol = symbol;
+      made.title = mangled ? data.names[symbol] : symbol;
+    }
+    return made;
+  };
+  const reading = () => {
+    if (!Object.keys(data.names).length) return;
+    const place = document.getElementById("reading");
+    const [label, box] = [make("label"), make("input", "", { type: "checkbox" })];
+    label.append(box, " Symbols in place of names");
+    place.append(label);
+    place.hidden = false;
+    box.addEventListener("change", () => {
+      mangled = box.checked;
+      document.querySelectorAll("[data-symbol]").forEach((one) => one.replaceWith(named(one.dataset.symbol)));
+    });
+  };
+
+  const compare = (column, words, sign, read) => (one, other) => {
+    if (column < words) {
+      const [left, right] = [read(one[column], column), read(other[column], column)];
+      return sign * (left < right ? -1 : left > right ? 1 : 0);
+    }
     const [left, right] = [value(one[column]), value(other[column])];
     // What has no number is last in both directions.
     if (isNaN(left) || isNaN(right)) return isNaN(left) - isNaN(right);
@@ -36,6 +64,8 @@
     const all = rowsOf(table, place);
     const heads = [...table.tHead.rows[0].cells];
     if (all.length < 2 || heads.length === words) return;
+    const symbols = "symbols" in table.dataset;
+    const read = (text, column) => (symbols && column === 0 ? shown(text) : text);
     let chosen = all, sorted = all, first = 0;
     const status = make("span", "", { role: "status" });
     const [back, on] = [make("button", "Previous", { type: "button" }), make("button", "Next", { type: "button" })];
@@ -44,7 +74,8 @@
       for (const cells of chosen.slice(first, first + ROWS)) {
         const row = document.createElement("tr");
         cells.forEach((text, column) => {
-          const cell = column ? make("td", text) : make("th", text, { scope: "row" });
+          const cell = column ? make("td", text) : make("th", symbols ? "" : text, { scope: "row" });
+          if (symbols && !column) cell.append(named(text));
           if (column) cell.className = column < words ? "words" : tone(text);
           row.append(cell);
         });
@@ -58,7 +89,7 @@
     };
     const filter = (wanted) => {
       const needle = wanted.toLowerCase();
-      chosen = needle ? sorted.filter((row) => row.slice(0, words).some((text) => text.toLowerCase().includes(needle))) : sorted;
+      chosen = needle ? sorted.filter((row) => row.slice(0, words).some((text, column) => `${text}\n${read(text, column)}`.toLowerCase().includes(needle))) : sorted;
       first = 0;
       draw();
     };
@@ -70,7 +101,7 @@
         const falling = head.getAttribute("aria-sort") !== "descending";
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", falling ? "descending" : "ascending");
-        sorted = [...all].sort(compare(column, words, falling ? -1 : 1));
+        sorted = [...all].sort(compare(column, words, falling ? -1 : 1, read));
         filter(search.value);
       });
     });
@@ -186,4 +217,5 @@
   // The table that a plot names is read before its rows are sorted.
   document.querySelectorAll(".scatter").forEach(plot);
   document.querySelectorAll("main table[id]").forEach(enliven);
+  reading();
 })();

@@ -1,4 +1,4 @@
-"""One page of results for people: what it has as values, and the same as a file of HTML and as Markdown.
+"""A page of results for people as a file of HTML, and where it is written, with Markdown beside it.
 
 The HTML needs no network and runs no script but its own. Names of modules and functions are a stranger's text: they
 are escaped here, and nowhere else.
@@ -7,116 +7,25 @@ are escaped here, and nowhere else.
 import base64
 import hashlib
 import importlib.resources
+import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mlgokit.errors import UsageError
+from mlgokit.evaluation.page_curves import drawn
+from mlgokit.evaluation.page_markdown import markdown_page
+from mlgokit.evaluation.page_parts import Bar, Bars, Branch, Curve, Curves, Page, Part, Scatter, TextTable, Tree, Trees
 from mlgokit.evaluation.sentences import typeset
 from mlgokit.files import atomic_write
 from mlgokit.terminal import printable
 
 ROWS_AT_ONCE = 50
 """Rows of a table that are in the document; a script shows the others, page by page."""
-MARKDOWN_ROWS = 25
-"""Rows of a table in Markdown, which nobody turns over."""
+MOST_LETTERS = 160
+"""Of a name that people read; of a longer one the middle is left out, and its symbol is whole."""
 _CHANGE = re.compile(r"([+-])[0-9.,]+ %")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """A table of words.
-
-    Attributes:
-        title: its heading.
-        columns: names; the first ones are words, the others numbers.
-        rows: as many cells each, in an order that says something.
-        words: how many columns are words.
-        note: what has to be known to read it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int = 1
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar, from ``start`` to ``end``; a ``sum`` is drawn otherwise."""
-
-    name: str
-    start: float
-    end: float
-    text: str
-    is_sum: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Bars below each other, each with its number: a waterfall if each begins where the one before ended.
-
-    Attributes:
-        title: its heading.
-        columns: names of the bars, of their numbers.
-        bars: top to bottom.
-        note: what has to be known to read it.
-    """
-
-    title: str
-    columns: tuple[str, str]
-    bars: tuple[Bar, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter:
-    """Points of what the rows of a table, the next part of the page, have before and after.
-
-    Attributes:
-        title: its heading.
-        unit: of ``before`` and ``after``.
-        before: by row of the table; ``None`` where there is no point.
-        after: likewise.
-        note: what has to be known to read it.
-    """
-
-    title: str
-    unit: str
-    before: tuple[int | None, ...]
-    after: tuple[int | None, ...]
-    note: str = ""
-
-
-Part = TextTable | Bars | Scatter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """All that a page has.
-
-    Attributes:
-        title: what was compared.
-        answer: the verdict in few words, or empty.
-        good: whether that is good news.
-        headline: the result in a sentence.
-        sentences: what else has to be known first.
-        parts: tables and pictures; a :class:`Scatter` comes right before its table.
-        command: what was typed, or empty.
-        facts: versions, seeds and files, by name.
-    """
-
-    title: str
-    answer: str
-    good: bool
-    headline: str
-    sentences: tuple[str, ...]
-    parts: tuple[Part, ...]
-    command: str
-    facts: tuple[tuple[str, str], ...]
 
 
 def page_part(name: str) -> str:
@@ -141,13 +50,19 @@ def render_page(page: Page) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     script = page_part("page.js")
+    names = {symbol: _shortened(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    def named(symbol: str) -> str:
+        return names.get(symbol, printable(symbol))
+
     return environment.from_string(page_part("page.html.j2")).render(
         page=page,
         parts=[(_kind(part), part) for part in page.parts],
         facts=_facts_table(page),
         data={
             "at_once": ROWS_AT_ONCE,
+            "names": {printable(symbol): name for symbol, name in names.items()},
             "rows": {
                 str(place): [
                     [printable(cell) if column < part.words else _typed(cell) for column, cell in enumerate(row)]
@@ -167,29 +82,14 @@ def render_page(page: Page) -> str:
         typed=_typed,
         tone=tone,
         spans=_spans,
+        drawn=drawn,
+        numbers=_numbers,
+        named=named,
         style=page_part("page.css"),
         # The policy of the page lets this text alone run, whatever else got in.
         script=script,
         allowed=allowed,
     )
-
-
-def markdown_page(page: Page) -> str:
-    """The page as Markdown; tables are cut, and say so."""
-    lines = [f"# {_quoted(page.title)}", ""]
-    lines += [f"**{_quoted(page.answer)}.** {_quoted(page.headline)}" if page.answer else _quoted(page.headline), ""]
-    lines += [line for sentence in page.sentences for line in (_quoted(sentence), "")]
-    for part in page.parts:
-        if isinstance(part, Bars):
-            lines += _markdown_table(part.title, part.note, part.columns, [(bar.name, bar.text) for bar in part.bars])
-        elif isinstance(part, TextTable):
-            lines += _markdown_table(part.title, part.note, part.columns, part.rows, words=part.words)
-    lines += ["## How it was made", ""]
-    if page.command:
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", page.command)), default=0))
-        lines += [f"{fence}sh", printable(page.command), fence, ""]
-    lines += [f"- {_quoted(name)}: {_quoted(value)}" for name, value in page.facts]
-    return "\n".join(lines).rstrip() + "\n"
 
 
 def check_json_name(path: Path) -> None:
@@ -216,11 +116,39 @@ def write_page(page: Page, json_path: Path) -> Path:
 
 
 def _kind(part: Part) -> str:
-    return "table" if isinstance(part, TextTable) else "bars" if isinstance(part, Bars) else "scatter"
+    kinds = {TextTable: "table", Bars: "bars", Scatter: "scatter", Curves: "curves", Trees: "trees"}
+    return kinds[type(part)]
+
+
+def _symbols(page: Page) -> set[str]:
+    """All that is a symbol on the page, or may be one."""
+    found = {row[0] for part in page.parts if isinstance(part, TextTable) and part.symbols for row in part.rows}
+    todo: list[Tree | Branch] = [tree for part in page.parts if isinstance(part, Trees) for tree in part.trees]
+    while todo:
+        one = todo.pop()
+        found.add(one.symbol)
+        todo += one.branches
+    return found
+
+
+def _shortened(name: str) -> str:
+    name = printable(name)
+    if len(name) <= MOST_LETTERS:
+        return name
+    half = MOST_LETTERS // 2
+    return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
 
 
 def _facts_table(page: Page) -> TextTable:
     return TextTable(title="Versions, seeds, files", columns=("what", "value"), rows=page.facts, words=2)
+
+
+def _numbers(part: Curves, curve: Curve) -> TextTable:
+    """Points of a curve, the first and the last among them, to be read."""
+    step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
+    points = [*curve.points[:-1:step], *curve.points[-1:]]
+    rows = tuple(tuple(f"{value:,.6g}" if math.isfinite(value) else "-" for value in point) for point in points)
+    return TextTable(title=f"{part.title}: {curve.name}", columns=part.axes, rows=rows, words=0)
 
 
 def _typed(text: str) -> str:
@@ -243,32 +171,3 @@ def _spans(bars: Sequence[Bar]) -> dict[str, Any]:
             for bar in bars
         ],
     }
-
-
-def _markdown_table(
-    title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1
-) -> Iterator[str]:
-    if not rows:
-        return
-    yield from (f"## {_quoted(title)}", "")
-    if note:
-        yield from (_quoted(note), "")
-    kinds = ["---" if place < words else "---:" for place in range(len(columns))]
-    for row in (columns, kinds, *rows[:MARKDOWN_ROWS]):
-        cells = row if row is kinds else map(_quoted, row)
-        yield "| " + " | ".join(cells) + " |"
-    yield ""
-    if len(rows) > MARKDOWN_ROWS:
-        yield from (f"The first {MARKDOWN_ROWS:,} of {len(rows):,}.", "")
-
-
-def _quoted(text: str) -> str:
-    r"""Text that Markdown takes as it is: no tags, links, images, or ends of cells.
-
-    Example:
-        >>> _quoted("a|b<img src=x>")
-        'a\\|b&lt;img src=x&gt;'
-    """
-    text = " ".join(printable(text).split())
-    text = re.sub(r"([\\|`*\[\]])", r"\\\1", text)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from mlgokit.errors import InputError
 from mlgokit.evaluation.decode import decode, read_json
+from mlgokit.evaluation.explained import FunctionTree
 from mlgokit.manifest import finite_json, plain_json
 
 FORMAT = "mlgokit evaluation"
@@ -306,6 +307,8 @@ class Evaluation:
         level: probability that the intervals are made for.
         seed: of the intervals.
         verdict: if it was asked for.
+        trees: why the functions are larger or smaller that changed most, those that grew first.
+        no_trees: why there are none, if they were wanted.
         source: the corpus or the build.
         command: what was typed.
         mlgokit_version: of this package.
@@ -322,6 +325,8 @@ class Evaluation:
     level: float = 0.95
     seed: int = 1
     verdict: Verdict | None = None
+    trees: tuple[FunctionTree, ...] = ()
+    no_trees: str = ""
     source: str = ""
     command: str = ""
     mlgokit_version: str = ""
@@ -359,4 +364,4 @@ def read_evaluation(path: Path) -> Evaluation:
 def without_rows(evaluation: Evaluation) -> Evaluation:
     """The same without modules, images and functions: what a summary needs."""
     projects = tuple(dataclasses.replace(one, module_rows=(), images=()) for one in evaluation.projects)
-    return dataclasses.replace(evaluation, projects=projects)
+    return dataclasses.replace(evaluation, projects=projects, trees=())

@@ -1,0 +1,44 @@
+"""Names of functions as people write them, of the symbols that objects have."""
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.errors import ToolError
+
+_PROGRAMS = ("llvm-cxxfilt", *(f"llvm-cxxfilt-{major}" for major in reversed(SUPPORTED_MAJORS)), "c++filt")
+_MANGLED = re.compile(r"_[ZR][\w.$@]+")
+_SECONDS = 20.0
+
+
+def find_demangler(toolchain: Toolchain | None = None) -> Path | None:
+    """The toolchain's own llvm-cxxfilt, or another one or c++filt in PATH."""
+    if toolchain is not None:
+        folder = toolchain.clang.parent
+        own = [folder / "llvm-cxxfilt", folder / f"llvm-cxxfilt-{toolchain.major}"]
+        if found := next((path for path in own if path.is_file()), None):
+            return found
+    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    return None if found is None else Path(found)
+
+
+def readable_names(symbols: Iterable[str], demangler: Path | None) -> dict[str, str]:
+    """By symbol, the name in C++ or Rust; symbols that are no mangled names are left out.
+
+    Without a demangler, or if it fails, there are none: a name is a help, and never what something is known by.
+    """
+    # A line feed in a stranger's symbol would move all names behind it to others.
+    asked = sorted({symbol for symbol in symbols if _MANGLED.fullmatch(symbol)})
+    if demangler is None or not asked:
+        return {}
+    try:
+        done = process.run([demangler], stdin="\n".join(asked).encode(), timeout_seconds=_SECONDS)
+    except ToolError:
+        return {}
+    names = done.stdout.decode(errors="replace").split("\n")
+    if done.returncode or done.timed_out or len(names) not in {len(asked), len(asked) + 1}:
+        return {}
+    return {symbol: name for symbol, name in zip(asked, names, strict=False) if name and name != symbol}

@@ -1,0 +1,114 @@
+"""A page as Markdown, for repositories and reviews."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mlgokit.evaluation.page_parts import Bars, Branch, Curves, Page, Part, TextTable, Trees
+from mlgokit.terminal import printable
+
+MARKDOWN_ROWS = 25
+"""Rows of a table, which nobody turns over."""
+
+
+def markdown_page(page: Page) -> str:
+    """The page as Markdown; tables are cut, and say so; a symbol stands behind the name that is read for it."""
+    lines = [f"# {_quoted(page.title)}", ""]
+    lines += [f"**{_quoted(page.answer)}.** {_quoted(page.headline)}" if page.answer else _quoted(page.headline), ""]
+    lines += [line for sentence in page.sentences for line in (_quoted(sentence), "")]
+    for part in page.parts:
+        lines += _part(part, page.names)
+    lines += ["## How it was made", ""]
+    if page.command:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", page.command)), default=0))
+        lines += [f"{fence}sh", printable(page.command), fence, ""]
+    lines += [f"- {_quoted(name)}: {_quoted(value)}" for name, value in page.facts]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _part(part: Part, names: Mapping[str, str]) -> Iterable[str]:
+    """What Markdown shows of a part: numbers of what is drawn; points are those of the table behind them."""
+    match part:
+        case Bars():
+            return _table(part.title, part.note, part.columns, [(bar.name, bar.text) for bar in part.bars])
+        case TextTable():
+            return _table(part.title, part.note, *_named(part, names), words=part.words)
+        case Curves():
+            return _curves(part)
+        case Trees():
+            return _trees(part, names)
+        case _:
+            return ()
+
+
+def _named(table: TextTable, names: Mapping[str, str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Columns and rows with names in place of symbols, which have a column of their own at the end."""
+    rows = table.rows[: MARKDOWN_ROWS + 1]
+    if not table.symbols or not any(row[0] in names for row in rows):
+        return table.columns, table.rows
+    shown = [(names.get(row[0], row[0]), *row[1:], row[0] if row[0] in names else "") for row in rows]
+    return (*table.columns, "symbol"), [*shown, *table.rows[len(shown) :]]
+
+
+def _curves(part: Curves) -> Iterator[str]:
+    for curve in part.curves:
+        name = part.title if len(part.curves) == 1 else f"{part.title}: {curve.name}"
+        step = max(1, -(-(len(curve.points) - 1) // (MARKDOWN_ROWS - 1)))
+        # The first and the last are always there.
+        shown = [*curve.points[:-1:step], *curve.points[-1:]]
+        yield from _table(name, part.note, part.axes, [(f"{x:,.6g}", f"{y:,.6g}") for x, y in shown], words=0)
+
+
+def _trees(part: Trees, names: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"## {_quoted(part.title)}", "")
+    if part.note:
+        yield from (_quoted(part.note), "")
+    for tree in part.trees:
+        yield from (f"### {_quoted(names.get(tree.symbol, tree.symbol))}: {_quoted(tree.change)}", "")
+        if tree.symbol in names:
+            yield from (f"Symbol: {_quoted(tree.symbol)}", "")
+        for sentence in tree.notes:
+            yield from (_quoted(sentence), "")
+        for branch in tree.branches:
+            yield from _branch(branch, names, 0)
+        if tree.branches:
+            yield ""
+
+
+def _branch(branch: Branch, names: Mapping[str, str], depth: int) -> Iterator[str]:
+    margin = "  " * depth
+    told = [f"{branch.how} {names.get(branch.symbol, branch.symbol)}".strip(), *branch.marks]
+    yield f"{margin}- {_quoted('; '.join(told))}"
+    reasons = [*filter(None, (branch.note,)), *(" ".join(row) for row in branch.rows)]
+    if reasons:
+        yield f"{margin}  - {_quoted('; '.join(reasons))}"
+    for one in branch.branches:
+        yield from _branch(one, names, depth + 1)
+
+
+def _table(
+    title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1
+) -> Iterator[str]:
+    if not rows:
+        return
+    yield from (f"## {_quoted(title)}", "")
+    if note:
+        yield from (_quoted(note), "")
+    kinds = ["---" if place < words else "---:" for place in range(len(columns))]
+    for row in (columns, kinds, *rows[:MARKDOWN_ROWS]):
+        cells = row if row is kinds else map(_quoted, row)
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+    if len(rows) > MARKDOWN_ROWS:
+        yield from (f"The first {MARKDOWN_ROWS:,} of {len(rows):,}.", "")
+
+
+def _quoted(text: str) -> str:
+    r"""Text that Markdown takes as it is: no tags, links, images, or ends of cells.
+
+    Example:
+        >>> _quoted("a|b<img src=x>")
+        'a\\|b&lt;img src=x&gt;'
+    """
+    text = " ".join(printable(text).split())
+    text = re.sub(r"([\\|`*\[\]])", r"\\\1", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
