@@ -212,7 +212,9 @@ def test_a_plain_build_against_itself_has_no_difference(evaluated: Evaluated, ki
     assert one.images[0].before.sha256 == one.images[0].after.sha256
     assert not any(row.differing for row in one.module_rows)
     assert {change.mean for change in found.overall.values()} == {0.0}
-    assert ("cost" in found.overall) is (not kind and one.costs is not None and one.costs.functions > 0)
+    assert one.costs is not None
+    assert one.costs.unread == ""
+    assert ("cost" in found.overall) is (one.costs.functions > 0)
     assert code == 1
 
 
@@ -237,6 +239,24 @@ def test_a_build_without_compilers_is_refused(evaluated: Evaluated, project: Pat
     (project / "tool").write_text("there")
     with pytest.raises(UsageError, match=r"^--images: expected patterns of files that the build makes, found none for"):
         evaluated(plain=True, build=("make",), images=("nothing*",))
+
+
+def test_compilers_past_the_wrappers_are_told_of(evaluated: Evaluated, toolchain: Toolchain):
+    past = f"env -i PATH=/usr/bin:/bin make CC={toolchain.clang}"
+    with pytest.raises(
+        UsageError,
+        match=r"^--build: expected compilers that a wrapper can stand in for, found 2 new objects, such as main.o by .*"
+        r"clang .*, and no call of a wrapper; start compilers by their names",
+    ):
+        evaluated(policy=(":always",), build=(past,))
+    found, _ = evaluated(policy=(":always",), build=(f"{past} part.o", f"make CC={toolchain.clang}"))
+
+    rows = {row.module: row for row in found.projects[0].module_rows}
+    assert {name: (row.before.status, row.after.status) for name, row in rows.items()} == {
+        "main.o": ("ok", "ok"),
+        "part.o": ("passed_by", "passed_by"),
+    }
+    assert "made it, started past the wrappers of compilers" in rows["part.o"].after.reason
 
 
 def test_options_of_the_link_are_a_side_and_the_folder_stays_as_it_was(evaluated: Evaluated, project: Path):

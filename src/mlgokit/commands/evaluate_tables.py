@@ -26,16 +26,28 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         if max(counts) > 1 and min(counts) < FEW_PROJECTS:
             say(console, f"Intervals from fewer than {FEW_PROJECTS} projects are too narrow.")
     for project in evaluation.projects:
-        if project.link_failure:
-            say(console, f"{project.project}: not linked: {project.link_failure}")
-        if project.costs is not None and project.costs.unread:
-            say(console, f"{project.project}: cost of register allocation {project.costs.unread}")
-        for failure in project.failures:
-            say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
+        _say_missing(project, console)
     _say_images(evaluation, console)
     if evaluation.verdict is not None:
         style = "bold green" if evaluation.verdict.ship else "bold yellow"
         say(console, evaluation.verdict.sentence, style=style)
+
+
+def _say_missing(project: ProjectComparison, console: Console) -> None:
+    """What the tables do not have, or have wrongly."""
+    if project.link_failure:
+        say(console, f"{project.project}: not linked: {project.link_failure}")
+    if project.costs is not None and project.costs.unread:
+        say(console, f"{project.project}: cost of register allocation {project.costs.unread}")
+    passed = [row for row in project.module_rows if row.after.status == "passed_by"]
+    if passed:
+        row = passed[0]
+        say(
+            console,
+            f"{project.project}: {len(passed)} objects are alike on both sides: {row.module}: {row.after.reason}",
+        )
+    for failure in project.failures:
+        say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
 
 
 def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Table:

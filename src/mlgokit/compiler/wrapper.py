@@ -150,13 +150,18 @@ def main() -> int:
     added: list[str] = []
     if call["kind"] != "link":
         added += settings["compile"]
-    if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1:
+    # Of code that is left to a link there is nothing to record yet, and its bitcode would have lines of the source.
+    is_left = bool(lto_link(whole, []))
+    if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1 and not is_left:
         facts["record"] = str(log / f"{number}.yaml")
         added += [option.replace("{record}", facts["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
         facts["lto_linker"] = lto_link(whole, call["inputs"])
         added += settings["link"]
-        added += settings["lto_link"] if facts["lto_linker"] == "lld" else []
+        if facts["lto_linker"] == "lld":
+            added += settings["lto_link"]
+            facts["record"] = str(log / f"{number}.yaml") if settings["link_record"] else ""
+            added += [option.replace("{record}", facts["record"]) for option in settings["link_record"]]
     begin = time.monotonic()
     with tempfile.TemporaryFile() as errors:
         actions = [(os.POSIX_SPAWN_DUP2, errors.fileno(), 2)]

@@ -15,7 +15,7 @@ from typing import IO
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
-from mlgokit.compiler.regalloc_cost import record_options
+from mlgokit.compiler.regalloc_cost import link_record_options, record_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper_folder import open_wrappers, wrapper_variables
 from mlgokit.errors import InputError
@@ -99,7 +99,8 @@ class AddedOptions:
         compile: of each compilation of C or C++.
         link: of each link.
         lto_link: of each link by lld that has link-time optimization to do.
-        record: whether compilations write records of register allocation.
+        record: whether compilations, and links by lld that have link-time optimization to do, write records of register
+            allocation.
     """
 
     compile: tuple[str, ...] = ()
@@ -171,6 +172,7 @@ def _write_settings(folder: Path, added: AddedOptions) -> Path:
         "link": added.link,
         "lto_link": added.lto_link,
         "record": _RECORD if added.record else [],
+        "link_record": link_record_options(Path("{record}")) if added.record else [],
     }
     atomic_write(folder / _SETTINGS, json.dumps(settings))
     return folder / _SETTINGS

@@ -6,11 +6,12 @@ Both copies lie at the same place, one after the other, so that no path differs 
 import dataclasses
 import shutil
 import tempfile
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import BITCODE, project_calls
+from mlgokit.compiler.build_tree import BITCODE, objects_passed_by, project_calls
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import link_weights, measure_object
@@ -21,7 +22,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
 from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
-from mlgokit.evaluation.records import Evaluation, ModuleFailure
+from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison, ModuleFailure
 from mlgokit.evaluation.sides import Side, plugin_link_option
 from mlgokit.files import writing
 from mlgokit.progress import Report, say_nothing
@@ -57,6 +58,7 @@ class _Made:
         images: by path.
         languages: of the sources, counted.
         calls: how many compilations and links there were.
+        passed: by path of the object below the folder, the compiler that made it without a wrapper seeing it.
     """
 
     reason: str
@@ -64,6 +66,7 @@ class _Made:
     images: dict[str, WeighedImage]
     languages: Counter[str]
     calls: int
+    passed: dict[str, str]
 
 
 def compare_build(
@@ -103,12 +106,7 @@ def compare_build(
             made.append(_make(plan, side, place, toolchain=toolchain, plugin=plugin, costs=costs))
             shutil.rmtree(place)
     for one in made:
-        if not one.calls:
-            raise UsageError(
-                f"--build: expected calls of clang, cc, c++ or the like by way of PATH, CC or CXX, found none"
-                f"{f' ({one.reason})' if one.reason else ''}; configure in the same --build, and clean first "
-                "what is up to date; for a configured build give --compile-commands and --link-command"
-            )
+        _expect_calls(one)
     report(len(BUILDS), len(BUILDS), "build")
     first, second = made
     if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
@@ -143,6 +141,10 @@ def compare_build(
         plugins=(before.compiles_with_plugin, after.compiles_with_plugin),
         link_failure=ended,
     )
+    passed = first.passed | second.passed
+    project = dataclasses.replace(
+        project, module_rows=project.module_rows + tuple(_passed_by(name, passed[name]) for name in sorted(passed))
+    )
     return summarised(
         [project],
         before=before,
@@ -150,6 +152,29 @@ def compare_build(
         intervals=intervals or Intervals(),
         compilations=first.calls + second.calls,
     )
+
+
+def _expect_calls(made: _Made) -> None:
+    """Refuse a build in which no wrapper stood in the place of a compiler: nothing would differ."""
+    if made.passed and not made.modules:
+        name, compiler = next(iter(made.passed.items()))
+        raise UsageError(
+            f"--build: expected compilers that a wrapper can stand in for, found {len(made.passed)} new objects, such "
+            f"as {name} by {compiler}, and no call of a wrapper; start compilers by their names (clang, cc, c++) or by "
+            "CC and CXX, and leave the environment of the build as it is"
+        )
+    if not made.calls:
+        raise UsageError(
+            "--build: expected calls of clang, cc, c++ or the like by way of PATH, CC or CXX, found none"
+            f"{f' ({made.reason})' if made.reason else ''}; configure in the same --build, and clean first "
+            "what is up to date; for a configured build give --compile-commands and --link-command"
+        )
+
+
+def _passed_by(name: str, compiler: str) -> ModuleComparison:
+    """The row of an object that is built alike on both sides, as no wrapper had a hand in it."""
+    side = BuiltModule(status="passed_by", reason=f"{compiler} made it, started past the wrappers of compilers")
+    return ModuleComparison(module=name, before=side, after=side)
 
 
 def _make(
@@ -171,6 +196,7 @@ def _make(
         compile_options.append(f"-fpass-plugin={loaded.absolute()}")
     if loaded is not None and side.links_with_plugin:
         link_options.append(plugin_link_option(loaded))
+    begin = time.time()
     build = run_wrapped(
         plan.commands,
         tree=tree,
@@ -180,7 +206,12 @@ def _make(
         environment=REPEATABLE | (side.use.environment(folder) if side.use is not None else {}),
         timeout_seconds=plan.timeout_seconds,
     )
-    return _read(plan, side, build, tree)
+    passed = {
+        one.path.relative_to(tree).as_posix(): one.compiler
+        for one in objects_passed_by(tree, build, since=begin)
+        if one.is_new
+    }
+    return dataclasses.replace(_read(plan, side, build, tree), passed=passed)
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
@@ -217,10 +248,11 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
             images[name] = no_image(status="failed", reason=call.reason, plugin=plugin, lto=kind)
         else:
             seconds = call.user_seconds if call is not None else 0.0
-            images[name] = weigh_image(path, plugin=plugin, lto=kind, user_seconds=seconds)
+            record = call.record if call is not None else None
+            images[name] = weigh_image(path, plugin=plugin, lto=kind, user_seconds=seconds, record=record)
     failed = next((call.reason for call in build.calls if call.code and all(path.exists() for path in call.inputs)), "")
     reason = f"{build.reason}: {failed}" if build.reason and failed and failed not in build.reason else build.reason
-    return _Made(reason=reason, modules=modules, images=images, languages=languages, calls=len(build.calls))
+    return _Made(reason=reason, modules=modules, images=images, languages=languages, calls=len(build.calls), passed={})
 
 
 def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
