@@ -14,6 +14,7 @@ from made_objects import make_coff, make_elf, make_mach_o
 from mlgokit.compiler import process
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.build_notes import OPTIONS_NAME, build_notes
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.content import CONTENTS_NAME
 from mlgokit.corpus.corpus import load_corpus
@@ -104,6 +105,12 @@ def _with_objects(source: Path) -> Path:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(OBJECTS[0])
     return source
+
+
+def _read_options(data: bytes, source: Path, output: Path) -> None:
+    (output / OPTIONS_NAME).write_bytes(data)
+    del source
+    build_notes(output, [])
 
 
 def _read_description(data: bytes, source: Path, output: Path) -> None:
@@ -364,6 +371,7 @@ license = "Zlib"
 path = "include/config.h"
 text = "#define A 1"
 """ % (b"0" * 64)
+COUNTS = b'{"format_version": 1, "commands": 3, "left_out": {"-flto": 2}, "kept": {"-fsanitize=address": 1}}'
 EDITS = (
     PLAIN_COMMAND + b"\nadd -mllvm -inline-threshold=5\ndelete -target-feature +avx\nreplace -triple x86_64-linux-gnu"
 )
@@ -391,6 +399,7 @@ READERS: dict[str, Reader] = {
     "compilation database": Reader(seeds=[DATABASE], read=_read_database, is_text=True),
     "description": Reader(seeds=[DESCRIPTION, OVERRIDE], read=_read_description, is_text=True),
     "sidecar": Reader(seeds=[SIDECAR], read=_read_sidecar, is_text=True),
+    "counts of options": Reader(seeds=[COUNTS], read=_read_options, is_text=True),
     "command line": Reader(seeds=[PLAIN_COMMAND], read=_read_command_line),
     "combined corpora": Reader(seeds=[DESCRIPTION + b"\0" + SIDECAR], read=_read_parts),
     "ThinLTO files": Reader(seeds=[BITCODE, b""], read=_read_thinlto),

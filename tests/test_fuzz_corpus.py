@@ -17,6 +17,7 @@ READERS = (
     "compilation database",
     "description",
     "sidecar",
+    "counts of options",
     "command line",
     "combined corpora",
     "ThinLTO files",

@@ -23,6 +23,9 @@ class Module:
         bitcode_sha256: its digest when it was extracted, if known.
         front_end_seconds: user time of the front end, if known.
         text_bytes: size of its code under plain ``-Oz``, if known.
+        profile_mismatched: functions whose control flow is another one than in the profile that the module is compiled
+            with, if it is known how that fits.
+        profile_missing: functions that the profile does not know.
         thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
         link_folder: where the linker runs that makes the module's object; ``None`` if that is not a linker's work. Then
             ``bitcode`` is what the linker merged, and ``command_line`` its call, program first, without output.
@@ -40,5 +43,7 @@ class Module:
     bitcode_sha256: str | None = None
     front_end_seconds: float | None = None
     text_bytes: int | None = None
+    profile_mismatched: int | None = None
+    profile_missing: int | None = None
     thinlto_index: Path | None = None
     link_folder: Path | None = None

@@ -8,8 +8,10 @@ import pytest
 from mlgokit.commands.corpus import import_build, record
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.record import RecordedBuild
+from mlgokit.corpus.build_notes import BuildOptionCounts
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import ImportedCommands
+from mlgokit.corpus.staleness import ProfileFit
 from mlgokit.corpus.writer import Imported
 from mlgokit.errors import CorpusError, UsageError
 
@@ -78,7 +80,9 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     def import_commands(database: Path, **options: Any) -> ImportedCommands:
         seen.update(options, database=database)
         imported = Imported(folder=tmp_path, modules=2, failures=30, examples=failures)
-        return ImportedCommands(imported=imported, repeated=1, unwanted=2, dropped={"-fgcc": 3})
+        counts = BuildOptionCounts(commands=32, left_out={"-fgcc": 3}, kept={"-fsanitize=address": 32})
+        fits = (ProfileFit(mismatched=2, missing=1), ProfileFit(mismatched=0, missing=0))
+        return ImportedCommands(imported=imported, repeated=1, unwanted=2, options=counts, fits=fits)
 
     monkeypatch.setattr(import_build, "import_commands", import_commands)
     monkeypatch.setattr(import_build, "find_toolchain", lambda major: f"LLVM {major}")
@@ -94,6 +98,17 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         "repeated_commands": 1,
         "unwanted_commands": 2,
         "dropped_options": {"-fgcc": 3},
+        "notes": [
+            "-fgcc (3 of 32 commands) is left out: this clang does not know it, or must not be asked about it",
+            (
+                "-fsanitize=address (32 of 32 commands) is kept: modules have the sanitizer's checks in them, and so "
+                "is what is measured larger and slower"
+            ),
+            (
+                "the profile does not fit 2 functions, whose control flow is another one now, and has nothing of 1, "
+                "in 1 of 2 modules: they are compiled without it; make the profile anew if these are many"
+            ),
+        ],
     }
     assert (seen["toolchain"], seen["level"], seen["workers"], seen["wanted"].include) == ("LLVM 19", "Oz", 3, "src")
     assert seen["limits"].module_seconds == 120

@@ -87,7 +87,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = check_plugin(chosen.modules, compiler, config.plugin, decisions, allocations, report=report)
-        return dataclasses.replace(found, left_out=chosen.left_out)
+        return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
 
 
 def render(result: CheckResult, console: Console) -> None:

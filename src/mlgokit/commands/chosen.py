@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.corpus import import_build
+from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import CorpusError, UsageError
@@ -20,13 +21,17 @@ class ModuleSelection:
     Attributes:
         modules: those to work on.
         left_out: the project's other sources and modules, with the reason.
+        notes: what is to be said of the build before work with them begins.
     """
 
     modules: tuple[Module, ...]
     left_out: dict[str, str]
+    notes: tuple[str, ...] = ()
 
     def tell(self, report: Report) -> None:
-        """Say before long work that it is not for all of the project."""
+        """Say before long work that it is not for all of the project, or not for what is shipped."""
+        for note in self.notes:
+            report(1, 1, note)
         if self.left_out:
             name, reason = next(iter(self.left_out.items()))
             count = len(self.modules)
@@ -46,8 +51,10 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
     if project is not None and project not in projects:
         raise UsageError(f"{folder}: expected the project {project}, found {', '.join(projects)}; correct the name")
     failed = (*corpus.failures, *corpus.missing)
+    modules = tuple(module for module in corpus.modules if project in (None, module.project))
     return ModuleSelection(
-        modules=tuple(module for module in corpus.modules if project in (None, module.project)),
+        modules=modules,
+        notes=build_notes(folder, modules),
         left_out={one.name: one.reason for one in failed if project in (None, one.project)},
     )
 
@@ -69,7 +76,9 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
     names = {module.name for module in found}
     others = (module.name for module in whole.modules if module.name not in names)
     return ModuleSelection(
-        modules=found, left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os")
+        modules=found,
+        left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os"),
+        notes=build_notes(folder, found),
     )
 
 

@@ -178,6 +178,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         earlier=earlier,
         claim=check_claim(config, config.folder / "search", found.inputs, toolchain.describe()),
         left_out=found.left_out,
+        notes=found.notes,
         linking=found.linking,
         report=report,
     )
@@ -207,6 +208,7 @@ class _Session:
         earlier: the table of an earlier plugin that the search starts from.
         claim: signs the folder; called when nothing can be wrong with the call any more.
         left_out: sources of the project that are not tuned, with the reason.
+        notes: what is to be said of the build.
         report: told what is done.
         linking: the link, if that is the one module.
     """
@@ -218,6 +220,7 @@ class _Session:
     earlier: DecisionTable | AllocationTable | None
     claim: Callable[[], None]
     left_out: dict[str, str]
+    notes: tuple[str, ...]
     report: Report
     linking: LinkTuning | None = None
 
@@ -232,7 +235,9 @@ class _Session:
             build = next(verifier.builds[kind] for kind in reversed(verifier.inside) if kind in verifier.builds)
             prove_link(self.linking, verifier.plugin, build.objects, verifier.folder)
             tuned = dataclasses.replace(tuned, flag=link_option(self.linking, verifier.output))
-        return publish(verifier, dataclasses.replace(tuned, left_out=self.left_out), self.config.folder)
+        return publish(
+            verifier, dataclasses.replace(tuned, left_out=self.left_out, notes=self.notes), self.config.folder
+        )
 
 
 def _tune_costs(session: _Session) -> Tuned:
@@ -362,6 +367,7 @@ class _Material:
         measure: what judges, if the objective is more than the account.
         corpus: the folder of the modules, if they are a corpus.
         linking: the link, if that is the one module.
+        notes: what is to be said of the build.
     """
 
     modules: Sequence[Module]
@@ -370,6 +376,7 @@ class _Material:
     measure: Measure | None
     corpus: Path | None = None
     linking: LinkTuning | None = None
+    notes: tuple[str, ...] = ()
 
 
 def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, report: Report) -> _Material:
@@ -387,7 +394,9 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
     corpus = _corpus_to_tune(config, toolchain, report=report)
     stack.enter_context(reading(corpus))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(corpus, config.project)
-    chosen = ModuleSelection(modules=chosen.modules, left_out=without_lto(config) | chosen.left_out)
+    lto = without_lto(config)
+    notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
+    chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen.tell(report)
     measure = measure_of(config, chosen.modules, toolchain)
     by_name = {module.name: module for module in chosen.modules}
@@ -397,6 +406,7 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
         inputs={"corpus": digest_file(corpus / "corpus_description.json")},
         measure=measure,
         corpus=corpus,
+        notes=chosen.notes,
     )
 
 

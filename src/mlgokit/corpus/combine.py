@@ -11,8 +11,10 @@ from mlgokit.corpus.corpus import FACTS, FAILURE, ModuleFailure, check_fields, r
 from mlgokit.corpus.files import check_plain_file, placing
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
+from mlgokit.corpus.profiles import PROFILES, profile_files
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
+from mlgokit.files import writing
 from mlgokit.locks import locked, reading
 
 _REMEDY = f"delete {SIDECAR_NAME} to combine without it"
@@ -71,6 +73,13 @@ def _shared_fields(parts: list[Path]) -> dict[str, Any]:
 
 def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
     _, names = read_description(part)
+    # Command lines name profiles by their content, and count from the joined corpus.
+    for profile in profile_files(part):
+        if (reason := check_plain_file(profile, "a profile", folder=part)) is None:
+            with writing(writer.folder):
+                _link_file(profile, writer.folder / PROFILES / profile.name)
+        else:
+            writer.add(ModuleFailure(name=f"{part.name}/{PROFILES}/{profile.name}", project=part.name, reason=reason))
     for name in dict.fromkeys(names):
         check_name(name, part)
         joined = f"{part.name}/{name}"
@@ -99,12 +108,16 @@ def _link(part: Path, folder: Path, name: str) -> None:
                 continue
             if (reason := check_plain_file(source, what, folder=part)) is not None:
                 raise InputError(reason)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            try:
-                os.link(source, target)
-            except OSError:
-                shutil.copyfile(source, target)
+            _link_file(source, target)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:

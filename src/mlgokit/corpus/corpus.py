@@ -52,7 +52,11 @@ FACTS: dict[str, tuple[type, ...]] = {
     "bitcode_sha256": (str, type(None)),
     "text_bytes": (int, type(None)),
     "split": (str, type(None)),
+    "profile_mismatched": (int, type(None)),
+    "profile_missing": (int, type(None)),
 }
+_OPTIONAL = frozenset({"split", "profile_mismatched", "profile_missing"})
+"""What the sidecar has only where there is something to say."""
 FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
 
 
@@ -150,7 +154,7 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
     Raises:
         CorpusError: there is none, or it is malformed.
     """
-    description = _read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
+    description = read_object(folder / DESCRIPTION_NAME, "extract a corpus there or give another folder")
     names = _texts(description.pop("modules", None), folder / DESCRIPTION_NAME, "modules")
     return description, names
 
@@ -158,7 +162,7 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
 def module_facts(module: Module) -> dict[str, Any]:
     """A module's entry in the sidecar: what LLVM's layout has no place for."""
     facts = {key: getattr(module, key) for key in FACTS}
-    return facts if module.split is not None else {key: value for key, value in facts.items() if key != "split"}
+    return {key: value for key, value in facts.items() if value is not None or key not in _OPTIONAL}
 
 
 def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures: Iterable[ModuleFailure]) -> None:
@@ -182,7 +186,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
     remedy = f"delete {SIDECAR_NAME} to load the corpus without it"
     if not path.exists():
         return {}, ()
-    sidecar = _read_object(path, remedy)
+    sidecar = read_object(path, remedy)
     if sidecar.get("format_version") != SIDECAR_VERSION:
         found = sidecar.get("format_version")
         raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {found!r}; {remedy}")
@@ -246,6 +250,8 @@ def _load_module(
         bitcode_sha256=facts.get("bitcode_sha256"),
         front_end_seconds=facts.get("front_end_seconds"),
         text_bytes=facts.get("text_bytes"),
+        profile_mismatched=facts.get("profile_mismatched"),
+        profile_missing=facts.get("profile_missing"),
         thinlto_index=index if has_thinlto else None,
     )
 
@@ -299,7 +305,12 @@ def check_fields(
             raise CorpusError(f"{where}: {key}: expected {names}, found {found.get(key)!r}; {remedy}")
 
 
-def _read_object(path: Path, remedy: str) -> dict[str, Any]:
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file of a corpus, which is a file of its own and not beyond :data:`MOST_JSON_BYTES`.
+
+    Raises:
+        CorpusError: it is not.
+    """
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
             raise CorpusError(f"{path}: expected a file of the corpus's own, found a link to {path.resolve()}; copy it")

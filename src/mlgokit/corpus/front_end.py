@@ -36,6 +36,7 @@ from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
 from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
+from mlgokit.corpus.staleness import ProfileFit, front_end_words, profile_fit
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
 from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, InputError
@@ -98,6 +99,7 @@ class _Known(NamedTuple):
 
     seconds: float | None
     digest: bytes | None
+    fit: ProfileFit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +216,14 @@ def front_ends(
 
 def _known(facts: Mapping[str, Any]) -> _Known:
     seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
+    lost = facts.get("profile_mismatched"), facts.get("profile_missing")
     with contextlib.suppress(ValueError):
         return _Known(
             seconds=seconds if isinstance(seconds, float | int) else None,
             digest=bytes.fromhex(digest) if isinstance(digest, str) else None,
+            fit=ProfileFit(mismatched=lost[0], missing=lost[1])
+            if isinstance(lost[0], int) and isinstance(lost[1], int)
+            else None,
         )
     return _Known(seconds=None, digest=b"")
 
@@ -244,7 +250,13 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     known = making.known.get(job.name)
     noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
-        module = _module(making, job, bitcode, seconds=None if known is None else known.seconds)
+        module = _module(
+            making,
+            job,
+            bitcode,
+            seconds=None if known is None else known.seconds,
+            fit=None if known is None else known.fit,
+        )
         digest = module.bitcode_sha256 or ""
         if (known is None or known.digest is None or known.digest.hex() == digest) and is_current(
             noted, making.digests, folder=job.directory, call=call, bitcode_sha256=digest
@@ -254,9 +266,18 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     dependencies = fresh.with_suffix(".d")
     try:
         begin = now()
-        seconds, reason = _run_front_end(making, job, fresh, dependencies)
+        done, reason = _run_front_end(making, job, fresh, dependencies)
         if reason is not None:
             return ModuleFailure(name=job.name, project=job.project, reason=reason)
+        fit = profile_fit(
+            job.front_end[0],
+            job.command_line,
+            fresh,
+            folder=making.corpus_folder.absolute(),
+            said=done.stderr,
+            seconds=making.limits.module_seconds,
+            limits=making.limits.compiler,
+        )
         files = read_dependencies(dependencies)
         sha256 = making.digests.of_all(files, job.directory, before=begin)
         with whole_file(cmd) as file:
@@ -265,17 +286,20 @@ def _make_whole(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     finally:
         for path in (fresh, dependencies):
             path.unlink(missing_ok=True)
-    module = _module(making, job, bitcode, seconds=seconds)
+    module = _module(making, job, bitcode, seconds=done.user_seconds, fit=fit)
     if sha256 is not None:
         note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=module.bitcode_sha256 or "")
     return module
 
 
-def _run_front_end(making: _Making, job: FrontEndJob, output: Path, dependencies: Path) -> tuple[float, str | None]:
-    """Run clang once; its user time, and why there is no usable bitcode, if there is none."""
+def _run_front_end(
+    making: _Making, job: FrontEndJob, output: Path, dependencies: Path
+) -> tuple[process.Completed, str | None]:
+    """Run clang once; what it did, and why there is no usable bitcode, if there is none."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
-    argv = [*job.front_end, *modules, *FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
+    words = front_end_words(job.front_end)
+    argv = [*words, *modules, *FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits
@@ -301,10 +325,12 @@ def _run_front_end(making: _Making, job: FrontEndJob, output: Path, dependencies
         reason = first_error(done.stderr)
     elif output.stat().st_size > limits.bitcode_bytes:
         reason = f"expected at most {limits.bitcode_bytes} bytes of bitcode, found {output.stat().st_size}"
-    return done.user_seconds, reason
+    return done, reason
 
 
-def _module(making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None) -> Module:
+def _module(
+    making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None, fit: ProfileFit | None
+) -> Module:
     decision = making.decisions.of(job.name, job.project)
     return Module(
         name=job.name,
@@ -318,4 +344,6 @@ def _module(making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float 
         bitcode_bytes=bitcode.stat().st_size,
         bitcode_sha256=digest_file(bitcode),
         front_end_seconds=seconds,
+        profile_mismatched=None if fit is None else fit.mismatched,
+        profile_missing=None if fit is None else fit.missing,
     )

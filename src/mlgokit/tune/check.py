@@ -76,6 +76,7 @@ class CheckResult:
         tuned_link: the same with the plugin.
         costs: of today's functions, a COMDAT function once, if the plugin was tuned for these.
         left_out: sources of the project that were not compiled, with the reason.
+        notes: what is to be said of the build, such as options that are left out of it.
     """
 
     plugin: str
@@ -94,6 +95,7 @@ class CheckResult:
     tuned_link: LinkedImage | None = None
     costs: SpillCosts | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    notes: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:

@@ -30,6 +30,8 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         if one.note:
             say(out, f"{'left as it is: ' if one.costs is None else ''}{one.name}: {one.note}")
     _say_left_out(tuned.failures, tuned.left_out, "left out, and as LLVM has it", out)
+    for note in tuned.notes:
+        say(out, note)
     trials = ""
     if tuned.allocated is not None and tuned.costs is not None:
         _say_costs(tuned, tuned.allocated, tuned.costs, out)
@@ -101,6 +103,8 @@ def print_check(found: CheckResult, out: Console) -> None:
     """Print the modules of today's code that the plugin changes, those that gain most first, and what to do."""
     (_print_checked_bytes if found.costs is None else _print_checked_costs)(found, out)
     _say_left_out(found.failures, found.left_out, "left out", out)
+    for note in found.notes:
+        say(out, note)
     for one in found.modules:
         if one.worse:
             say(out, f"costs more than plain in {one.name}: {', '.join(one.worse)}")

@@ -103,6 +103,7 @@ class Tuned:
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         allocated: what register allocation gave, if it was searched.
         left_out: sources of the project that were not tuned, with the reason.
+        notes: what is to be said of the build, such as options that are left out of it.
         taken_back: how often it showed that a module's gain was none.
         ended: why the search stopped.
         modules: one each.
@@ -129,6 +130,7 @@ class Tuned:
     compilations: int
     allocated: Allocated | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
 
     @property

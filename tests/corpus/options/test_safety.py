@@ -1,9 +1,16 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
-from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_command_line, check_front_end, is_left_out
+from mlgokit.corpus.options.safety import (
+    LONGEST_COMMAND_LINE,
+    MOST_PROFILE_BYTES,
+    check_command_line,
+    check_front_end,
+    is_left_out,
+)
 
 FILE_WORDS = (
     "file",
@@ -162,12 +169,18 @@ def test_a_usual_command_line_is_taken(tmp_path: Path):
 def test_profiles_are_taken_from_the_corpus_only(tmp_path: Path):
     inside, outside = tmp_path / "corpus" / "p.profdata", tmp_path / "q.profdata"
     inside.parent.mkdir()
+    inside.write_bytes(b"p")
     outside.write_bytes(b"")
+    with (inside.with_name("large")).open("wb") as large:
+        large.truncate(MOST_PROFILE_BYTES + 1)
+    os.mkfifo(inside.with_name("pipe"))
     link = inside.with_name("link")
     link.symlink_to(outside)
     for option in ("-fprofile-instrument-use-path=", "-fprofile-sample-use=", "-fmemory-profile-use="):
         assert check_command_line(["-cc1", f"{option}{inside}"], folder=inside.parent) is None
-        for path in (outside, link, inside.parent / ".." / "q.profdata", ""):
+        assert check_command_line(["-cc1", f"{option}p.profdata"], folder=inside.parent) is None
+        refused = ["../q.profdata", "large", "pipe", "missing", ".", "a" * 300, ""]
+        for path in (outside, link, inside.parent / ".." / "q.profdata", *refused):
             assert check_command_line(["-cc1", f"{option}{path}"], folder=inside.parent) is not None
 
 

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from mlgokit.commands.options import WORKERS, room_of
 from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import ExtractionLimits
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
-from mlgokit.corpus.importers.database import CommandFilter, Level, check_project, import_commands
+from mlgokit.corpus.importers.database import CommandFilter, Level, import_commands
 from mlgokit.corpus.importers.object_lists import (
     objects_in_aquery,
     objects_in_folder,
@@ -20,6 +21,7 @@ from mlgokit.corpus.importers.object_lists import (
     objects_of_commands,
 )
 from mlgokit.corpus.importers.objects import import_objects
+from mlgokit.corpus.importers.project_name import check_project
 from mlgokit.corpus.options.override import LinkOptions, link_options, read_link_command
 from mlgokit.corpus.writer import Imported
 from mlgokit.disk import Room
@@ -195,7 +197,8 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
         **counts(imported.imported),
         "repeated_commands": imported.repeated,
         "unwanted_commands": imported.unwanted,
-        "dropped_options": dict(imported.dropped),
+        "dropped_options": dict(imported.options.left_out),
+        "notes": [*imported.options.sentences(), *profile_sentences(imported.fits)],
     }
 
 

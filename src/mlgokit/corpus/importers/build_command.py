@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from mlgokit.compiler.request import Lto
+from mlgokit.corpus.build_notes import is_of_another_program
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
 from mlgokit.corpus.options.parse import Option, spell_options
@@ -91,6 +92,7 @@ class FrontEndCall:
         input: ``-x`` and a language if the build says so, and the source.
         source_language: what ``-cc1 -x`` is to be told; text that is preprocessed already has one of its own.
         dropped: options of the build that would change the code and are left out.
+        foreign: those that are kept, and make another program than the one that is shipped.
         lto: the link-time optimization that the build's object is for; the front end alone does not do it.
     """
 
@@ -100,6 +102,7 @@ class FrontEndCall:
     input: tuple[str, ...]
     source_language: str
     dropped: tuple[str, ...]
+    foreign: tuple[str, ...] = ()
     lto: Lto = ""
 
     @property
@@ -157,6 +160,8 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
             dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
         else:
             kept.append(_path(unit) or unit)
+    if lto := lto_of(words):
+        dropped.append("-flto=thin" if lto == "thin" else "-flto")
     driver = "clang++" if compiler["name"].endswith(("++", "xx")) or compiler["name"] == "CC" else "clang"
     language = _language(command.file, named, driver)
     gcc = "clang" not in compiler["name"]
@@ -173,7 +178,8 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
         if named in {None, "none"}
         else named or language,
         dropped=tuple(dropped),
-        lto=lto_of(words),
+        foreign=tuple(unit.name for unit in kept if is_of_another_program(unit.name)),
+        lto=lto,
     )
 
 

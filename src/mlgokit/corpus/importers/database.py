@@ -15,6 +15,7 @@ from typing import Literal
 
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.build_notes import BuildOptionCounts, write_options
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
@@ -24,21 +25,20 @@ from mlgokit.corpus.front_end import (
 )
 from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
+from mlgokit.corpus.importers.project_name import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.parse import Option
 from mlgokit.corpus.options.safety import check_front_end
+from mlgokit.corpus.profiles import ProfileCopies, profile_of, with_profiles
+from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
 Level = Literal["O1", "O2", "O3", "Os", "Oz"]
-
-_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_BUILD_FOLDERS = re.compile(
-    r"(cmake-)?(build|out|output|release|debug|obj|bin|_build|builddir)([-_.].*)?", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,20 @@ class ImportedCommands:
         imported: how many modules and failures the corpus has.
         repeated: commands that the database had before.
         unwanted: commands that the filter left out.
-        dropped: options of the build that clang does not know, or that were not wanted, with the number of commands.
+        options: of the build, those that were left out and those that make another program than the shipped one.
+        fits: how profiles fit, for each module with one.
     """
 
     imported: Imported
     repeated: int
     unwanted: int
-    dropped: Mapping[str, int]
+    options: BuildOptionCounts = field(default_factory=BuildOptionCounts)
+    fits: tuple[ProfileFit, ...] = ()
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Options that were left out, with the number of commands."""
+        return self.options.left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +126,25 @@ class _Reading:
     first_failure: ModuleFailure | None = None
     repeated: int = 0
     unwanted: int = 0
+    commands: int = 0
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    foreign: Counter[str] = field(default_factory=Counter[str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What the compiler says about the commands; ``sources`` is their number."""
+    """What the compiler says about the commands; ``sources`` is their number.
+
+    ``profile`` says where the profile is that an option of a command that ran in some folder names, counted from
+    ``folder``.
+    """
 
     toolchain: Toolchain
     answers: Mapping[tuple[object, ...], DryRun]
     sources: int
     held_out: bool
+    profile: Callable[[Option, Path], str]
+    folder: Path = field(default_factory=Path)
 
 
 def import_commands(
@@ -191,8 +207,11 @@ def import_commands(
             answers=dry_runs(toolchain, options, workers=workers),
             sources=sources,
             held_out=held_out,
+            profile=ProfileCopies(corpus_folder=corpus_folder),
+            folder=corpus_folder.absolute(),
         )
-        reading, dropped = _Reading(), Counter[str]()
+        reading = _Reading()
+        fits: list[ProfileFit] = []
         remedy = "correct the database, or give options that this compiler takes"
         with (
             front_ends(corpus_folder, limits=limits) as make,
@@ -200,16 +219,26 @@ def import_commands(
         ):
 
             def outcome(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
-                return job if isinstance(job, ModuleFailure) else make(job)
+                done = job if isinstance(job, ModuleFailure) else make(job)
+                if isinstance(done, Module) and (fit := fit_of(done)) is not None:
+                    fits.append(fit)
+                return done
 
-            jobs = _jobs(request, reading, plan, dropped)
+            jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
+        counts = BuildOptionCounts(
+            commands=reading.commands,
+            left_out=dict(reading.dropped.most_common()),
+            kept=dict(reading.foreign.most_common()),
+        )
+        write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
             repeated=reading.repeated,
             unwanted=reading.unwanted,
-            dropped=dict(dropped.most_common()),
+            options=counts,
+            fits=tuple(fits),
         )
 
 
@@ -232,8 +261,9 @@ def command_jobs(
     request = _request(database, project=project, level=level, wanted=wanted or CommandFilter())
     options, sources = _survey(request)
     answers = dry_runs(toolchain, options, workers=workers)
-    plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False)
-    return [job for job in _jobs(request, _Reading(), plan, Counter()) if isinstance(job, FrontEndJob)]
+    # What the build made is made anew of what it was made of, and not of copies.
+    plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False, profile=profile_of)
+    return [job for job in _jobs(request, _Reading(), plan) if isinstance(job, FrontEndJob)]
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
@@ -302,23 +332,25 @@ def _sources(request: _Request, reading: _Reading) -> Generator[_Source | Module
             yield source
 
 
-def _jobs(
-    request: _Request, reading: _Reading, plan: _Plan, dropped: Counter[str]
-) -> Generator[FrontEndJob | ModuleFailure]:
-    """A job for each source that the compiler can be asked about; counts how many commands lost which option."""
+def _jobs(request: _Request, reading: _Reading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
+    """A job for each source that the compiler can be asked about; counts how many commands had which option."""
     for source in _sources(request, reading):
         if isinstance(source, ModuleFailure):
             yield source
             continue
         dry = plan.answers[dry_run_key(source.options)]
-        dropped.update(source.call.dropped)
-        dropped.update(" ".join(option.words) for option in source.options.essential if option in dry.unknown)
+        unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
+        reading.commands += 1
+        reading.dropped.update({*source.call.dropped, *unknown})
+        reading.foreign.update(set(source.call.foreign))
         # What runs is checked as a whole: neither the driver's answer nor the rest alone says how it is read.
         words = (*dry.front_end, *source.options.paths)
-        if (reason := dry.reason or check_front_end(words)) is not None:
-            yield ModuleFailure(name=source.name, project=request.project, reason=reason)
-        else:
-            yield _job(request, source, plan, dry, words)
+        reason = dry.reason or check_front_end(with_profiles(words, lambda _: None))
+        try:
+            job = None if reason is not None else _job(request, source, plan, dry, words)
+        except InputError as error:
+            job, reason = None, str(error)
+        yield job or ModuleFailure(name=source.name, project=request.project, reason=reason or "")
 
 
 def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
@@ -326,30 +358,6 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text)
     except re.error as error:
         raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
-
-
-def default_project(folder: Path) -> str:
-    """The name of a project after the folder that it is built in, or the one above if that is called ``build``.
-
-    Example:
-        >>> default_project(Path("/src/zlib/build-release")), default_project(Path("/src/My Project"))
-        ('zlib', 'My-Project')
-    """
-    root = folder.resolve()
-    if _BUILD_FOLDERS.fullmatch(root.name) and root.parent.name:
-        root = root.parent
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", root.name).lstrip("._+-") or "project"
-
-
-def check_project(project: str | None, folder: Path) -> str:
-    """A name that was given, or the folder's.
-
-    Raises:
-        UsageError: the name cannot be the first component of a module's.
-    """
-    if project is not None and not _PROJECT.fullmatch(project):
-        raise UsageError(f"project: expected a name of letters, digits and ._+-, found {project!r}; choose another")
-    return project or default_project(folder)
 
 
 def _nothing(database: Path, reading: _Reading) -> CorpusError:
@@ -417,6 +425,17 @@ def _module_name(command: CompileCommand, request: _Request) -> str:
 def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
     options = source.options
     relative = os.path.relpath(source.file, request.root)
+
+    def place(option: Option) -> str:
+        return plan.profile(option, options.directory)
+
+    def whole(option: Option) -> str:
+        return str(plan.folder / place(option))
+
+    # In counters of the front end a local function has the name of its file in front.
+    has_counters = any(word.startswith("-fprofile-instrument") for word in words)
+    named = ("-main-file-name", source.file.name) if has_counters else ()
+
     return FrontEndJob(
         name=source.name,
         project=request.project,
@@ -424,7 +443,7 @@ def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tu
         held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        front_end=(driver_path(plan.toolchain, options.driver), *words),
+        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named),
         input=("-x", source.call.source_language, source.call.input[-1]),
-        command_line=dry.command_line,
+        command_line=with_profiles(dry.command_line, place),
     )

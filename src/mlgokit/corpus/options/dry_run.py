@@ -14,6 +14,7 @@ from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
 from mlgokit.corpus.options.parse import Option, spell_options
 from mlgokit.corpus.options.safety import check_command_line, check_front_end
+from mlgokit.corpus.profiles import with_profiles
 from mlgokit.errors import ToolError
 
 _UNKNOWN = re.compile(r"error: (?:unknown argument:?|unsupported option) '([^']*)'")
@@ -110,7 +111,9 @@ def _checked(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
     except ToolError as error:
         return DryRun(reason=str(error))
     command_line, front_end = options_for_ir(words), options_for_source(words)
-    if (trouble := check_front_end(front_end) or check_command_line(command_line)) is not None:
+    # Profiles are checked by whoever knows where they are.
+    bare = [with_profiles(line, lambda _: None) for line in (front_end, command_line)]
+    if (trouble := check_front_end(bare[0]) or check_command_line(bare[1])) is not None:
         return DryRun(reason=trouble)
     if "-O0" in command_line and "-disable-O0-optnone" not in command_line:
         return DryRun(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.corpus.options.parse import MLLVM, Option, canonical_name, option_table, parse_options, spell_options
-from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_options, is_left_out
+from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_options, is_left_out, names_a_profile
 from mlgokit.errors import UsageError
 
 
@@ -106,7 +106,7 @@ def command_line_to_compile(
 
     The user's edits are made first and not questioned; then what only the front end needs is left out
     (:func:`mlgokit.corpus.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
-    build; the rest is checked.
+    build; the rest is checked. Profiles of the corpus get their whole paths.
 
     Raises:
         UsageError: there is nothing to replace.
@@ -122,7 +122,15 @@ def command_line_to_compile(
         if by_user or not (is_left_out(option) or (has_thinlto and option.name == "-fthinlto-index="))
     ]
     reason = check_options((option for option, by_user in kept if not by_user), folder=folder)
-    return ("-cc1", *spell_options(option for option, _ in kept)), reason
+    place = folder.absolute()
+    return ("-cc1", *(word for option, by_user in kept for word in _placed(option, place, by_user=by_user))), reason
+
+
+def _placed(option: Option, folder: Path, *, by_user: bool) -> tuple[str, ...]:
+    """An option's words; a path of the corpus counts from its folder."""
+    if by_user or not names_a_profile(option) or not any(option.values):
+        return option.words
+    return (f"{option.name}{folder / option.values[0]}",)
 
 
 @functools.lru_cache(maxsize=256)

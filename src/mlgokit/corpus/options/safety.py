@@ -24,6 +24,7 @@ from mlgokit.corpus.options.parse import LLVM_KINDS, Option, parse_options
 
 LONGEST_COMMAND_LINE = 1 << 20
 """Bytes; Linux takes 2 MiB of arguments and environment."""
+MOST_PROFILE_BYTES = 1 << 30
 
 _WORD = re.compile(r"[\w.,+:=%-]*")
 _DASHED = frozenset({"-target-feature", "-aux-target-feature"})
@@ -52,12 +53,18 @@ def is_left_out(option: Option) -> bool:
     return review.left_out(option.name) and not review.exceptions(option.name)
 
 
+def names_a_profile(option: Option) -> bool:
+    """Whether an option names a file that decides the code: a profile, or what maps the names in one."""
+    return _review().inside(option.name)
+
+
 def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> str | None:
     """Why a command line of ``clang -cc1`` is refused, or ``None``; what :func:`is_left_out` is no reason.
 
     Args:
         words: the command line, ``-cc1`` first.
-        folder: the corpus; profiles may be read from there and from nowhere else.
+        folder: the corpus; profiles may be read from there and from nowhere else, and relative paths of them count
+            from there.
 
     Example:
         >>> check_command_line(["-cc1", "-Oz", "-target-feature", "+avx"])
@@ -76,9 +83,11 @@ def check_options(options: Iterable[Option], *, folder: Path | None = None) -> s
     for option in options:
         if option.name == "-cc1":
             return "expected one command line, found a second -cc1; extract the objects before they are joined"
-        if not _is_harmless(option, folder):
-            found = " ".join(option.words)[:200]
+        found = " ".join(option.words)[:200]
+        if not _is_harmless(option):
             return f"expected options that only decide the code, found {found}; {_REMEDY}"
+        if names_a_profile(option) and (trouble := _profile_trouble(option, folder)) is not None:
+            return f"expected options that only decide the code, found {found} ({trouble}); {_REMEDY}"
     return None
 
 
@@ -86,7 +95,7 @@ def check_front_end(words: Sequence[str]) -> str | None:
     """Why a command line of ``clang -cc1`` that makes bitcode of a source is refused, or ``None``.
 
     Beside what :func:`check_command_line` takes it may have what only the front end reads. Action, input and output are
-    no part of it.
+    no part of it, nor are profiles, which :mod:`mlgokit.corpus.profiles` checks.
 
     Example:
         >>> check_front_end(["-cc1", "-Oz", "-I", "include", "-D", "A=1"])
@@ -96,7 +105,8 @@ def check_front_end(words: Sequence[str]) -> str | None:
     if tuple(words[:1]) != ("-cc1",):
         return f"expected -cc1 as the first option, found {words[0] if words else 'no option'}"
     for option in parse_options(words[1:]):
-        if not (_is_front_end(option) or (_is_harmless(option, None) and not is_left_out(option))):
+        taken = _is_harmless(option) and not is_left_out(option) and not names_a_profile(option)
+        if not (taken or _is_front_end(option)):
             found = " ".join(option.words)[:200]
             return (
                 f"expected options that decide the code, found {found}, which extraction does not do; "
@@ -134,7 +144,18 @@ def _is_front_end(option: Option) -> bool:
     return _is_plain(option) and _review().front_end(option.name)
 
 
-def _is_harmless(option: Option, folder: Path | None) -> bool:
+def _profile_trouble(option: Option, folder: Path | None) -> str | None:
+    """Why a profile is not to be read, or ``None``."""
+    value = option.values[0] if option.values else ""
+    if folder is None or not value:
+        return "no file of a corpus"
+    try:
+        return check_file(folder / value, "a profile", folder=folder, most_bytes=MOST_PROFILE_BYTES)
+    except (OSError, RuntimeError) as error:
+        return str(error)
+
+
+def _is_harmless(option: Option) -> bool:
     review = _review()
     value = option.values[0] if option.values else ""
     if not _is_plain(option):
@@ -148,7 +169,7 @@ def _is_harmless(option: Option, folder: Path | None) -> bool:
     elif option.name == "-fbasic-block-sections=":
         harmless = not value.startswith("list=")
     elif review.inside(option.name):
-        harmless = bool(value) and folder is not None and Path(value).resolve().is_relative_to(folder.resolve())
+        harmless = True
     else:
         harmless = review.flags(option.name) if option.kind == "flag" else review.kept(option.name)
     return harmless

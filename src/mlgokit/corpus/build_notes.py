@@ -1,0 +1,156 @@
+"""What is said of a build once, before long work: options that change what is built, and how its profile fits.
+
+An import writes the options down beside the corpus that it makes, ``corpus_options.json``:
+``{"format_version": 1, "commands": 27, "left_out": {"-flto": 27}, "kept": {"-fsanitize=address": 27}}``.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mlgokit.corpus.corpus import read_object
+from mlgokit.corpus.staleness import ProfileFit, fit_of
+from mlgokit.errors import CorpusError
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+
+OPTIONS_NAME = "corpus_options.json"
+OPTIONS_VERSION = 1
+_MOST = 20
+"""Options that are named one by one; of a stranger's file there may be any number."""
+_LEFT_OUT = (
+    (
+        r"-flto(=.*)?",
+        "modules are compiled one by one, without what the link does; judge what comes of it by the build's own link",
+    ),
+    (r"-fwhole-program-vtables|-fvirtual-function-elimination.*", "it works in a link with -flto only"),
+    (r"--?coverage|-fprofile-arcs|-ftest-coverage", "modules have no counters of coverage, as the build's objects do"),
+    (
+        r"-fplugin.*|-fpass-plugin.*|-Xclang -(load|plugin|add-plugin|fplugin|fpass-plugin).*",
+        "no other plugin is loaded, and modules are without what it does",
+    ),
+)
+"""What is meant by leaving an option out; any other one is not known to clang, or not asked about."""
+_KEPT = (
+    (r"-fsanitize=.+", "modules have the sanitizer's checks in them, and so is what is measured larger and slower"),
+    (
+        r"-f(cs-)?profile-(instr-)?generate(=.*)?",
+        "modules have counters in them: this build makes a profile, and is not the one that is compiled with it",
+    ),
+    (r"-fcoverage-mapping|-pg|-finstrument-functions.*|-fxray-instrument", "modules have this instrumentation in them"),
+)
+"""What is kept, and makes another program than the one that is shipped."""
+_OTHERWISE = "this clang does not know it, or must not be asked about it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptionCounts:
+    """Options of a build by the number of commands that had them.
+
+    Attributes:
+        commands: how many there were.
+        left_out: what the corpus is made without.
+        kept: what it is made with although no program is shipped so.
+    """
+
+    commands: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
+    kept: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def sentences(self) -> tuple[str, ...]:
+        """One for each option, with what it means.
+
+        Example:
+            >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()
+            ('-fwhole-program-vtables (2 of 3 commands) is left out: it works in a link with -flto only',)
+        """
+        said = [
+            f"{option} ({count} of {self.commands} commands) is {what}: {_meaning(option, meanings)}"
+            for what, options, meanings in (("left out", self.left_out, _LEFT_OUT), ("kept", self.kept, _KEPT))
+            for option, count in options.items()
+        ]
+        more = f"{len(said) - _MOST} more options of the build are left out or kept; {OPTIONS_NAME} has all of them"
+        return (*said[:_MOST], *([more] if len(said) > _MOST else []))
+
+
+def is_of_another_program(option: str) -> bool:
+    """Whether a driver's option, which is kept, makes another program than the one that is shipped.
+
+    Example:
+        >>> is_of_another_program("-fsanitize=address"), is_of_another_program("-fprofile-use=a.profdata")
+        (True, False)
+    """
+    return any(re.fullmatch(pattern, option) for pattern, _ in _KEPT)
+
+
+def write_options(folder: Path, counts: BuildOptionCounts) -> None:
+    """Write down beside a corpus what its build's options were.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    fields = {
+        "format_version": OPTIONS_VERSION,
+        "commands": counts.commands,
+        "left_out": dict(counts.left_out),
+        "kept": dict(counts.kept),
+    }
+    atomic_write(folder / OPTIONS_NAME, json.dumps(fields, indent=1) + "\n")
+
+
+def read_options(folder: Path) -> BuildOptionCounts:
+    """What was written down beside a corpus; nothing if it was not, as for one from elsewhere.
+
+    Raises:
+        CorpusError: the file is damaged.
+    """
+    path = folder / OPTIONS_NAME
+    if not path.exists():
+        return BuildOptionCounts()
+    remedy = "import again, or delete the file"
+    fields = read_object(path, remedy)
+    parts = [fields.get(key) for key in ("left_out", "kept")]
+    commands = fields.get("commands")
+    counts = [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)]
+    if fields.get("format_version") != OPTIONS_VERSION or type(commands) is not int or len(counts) != len(parts):
+        raise CorpusError(f"{path}: expected counts of options in format {OPTIONS_VERSION}, found others; {remedy}")
+    left_out, kept = (_counts(part, path, remedy) for part in counts)
+    return BuildOptionCounts(commands=commands, left_out=left_out, kept=kept)
+
+
+def build_notes(folder: Path, modules: Iterable[Module]) -> tuple[str, ...]:
+    """All that is to be said of the build that a corpus was made of, before long work with these modules.
+
+    Raises:
+        CorpusError: what was written down is damaged.
+    """
+    fits = [fit for module in modules if (fit := fit_of(module)) is not None]
+    return (*read_options(folder).sentences(), *profile_sentences(fits))
+
+
+def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
+    """How profiles fit the modules that are compiled with them, one fit each; nothing if all is well."""
+    mismatched, missing = sum(fit.mismatched for fit in fits), sum(fit.missing for fit in fits)
+    if not mismatched and not missing:
+        return ()
+    touched = sum(bool(fit.mismatched or fit.missing) for fit in fits)
+    sentence = (
+        f"the profile does not fit {mismatched} functions, whose control flow is another one now, and has nothing of "
+        f"{missing}, in {touched} of {len(fits)} modules: they are compiled without it; make the profile anew if these "
+        "are many"
+    )
+    return (sentence,)
+
+
+def _meaning(option: str, meanings: Sequence[tuple[str, str]]) -> str:
+    return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), _OTHERWISE)
+
+
+def _counts(value: Mapping[str, Any], path: Path, remedy: str) -> dict[str, int]:
+    for option, count in value.items():
+        if type(count) is not int:
+            raise CorpusError(f"{path}: {option!r:.100}: expected a number, found {count!r:.100}; {remedy}")
+    return dict(value)

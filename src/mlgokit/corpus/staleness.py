@@ -1,0 +1,123 @@
+"""How stale a profile is for one module: its functions that the profile does not fit, as the compiler says.
+
+Counters of the front end are matched when bitcode is made, and it warns then. Counters of IR and samples are matched in
+the optimizer, which is run for it once more; its code is thrown away.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.limits import Limits
+from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, profiles_in, with_profiles
+from mlgokit.module import Module
+
+_QUIET = "-w"
+"""What importing says to the compiler, so that a build's warnings cost nothing."""
+_MATCHED_BY_FRONT_END = (
+    "-Wno-everything",
+    "-Wprofile-instr-out-of-date",
+    "-Wprofile-instr-missing",
+    "-Wprofile-instr-unprofiled",
+)
+_MATCHED_BY_OPTIMIZER = (
+    *("-Wno-everything", "-Wbackend-plugin"),
+    *("-mllvm", "-pgo-warn-missing-function", "-mllvm", "-no-pgo-warn-mismatch-comdat-weak=false"),
+    *("-mllvm", "-report-profile-staleness"),
+)
+_OF_FRONT_END = re.compile(r"of \d+ functions?, (\d+) (has|have) (mismatched data|no data)")
+_NO_FILE = "no profile data available for file"
+_OF_COUNTERS = re.compile(r"(hash mismatch\)|no profile data available for function) (\S+) Hash = ")
+_OF_SAMPLES = re.compile(r"^\((\d+)/\d+\) of (?:functions|callsites)' profile are invalid", re.MULTILINE)
+_NO_LINES = re.compile(r"No debug information found in function (\S+):")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFit:
+    """What of a module the profile does not fit.
+
+    Attributes:
+        mismatched: functions whose control flow is another one than when the profile was made; of samples, functions or
+            calls, as the compiler counts them.
+        missing: functions that the profile does not know; of samples those without lines to find them by.
+    """
+
+    mismatched: int
+    missing: int
+
+
+def fit_of(module: Module) -> ProfileFit | None:
+    """How the profile of a module fits, if that is known."""
+    if module.profile_mismatched is None or module.profile_missing is None:
+        return None
+    return ProfileFit(mismatched=module.profile_mismatched, missing=module.profile_missing)
+
+
+def front_end_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The front end's options, with its warnings about profiles if it reads one."""
+    return _loud(words, _MATCHED_BY_FRONT_END) if _by_front_end(words) else tuple(words)
+
+
+def profile_fit(
+    clang: str, command_line: Sequence[str], bitcode: Path, *, folder: Path, said: str, seconds: float, limits: Limits
+) -> ProfileFit | None:
+    """How a module's profile fits; ``None`` if it has none, or the compiler does not say.
+
+    Args:
+        clang: the compiler.
+        command_line: by which the bitcode is compiled.
+        bitcode: of the module.
+        folder: the corpus, from which paths of profiles count.
+        said: what the front end wrote to its standard error when it made the bitcode by :func:`front_end_words`.
+        seconds: deadline of the optimizer.
+        limits: what it may take.
+    """
+    used = {option.name for option in profiles_in(command_line)}
+    if not used & {COUNTERS, SAMPLES}:
+        return None
+    words = with_profiles(command_line, lambda option: str(folder / option.values[0]))
+    if _by_front_end(words):
+        return _from_front_end(said)
+    argv = [clang, *_loud(words, _MATCHED_BY_OPTIMIZER), "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
+    done = process.run(argv, timeout_seconds=seconds, limits=limits)
+    return _from_optimizer(done.stderr) if done.returncode == 0 else None
+
+
+def _by_front_end(words: Sequence[str]) -> bool:
+    return any(
+        option.name == COUNTERS and option.values and counts_by_front_end(Path(option.values[0]))
+        for option in profiles_in(words)
+    )
+
+
+def _loud(words: Sequence[str], warnings: Sequence[str]) -> tuple[str, ...]:
+    return (*(word for word in words if word != _QUIET), *warnings)
+
+
+def _from_front_end(said: str) -> ProfileFit:
+    """Read the front end's warnings.
+
+    Example:
+        >>> _from_front_end("warning: profile data may be out of date: of 5 functions, 2 have mismatched data that")
+        ProfileFit(mismatched=2, missing=0)
+    """
+    found = {kind: int(count) for count, _, kind in _OF_FRONT_END.findall(said)}
+    missing = found.get("no data", 0) or int(_NO_FILE in said)
+    return ProfileFit(mismatched=found.get("mismatched data", 0), missing=missing)
+
+
+def _from_optimizer(said: str) -> ProfileFit:
+    r"""Read the optimizer's warnings; a function that is named twice, as for a profile in two parts, counts once.
+
+    Example:
+        >>> said = "function control flow change detected (hash mismatch) f Hash = 1 up to 0 count discarded"
+        >>> _from_optimizer(f"{said}\n{said}\nno profile data available for function g Hash = 2 up to 0")
+        ProfileFit(mismatched=1, missing=1)
+    """
+    named = set(_OF_COUNTERS.findall(said))
+    mismatched = {name for kind, name in named if kind.startswith("hash")}
+    missing = {name for kind, name in named if not kind.startswith("hash")} | set(_NO_LINES.findall(said))
+    sampled = sum(int(count) for count in _OF_SAMPLES.findall(said))
+    return ProfileFit(mismatched=len(mismatched) + sampled, missing=len(missing - mismatched))

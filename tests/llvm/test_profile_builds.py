@@ -1,0 +1,125 @@
+"""Builds with a profile, from their database to a corpus: the code stays the build's, and a stale profile is told."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.combine import combine_corpora
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.importers.database import ImportedCommands, command_jobs, import_commands
+from mlgokit.corpus.verify import Verdict, compiled_in_one_go, objects_of_build, verify_corpus
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+int printf(const char *, ...);
+static int odd(int x) { return x & 1 ? x * 3 + 1 : x / 2; }
+int steps(int x) { int n = 0; while (x != 1 && n < 1000) { x = odd(x); n++; } return n; }
+int never(int x) { for (int i = 0; i < x; i++) printf("%d", odd(i)); return x; }
+int main(int count, char **words) { return steps(count + 26) > 999 ? never(count) : 0; }
+"""
+CHANGED = SOURCE.replace("x & 1 ?", "x & 1 ? x > 99 ? x * 3 + 1 :").replace(
+    "int main", "int fresh(int x) { return x > 5 ? steps(x) : never(x); } int main"
+)
+SAMPLES = "steps:100000:1\n 0: 1110 odd:1110\nmain:10:1\n 0: 1 steps:1\n"
+USES = {
+    "ir": "-fprofile-use=ir.profdata",
+    "cs": "-fprofile-use=cs.profdata",
+    "fe": "-fprofile-instr-use=fe.profdata",
+    "sample": "-fprofile-sample-use=s.prof -gmlt",
+}
+
+
+def run(*words: object, cwd: Path) -> None:
+    done = process.run([str(word) for word in words], timeout_seconds=60, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def profiled(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build folder with a source, profiles of each kind, and the objects that are made with them."""
+    profdata = toolchain.clang.resolve().with_name("llvm-profdata")
+    if not profdata.exists():
+        pytest.skip(f"no {profdata}")
+    build = tmp_path_factory.mktemp(f"profiled-{toolchain.major}") / "app"
+    build.mkdir()
+    (build / "a.c").write_text(SOURCE)
+    clang, oz = toolchain.clang, "-Oz"
+    for name, options in (
+        ("ir", ["-fprofile-generate=raw-ir"]),
+        ("cs", ["-fprofile-use=ir.profdata", "-fcs-profile-generate=raw-cs"]),
+        ("fe", ["-fprofile-instr-generate=raw-fe/a.profraw"]),
+    ):
+        run(clang, oz, *options, "a.c", "-o", "a.out", cwd=build)
+        run(build / "a.out", cwd=build)
+        inputs = [*sorted((build / f"raw-{name}").iterdir()), *([build / "ir.profdata"] if name == "cs" else [])]
+        run(profdata, "merge", "-o", f"{name}.profdata", *inputs, cwd=build)
+    (build / "s.prof").write_text(SAMPLES)
+    entries: list[dict[str, str]] = []
+    for name, use in USES.items():
+        run(clang, oz, *use.split(), "-c", "a.c", "-o", f"{name}.o", cwd=build)
+        command = f"clang -Oz {use} -c a.c -o {name}.o"
+        entries.append({"directory": str(build), "file": "a.c", "command": command})
+    (build / "compile_commands.json").write_text(json.dumps(entries))
+    return build
+
+
+def imported(build: Path, corpus: Path, toolchain: Toolchain) -> ImportedCommands:
+    return import_commands(build / "compile_commands.json", toolchain=toolchain, corpus_folder=corpus, project="app")
+
+
+def verdicts(corpus: Path, reference: Any, toolchain: Toolchain) -> dict[str, Verdict]:
+    compiler, rng = ClangCompiler(toolchain=toolchain), np.random.default_rng(1)
+    found = verify_corpus(load_corpus(corpus), reference, compiler=compiler, rng=rng)
+    return {one.name.removeprefix("app/"): one.verdict for one in found.modules}
+
+
+def test_a_corpus_has_its_profiles_and_the_code_of_its_build(profiled: Path, toolchain: Toolchain, tmp_path: Path):
+    result = imported(profiled, tmp_path / "corpus", toolchain)
+    assert (result.imported.failures, result.imported.modules) == (0, 4)
+    assert [(fit.mismatched, fit.missing) for fit in result.fits[:3]] == [(0, 0)] * 3
+    assert len(list((tmp_path / "corpus/profiles").iterdir())) == 4
+    # In other folders, by other hands, and with the build's own profiles gone, the objects are those of the build.
+    moved = tmp_path / "moved"
+    (tmp_path / "corpus").rename(moved)
+    combine_corpora(tmp_path, corpus_folder=tmp_path / "joined")
+    objects = tmp_path / "objects"
+    for name in USES:
+        (objects / "moved/app").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(profiled / f"{name}.o", objects / f"moved/app/{name}.o")
+    found = verdicts(tmp_path / "joined", objects_of_build(objects), toolchain)
+    # What is asked for with lines has them in the build's object, and the code is the same.
+    assert set(found.values()) <= {Verdict.SAME, Verdict.SAME_CODE}
+    assert found["moved/app/ir.o"] is Verdict.SAME
+    jobs = command_jobs(profiled / "compile_commands.json", toolchain=toolchain, project="app")
+    assert set(verdicts(moved, compiled_in_one_go(jobs), toolchain).values()) == {Verdict.SAME}
+
+
+def test_a_stale_profile_is_told_by_how_many_functions(profiled: Path, toolchain: Toolchain, tmp_path: Path):
+    build = tmp_path / "app"
+    shutil.copytree(profiled, build)
+    database = (build / "compile_commands.json").read_text()
+    (build / "compile_commands.json").write_text(database.replace(str(profiled), str(build)))
+    corpus = tmp_path / "corpus"
+    imported(build, corpus, toolchain)
+    (build / "a.c").write_text(CHANGED)
+    imported(build, corpus, toolchain)
+    # Anew from what is written down, as nothing was made again.
+    again = imported(build, corpus, toolchain)
+    fits = {module.name: module for module in load_corpus(corpus).modules}
+    for name in ("ir", "cs", "fe"):
+        module = fits[f"app/{name}.o"]
+        assert module.profile_mismatched, name
+        assert module.profile_missing == 1, name
+    assert len(again.fits) == 4
+    (build / "ir.profdata").write_bytes(b"no profile")
+    failed = imported(build, corpus, toolchain).imported
+    assert (failed.modules, failed.failures) == (3, 1)
+    assert "ir.profdata" in failed.examples[0].reason or "ir.profdata" in str(failed.examples)
