@@ -2,6 +2,8 @@
 
 #include "inliner/DecisionTable.h"
 #include "inliner/Features.h"
+#include "inliner/Heuristic.h"
+#include "inliner/PolicyAdvisor.h"
 #include "inliner/SiteKeys.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
@@ -9,16 +11,9 @@
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Analysis/AssumptionCache.h"
-#include "llvm/Analysis/BlockFrequencyInfo.h"
-#include "llvm/Analysis/InlineCost.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/MLInlineAdvisor.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
-#include "llvm/Analysis/ProfileSummaryInfo.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
-#include "llvm/Analysis/TargetTransformInfo.h"
-#include "llvm/IR/Dominators.h"
 #include "llvm/IR/Module.h"
 
 #include <cmath>
@@ -105,31 +100,20 @@ public:
         Log(std::move(Log)) {
     if (this->Log || Tuned)
       Keys.emplace(M);
-    // The only feature of a gate that is known before any other is computed. Draws and keys are numbered by question.
-    AsksEarly = this->P && this->P->gateFeature() == "callee_is_discardable" && !Keys && S.Temperature == 0 &&
-                S.FlipProbability == 0;
   }
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
     Observer.forget();
-    OneCaller = C && C->size() == 1;
     MLInlineAdvisor::onPassEntry(C);
   }
 
 protected:
-  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override {
-    if (!heuristicDecidesAnyway(Call))
-      return MLInlineAdvisor::getAdviceImpl(Call);
-    const bool Inline = GetDefaultAdvice(Call);
-    Observer.decided(*Call.getCalledFunction(), Inline);
-    return advice(Call, getCallerORE(Call), Inline);
-  }
-
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &ORE) override {
     auto &Runner = static_cast<PolicyModelRunner &>(*ModelRunner);
     Function &Callee = *Call.getCalledFunction();
     if (R == Rule::Policy || Log)
-      Observer.observe(Call, getCachedFPI(*Call.getCaller()), getCachedFPI(Callee), Extra);
+      Observer.observe(Call, BodyCounts::of(getCachedFPI(*Call.getCaller())), BodyCounts::of(getCachedFPI(Callee)),
+                       Extra);
     const uint64_t Site = Keys ? Keys->next(Call) : 0;
     const std::optional<bool> Decided = Tuned ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
     // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
@@ -168,41 +152,6 @@ private:
     return std::make_unique<MLInlineAdvice>(this, Call, ORE, Inline);
   }
 
-  /// Whether the gate leaves the call to LLVM's heuristic whatever the policy says, so that none of the features is
-  /// needed: two analyses of the whole callee. Where LLVM's advisor treats a call in its own way, it is asked as ever.
-  bool heuristicDecidesAnyway(CallBase &Call) {
-    Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
-    // LLVM notes sizes of a callee that cannot be inlined at all later than this path does. In a component of several
-    // functions the callee may be the next caller, and its features would differ.
-    if (!AsksEarly || !OneCaller || isForcedToStop() || &Caller == &Callee || P->believes(isDiscardable(Callee)))
-      return false;
-    OptimizationRemarkEmitter &ORE = getCallerORE(Call);
-    // Remarks list the features.
-    return !ORE.enabled() && FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(Call.getParent()) &&
-           getMandatoryKind(Call, FAM, ORE) == MandatoryInliningKind::NotMandatory;
-  }
-
-  /// What the default advisor would decide; the same question as LLVM asks in InlineAdvisor.cpp.
-  static bool heuristicInlines(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
-    Function &Caller = *Call.getCaller();
-    auto *Profile = FAM.getResult<ModuleAnalysisManagerFunctionProxy>(Caller).getCachedResult<ProfileSummaryAnalysis>(
-        *Caller.getParent());
-    auto &ORE = FAM.getResult<OptimizationRemarkEmitterAnalysis>(Caller);
-    auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
-    auto Frequencies = [&](Function &F) -> BlockFrequencyInfo & { return FAM.getResult<BlockFrequencyAnalysis>(F); };
-    auto Libraries = [&](Function &F) -> const TargetLibraryInfo & { return FAM.getResult<TargetLibraryAnalysis>(F); };
-    auto &CalleeTarget = FAM.getResult<TargetIRAnalysis>(*Call.getCalledFunction());
-    auto Cost = [&](CallBase &C) {
-      return getInlineCost(C, Params, CalleeTarget, Assumptions, Libraries, Frequencies, Profile, nullptr);
-    };
-    return shouldInline(Call,
-#if LLVM_VERSION_MAJOR >= 20
-                        CalleeTarget,
-#endif
-                        Cost, ORE, Params.EnableDeferral.value_or(false))
-        .has_value();
-  }
-
   void record(CallBase &Call, const PolicyModelRunner &Runner, uint64_t Site, int64_t ByTable, int64_t Default,
               float LogProbability) {
     size_t Column = 0;
@@ -231,8 +180,6 @@ private:
   std::optional<SiteKeys> Keys;
   std::unique_ptr<Logger> Log;
   uint64_t Asked = 0;
-  bool AsksEarly = false;
-  bool OneCaller = false;
   CallSiteObserver Observer;
   FeatureValues Extra{};
   std::vector<double> Row = std::vector<double>(Sources.size());
@@ -289,6 +236,9 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   Expected<std::unique_ptr<Logger>> Log = openLog(Problem::InlineSize, S, logColumns());
   if (!Log)
     return Log.takeError();
+  const bool OnlyDecides = P && !*Log && !Tuned && S.Temperature == 0 && S.FlipProbability == 0;
+  if (OnlyDecides && canOnlyDecide(M, Sources, llvmFeatures().size()))
+    return makePolicyAdvisor(M, MAM, FAM, Params, std::move(*P), std::move(Sources));
   if (*Log)
     (*Log)->switchContext("");
   return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),

@@ -88,18 +88,18 @@ void CallSiteObserver::decided(const Function &Callee, bool Inline) {
   ++(Inline ? Inlined : Refused);
 }
 
-void CallSiteObserver::observe(CallBase &Call, const FunctionPropertiesInfo &CallerInfo,
-                               const FunctionPropertiesInfo &CalleeInfo, FeatureValues &Values) {
+void CallSiteObserver::observe(CallBase &Call, const BodyCounts &OfCaller, const BodyCounts &OfCallee,
+                               FeatureValues &Values) {
   const Function &Caller = *Call.getCaller();
   const Function &Callee = *Call.getCalledFunction();
-  const BodySummary &Body = summarise(Callee, CalleeInfo.TotalInstructionCount);
+  const BodySummary &Body = summarise(Callee, OfCallee.Instructions);
   auto Set = [&Values](Feature F, int64_t Value) { Values[size_t(F)] = Value; };
 
-  Set(Feature::callee_instructions, CalleeInfo.TotalInstructionCount);
-  Set(Feature::caller_instructions, CallerInfo.TotalInstructionCount);
-  Set(Feature::callee_loads, CalleeInfo.LoadInstCount);
-  Set(Feature::callee_stores, CalleeInfo.StoreInstCount);
-  Set(Feature::callee_defined_calls, CalleeInfo.DirectCallsToDefinedFunctions);
+  Set(Feature::callee_instructions, OfCallee.Instructions);
+  Set(Feature::caller_instructions, OfCaller.Instructions);
+  Set(Feature::callee_loads, OfCallee.Loads);
+  Set(Feature::callee_stores, OfCallee.Stores);
+  Set(Feature::callee_defined_calls, OfCallee.DefinedCalls);
   Set(Feature::callee_declared_calls, Body.DeclaredCalls);
   Set(Feature::callee_indirect_calls, Body.IndirectCalls);
   Set(Feature::callee_invokes, Body.Invokes);

@@ -5,9 +5,10 @@
 #ifndef MLGOKIT_INLINER_FEATURES_H
 #define MLGOKIT_INLINER_FEATURES_H
 
+#include "inliner/BodyCounts.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Analysis/FunctionPropertiesAnalysis.h"
 #include "llvm/IR/InstrTypes.h"
 
 #include <array>
@@ -84,8 +85,7 @@ struct BodySummary {
 /// Observes call sites of one module; remembers bodies until forget() and decisions for ever.
 class CallSiteObserver {
 public:
-  void observe(llvm::CallBase &Call, const llvm::FunctionPropertiesInfo &Caller,
-               const llvm::FunctionPropertiesInfo &Callee, FeatureValues &Values);
+  void observe(llvm::CallBase &Call, const BodyCounts &Caller, const BodyCounts &Callee, FeatureValues &Values);
   void decided(const llvm::Function &Callee, bool Inline);
   void forget() { Bodies.clear(); }
 

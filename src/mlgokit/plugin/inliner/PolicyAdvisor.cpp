@@ -1,0 +1,285 @@
+#include "inliner/PolicyAdvisor.h"
+
+#include "inliner/BodyCounts.h"
+#include "inliner/CostFeatures.h"
+#include "inliner/Features.h"
+#include "inliner/FunctionLevels.h"
+#include "inliner/Heuristic.h"
+
+#include "llvm/Analysis/OptimizationRemarkEmitter.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/CommandLine.h"
+
+#include <optional>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+constexpr char GrowthOption[] = "ml-advisor-size-increase-threshold";
+constexpr size_t LlvmFeatureCount = size_t(FeatureIndex::is_caller_avail_external) + 1;
+
+cl::Option *findOption(StringRef Name) {
+  auto &Options = cl::getRegisteredOptions();
+  auto Found = Options.find(Name);
+  return Found == Options.end() ? nullptr : Found->second;
+}
+
+/// By how much a module may grow until nothing more is inlined, as LLVM's advisor has it.
+float mostGrowth() { return static_cast<cl::opt<float> *>(findOption(GrowthOption))->getValue(); }
+
+class PolicyAdvisor final : public InlineAdvisor {
+public:
+  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
+                Policy P, std::vector<size_t> Sources)
+      : InlineAdvisor(M, FAM), Params(Params), P(std::move(P)), Sources(std::move(Sources)),
+        Graph(MAM.getResult<LazyCallGraphAnalysis>(M)), Levels(Graph), Costs(M, FAM), Growth(mostGrowth()) {
+    FAM.registerPass([] { return BodyCountsAnalysis(); });
+    for (Function &F : M)
+      if (!F.isDeclaration())
+        Size += FAM.getResult<BodyCountsAnalysis>(F).Instructions;
+    FirstSize = Size;
+    for (size_t Source : this->Sources)
+      AsksEstimate |= Source == size_t(FeatureIndex::cost_estimate);
+    // The only feature of a gate that is known before any other is computed.
+    AsksEarly = this->P.gateFeature() == "callee_is_discardable";
+  }
+
+  void onPassEntry(LazyCallGraph::SCC *C) override;
+  void onPassExit(LazyCallGraph::SCC *C) override;
+  void inlined(Function &Caller, Function &Callee, int64_t CalleeSize, bool CalleeIsGone);
+
+protected:
+  std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override;
+  std::unique_ptr<InlineAdvice> getMandatoryAdvice(CallBase &Call, bool Inline) override;
+
+private:
+  const BodyCounts &counts(Function &F);
+  void settle();
+  bool isReachable(const CallBase &Call);
+  bool heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmitter &ORE);
+  bool decide(CallBase &Call, const InlineCostFeatures &Cost, int Estimate);
+  std::unique_ptr<InlineAdvice> untracked(CallBase &Call, bool Inline);
+  std::unique_ptr<InlineAdvice> tracked(CallBase &Call, bool Inline);
+
+  const InlineParams Params;
+  Policy P;
+  const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
+  LazyCallGraph &Graph;
+  FunctionLevels Levels;
+  CostFeatures Costs;
+  const float Growth;
+  bool AsksEstimate = false, AsksEarly = false, OneCaller = false;
+  bool Stopped = false; // the module has grown too much
+
+  int64_t FirstSize = 0, Size = 0; // instructions of all functions
+  DenseMap<const Function *, BodyCounts> Counts;
+  SmallPtrSet<LazyCallGraph::Node *, 4> LastNodes; // of the last component, as long as they live
+  Function *Changed = nullptr;                     // what was inlined into since it was counted
+  const Function *ReachedIn = nullptr;             // whose blocks are in Reached
+  BlockSet Reached;
+
+  CallSiteObserver Observer;
+  std::array<int64_t, LlvmFeatureCount> Known{};
+  FeatureValues Extra{};
+  std::vector<double> Row = std::vector<double>(Sources.size());
+};
+
+/// Advice that tells the advisor when it was followed.
+class TrackedAdvice final : public InlineAdvice {
+public:
+  TrackedAdvice(PolicyAdvisor &Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Inline, int64_t CalleeSize)
+      : InlineAdvice(&Advisor, Call, ORE, Inline), Owner(Advisor), CalleeSize(CalleeSize) {}
+
+private:
+  void recordInliningImpl() override { Owner.inlined(*Caller, *Callee, CalleeSize, /*CalleeIsGone=*/false); }
+  void recordInliningWithCalleeDeletedImpl() override {
+    Owner.inlined(*Caller, *Callee, CalleeSize, /*CalleeIsGone=*/true);
+  }
+
+  PolicyAdvisor &Owner;
+  const int64_t CalleeSize;
+};
+
+std::unique_ptr<InlineAdvice> PolicyAdvisor::untracked(CallBase &Call, bool Inline) {
+  return std::make_unique<InlineAdvice>(this, Call, getCallerORE(Call), Inline);
+}
+
+std::unique_ptr<InlineAdvice> PolicyAdvisor::tracked(CallBase &Call, bool Inline) {
+  counts(*Call.getCaller());
+  const int64_t CalleeSize = counts(*Call.getCalledFunction()).Instructions;
+  return std::make_unique<TrackedAdvice>(*this, Call, getCallerORE(Call), Inline, CalleeSize);
+}
+
+/// Counts are taken where LLVM's advisor takes its own, since the uses among them are those of that moment.
+const BodyCounts &PolicyAdvisor::counts(Function &F) {
+  auto [Place, IsNew] = Counts.try_emplace(&F);
+  if (IsNew) {
+    const BodyCounts Found = FAM.getResult<BodyCountsAnalysis>(F);
+    Place->second = Found;
+  }
+  return Place->second;
+}
+
+void PolicyAdvisor::onPassEntry(LazyCallGraph::SCC *C) {
+  Observer.forget();
+  OneCaller = C && C->size() == 1;
+  if (!C || Stopped)
+    return;
+  Counts.clear();
+  // What was made since the last component was left is beside it.
+  SmallVector<LazyCallGraph::Node *, 4> Left(LastNodes.begin(), LastNodes.end());
+  while (!Left.empty()) {
+    LazyCallGraph::Node &Node = *Left.pop_back_val();
+    counts(Node.getFunction());
+    for (LazyCallGraph::Edge &Edge : *Node)
+      if (!Levels.knows(Edge.getFunction())) {
+        Levels.add(Edge.getFunction(), Node.getFunction());
+        Left.push_back(&Edge.getNode());
+      }
+  }
+  LastNodes.clear();
+  for (LazyCallGraph::Node &Node : *C)
+    LastNodes.insert(&Node);
+}
+
+void PolicyAdvisor::onPassExit(LazyCallGraph::SCC *C) {
+  settle();
+  ReachedIn = nullptr;
+  Counts.clear();
+  if (!C || Stopped)
+    return;
+  for (LazyCallGraph::Node &Node : *C)
+    LastNodes.insert(&Node);
+  for (LazyCallGraph::Node *Node : LastNodes)
+    counts(Node->getFunction());
+  Counts.clear();
+}
+
+void PolicyAdvisor::inlined(Function &Caller, Function &Callee, int64_t CalleeSize, bool CalleeIsGone) {
+  Changed = &Caller;
+  if (!CalleeIsGone)
+    return;
+  Size -= CalleeSize;
+  LastNodes.erase(Graph.lookup(Callee));
+}
+
+/// Counts anew what was inlined into. Between two questions no more than one call is inlined.
+void PolicyAdvisor::settle() {
+  if (!Changed)
+    return;
+  Function &F = *Changed;
+  Changed = nullptr;
+  PreservedAnalyses Kept = PreservedAnalyses::all();
+  Kept.abandon<BodyCountsAnalysis>();
+  Kept.abandon<CostTraitsAnalysis>();
+  FAM.invalidate(F, Kept);
+  const BodyCounts Now = countBody(F, Reached);
+  ReachedIn = &F;
+  BodyCounts &Then = Counts[&F];
+  Size += Now.Instructions - Then.Instructions;
+  Then = Now;
+  Stopped |= float(Size) > Growth * float(FirstSize);
+}
+
+bool PolicyAdvisor::isReachable(const CallBase &Call) {
+  Function &Caller = *const_cast<CallBase &>(Call).getCaller();
+  if (ReachedIn == &Caller)
+    return Reached.contains(Call.getParent());
+  return FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(Call.getParent());
+}
+
+/// Whether the gate leaves the call to LLVM's heuristic whatever the policy says, so that none of the features is
+/// needed: an analysis of the whole callee.
+bool PolicyAdvisor::heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+  Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
+  // LLVM notes sizes of a callee that cannot be inlined at all later than this path does. In a component of several
+  // functions the callee may be the next caller, and its features would differ.
+  return AsksEarly && OneCaller && &Caller != &Callee && !P.believes(isDiscardable(Callee)) &&
+         getMandatoryKind(Call, FAM, ORE) == MandatoryInliningKind::NotMandatory;
+}
+
+std::unique_ptr<InlineAdvice> PolicyAdvisor::getMandatoryAdvice(CallBase &Call, bool Inline) {
+  settle();
+  return isReachable(Call) && Inline && !Stopped ? tracked(Call, true) : untracked(Call, isReachable(Call) && Inline);
+}
+
+std::unique_ptr<InlineAdvice> PolicyAdvisor::getAdviceImpl(CallBase &Call) {
+  settle();
+  if (!isReachable(Call))
+    return untracked(Call, false);
+  Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
+  OptimizationRemarkEmitter &ORE = getCallerORE(Call);
+  if (!Stopped && heuristicDecidesAnyway(Call, ORE)) {
+    const bool Inline = heuristicInlines(Call, FAM, Params);
+    Observer.decided(Callee, Inline);
+    return tracked(Call, Inline);
+  }
+  const MandatoryInliningKind Kind = getMandatoryKind(Call, FAM, ORE);
+  if (Kind == MandatoryInliningKind::Never || &Caller == &Callee)
+    return untracked(Call, false);
+  const bool Mandatory = Kind == MandatoryInliningKind::Always;
+  if (Stopped)
+    return untracked(Call, Mandatory);
+  const std::optional<InlineCostFeatures> Cost = Costs.features(Call);
+  const std::optional<int> Estimate = Cost && AsksEstimate && !Mandatory ? Costs.estimate(Call, *Cost) : 0;
+  if (!Cost || !Estimate)
+    return untracked(Call, false);
+  if (Mandatory)
+    return tracked(Call, true);
+  const bool Inline = decide(Call, *Cost, *Estimate);
+  Observer.decided(Callee, Inline);
+  return tracked(Call, Inline);
+}
+
+bool PolicyAdvisor::decide(CallBase &Call, const InlineCostFeatures &Cost, int Estimate) {
+  const Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
+  counts(*Call.getCaller());
+  const BodyCounts OfCallee = counts(*Call.getCalledFunction());
+  const BodyCounts &OfCaller = counts(*Call.getCaller());
+  auto Set = [&](FeatureIndex Index, int64_t Value) { Known[size_t(Index)] = Value; };
+  std::copy(Cost.begin(), Cost.end(), Known.begin());
+  Set(FeatureIndex::cost_estimate, Estimate);
+  Set(FeatureIndex::callee_basic_block_count, OfCallee.Blocks);
+  Set(FeatureIndex::callsite_height, Levels.of(Caller));
+  Set(FeatureIndex::nr_ctant_params, count_if(Call.args(), [](const Use &A) { return isa<Constant>(A); }));
+  Set(FeatureIndex::caller_users, OfCaller.Uses);
+  Set(FeatureIndex::caller_conditionally_executed_blocks, OfCaller.ConditionalBlocks);
+  Set(FeatureIndex::caller_basic_block_count, OfCaller.Blocks);
+  Set(FeatureIndex::callee_conditionally_executed_blocks, OfCallee.ConditionalBlocks);
+  Set(FeatureIndex::callee_users, OfCallee.Uses);
+  Set(FeatureIndex::is_callee_avail_external, Callee.hasAvailableExternallyLinkage());
+  Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
+  Observer.observe(Call, OfCaller, OfCallee, Extra);
+  for (size_t I = 0; I < Sources.size(); ++I)
+    Row[I] = double(Sources[I] < Known.size() ? Known[Sources[I]] : Extra[Sources[I] - Known.size()]);
+  return P.preference(Row, [&] { return heuristicInlines(Call, FAM, Params); }) > 0;
+}
+
+} // namespace
+
+bool canOnlyDecide(const Module &M, ArrayRef<size_t> Sources, size_t Llvms) {
+  // Remarks list all features of LLVM's advisor.
+  const LLVMContext &Context = M.getContext();
+  const DiagnosticHandler *Handler = Context.getDiagHandlerPtr();
+  if (const_cast<LLVMContext &>(Context).getLLVMRemarkStreamer() || (Handler && Handler->isAnyRemarkEnabled()))
+    return false;
+  // Options that only LLVM's advisor obeys.
+  for (StringRef Name : {"ml-inliner-skip-policy", "ml-advisor-keep-fpi-cache"})
+    if (const cl::Option *Option = findOption(Name); Option && Option->getNumOccurrences())
+      return false;
+  return findOption(GrowthOption) && Llvms == LlvmFeatureCount && none_of(Sources, [](size_t Source) {
+           return Source == size_t(FeatureIndex::node_count) || Source == size_t(FeatureIndex::edge_count);
+         });
+}
+
+std::unique_ptr<InlineAdvisor> makePolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,
+                                                 const InlineParams &Params, Policy P, std::vector<size_t> Sources) {
+  return std::make_unique<PolicyAdvisor>(M, MAM, FAM, Params, std::move(P), std::move(Sources));
+}
+
+} // namespace mlgokit

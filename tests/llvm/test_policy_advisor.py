@@ -1,0 +1,150 @@
+"""The advisor that only decides makes the very objects of the one that also logs, which is LLVM's own."""
+
+import itertools
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compilation import NOT_FEATURES
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.traces.log import read_log
+
+pytestmark = pytest.mark.llvm
+
+MODULE_WIDE = {"node_count", "edge_count"}
+# Cycles, exceptions, dynamic allocations, switches, functions by pointer, calls that never return, loads of one address
+# twice, and what must or must not be inlined.
+SOURCE = """
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+extern "C" int get(int);
+extern "C" void put(int);
+extern "C" [[noreturn]] void fail();
+static int odd(int n);
+static int even(int n) { if (n < 2) return get(n); put(n); return odd(n - 1) + get(3); }
+static int odd(int n) { if (n < 2) return get(-n); return even(n - 1) * even(n - 2); }
+static int apply(int (*f)(int), int x) { put(x); return f(x) + f(x + 1); }
+static int triple(int x) { return 3 * x + get(x); }
+static int twice(int* p) { int a = *p; put(a); return a + *p + get(*p); }
+static int room(int n) { int* p = (int*)__builtin_alloca(n); p[0] = get(n); put(p[0]); return p[n / 8]; }
+static int choose(int x) {
+  switch (x) {
+  case 1: return get(4); case 2: return get(9); case 7: return get(2) + 1; case 8: return 3; case 9: put(1); }
+  if (x > 1000) fail();
+  return get(x) + get(x + 1);
+}
+static void ends(int x) { put(x); if (x > 3) fail(); throw std::runtime_error("no"); }
+[[gnu::always_inline]] static inline int must(int x) { return get(x) + choose(x); }
+[[gnu::noinline]] static int never(int x) { return must(x) + 1; }
+static std::map<std::string, std::vector<int>> table;
+struct Shape { virtual ~Shape() {} virtual int area(int) = 0; };
+struct Square : Shape { int area(int k) override { return twice(&k) + choose(k); } };
+struct Many : Shape {
+  std::vector<Shape*> parts;
+  int area(int k) override { int s = 0; for (Shape* p : parts) s += p->area(k); return s + even(k); }
+};
+Shape* make(int n) { if (n) return new Square; return new Many; }
+int all(const std::string& name, int x) {
+  table[name].push_back(apply(triple, x));
+  try { ends(x); } catch (const std::exception& e) { put(choose(2) + int(std::string(e.what()).size())); }
+  std::function<int(int)> f = [&](int y) { return choose(y) + never(x); };
+  return f(x) + twice(&table[name][0]) + choose(7) + even(x) + apply(odd, 4) + room(x) + must(x);
+}
+int more(int x) { if (x == 3) { ends(x); put(choose(x)); } return choose(x) + never(x) + all("more", x) + triple(x); }
+"""
+
+
+class Workshop:
+    """SOURCE before optimization, and what a compiler with the plugin makes of it."""
+
+    def __init__(self, toolchain: Toolchain, plugin: Path, folder: Path) -> None:
+        self.toolchain, self.plugin, self.folder = toolchain, plugin, folder
+        (folder / "source.cpp").write_text(SOURCE)
+        done = self.run("-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "source.cpp", "-o", "source.bc")
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *words: str, **settings: str) -> process.Completed:
+        environment = {**os.environ, **{f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}}
+        argv = [self.toolchain.clangxx, "-Oz", "-ffunction-sections", *words]
+        return process.run(argv, timeout_seconds=60, cwd=self.folder, env=environment)
+
+    def object(self, *words: str, **settings: str) -> bytes:
+        done = self.run(
+            f"-fpass-plugin={self.plugin}", *words, "-c", "source.bc", "-o", "out.o",
+            policy=str(self.folder / "some.policy"), **settings,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return (self.folder / "out.o").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def workshop(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(toolchain, plugin, tmp_path_factory.mktemp(f"policy-advisor-{toolchain.major}"))
+
+
+@pytest.fixture(scope="module")
+def policy(workshop: Workshop) -> Policy:
+    """Of all features that are no counts of the module, with weights yet to be drawn."""
+    done = workshop.run(
+        f"-fpass-plugin={workshop.plugin}", "-c", "source.bc", "-o", "out.o",
+        policy=":default", log=str(workshop.folder / "log"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    columns = read_log(workshop.folder / "log").columns
+    names = tuple(name for name in columns if name not in NOT_FEATURES and name not in MODULE_WIDE)
+    normaliser = fit_signed_log(np.stack([columns[name][:, 0] for name in names], axis=1))
+    return Policy(
+        problem=INLINE_SIZE.name, features=names, normaliser=normaliser, layers=(), output=OutputKind.EFFECT_BYTES
+    )
+
+
+def drawn(policy: Policy, seed: int) -> Policy:
+    """``policy`` with random weights; every second one has a gate."""
+    rng = np.random.default_rng(seed)
+    widths = (policy.normaliser.width, 16, 1)
+    layers = tuple(
+        Layer(
+            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
+            rng.normal(size=(2, outputs)).astype(np.float32) * 0.1,
+        )
+        for inputs, outputs in itertools.pairwise(widths)
+    )
+    gate = Gate(feature="callee_is_discardable", margins=(math.inf, 0.1)) if seed % 2 else None
+    return replace(policy, layers=layers, gate=gate)
+
+
+def test_with_a_log_and_without_one_the_object_is_the_same(workshop: Workshop, policy: Policy) -> None:
+    found: set[bytes] = set()
+    for seed in range(8):
+        save_policy(drawn(policy, seed), workshop.folder / "some.policy")
+        # Of the last ones LLVM's advisor stops inlining when the module has grown a little.
+        words = ("-mllvm", "-ml-advisor-size-increase-threshold=1.02") if seed > 5 else ()
+        alone = workshop.object(*words)
+        assert alone == workshop.object(*words, log=str(workshop.folder / "log")), seed
+        found.add(alone)
+    # The policies decide in different ways, so that a feature that differs would be seen.
+    assert len(found) == 8
+
+
+def test_a_policy_of_counts_of_the_module_has_them(workshop: Workshop, policy: Policy) -> None:
+    names = ("edge_count",)
+    values = np.array([[100], [300]])
+    layers = (Layer(np.full((1, 1, 1), 9, np.float32), np.zeros((1, 1), np.float32)),)
+    save_policy(
+        replace(policy, features=names, normaliser=fit_signed_log(values), layers=layers),
+        workshop.folder / "some.policy",
+    )
+
+    assert workshop.object() == workshop.object(log=str(workshop.folder / "log"))
