@@ -227,7 +227,7 @@ def overhead_result(overhead: ModuleType, policy_seconds: float):
         {"plain": timing(size, 100), "policy": timing(size * policy_seconds, 90), "echo": timing(size * 1.02, 100)}
         for size in (0.05, 0.2, 0.4)
     ]
-    config = overhead.Overhead(policy=Path("p"))
+    config = overhead.Overhead(policy=Path("p"), long_seconds=0.3)
     return overhead.summarise(timings, [("m", "no")], config=config)
 
 
