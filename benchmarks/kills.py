@@ -243,9 +243,7 @@ compilations, turns, measured effects and files of modules are not fewer, the sc
 absent, if none was finished before, or everything compiles with it, nothing is worse, and what `mlgokit check` does
 gives the change that it promises; tuned.json, or the one that waits to take its place, has the plugin's digest; a
 policy loads, and clang decides by it. The run to the end has exit code 0, a result, and leaves no temporary file.
-Processes are looked for by their session; in the first 50 kills by a variable of the environment only, and in
-chains that were not finished then three processes of bubblewrap were found by hand that waited for ever
-(docs/security.md).""".replace("\n", " ")
+Processes are looked for by their session.""".replace("\n", " ")
 
 
 if __name__ == "__main__":
