@@ -177,6 +177,7 @@ CODES = {
     "StorageError": 6,
     "BusyError": 7,
     "StaleError": 8,
+    "RejectedError": 9,
 }
 SENTENCE = "[red]corpus[/red] x: expected :smile:, found 'none'; do " + "a very long " * 20 + "walk"
 

@@ -13,7 +13,8 @@ A message is one sentence with four parts: what, where, expected versus found, w
     |- ReuseError            a folder that another configuration made; exit code 5
     |- StorageError          the disk is full or not writable; exit code 6
     |- BusyError             another process uses the folder or file; exit code 7
-    `- StaleError            what was remembered is not what the compiler gives; exit code 8
+    |- StaleError            what was remembered is not what the compiler gives; exit code 8
+    `- RejectedError         a tuned build fails where the plain one does not; exit code 9
 
 A compiler that fails on a module is a result (:class:`mlgokit.compiler.compilation.Compilation`), never an exception.
 """
@@ -95,3 +96,9 @@ class StaleError(MlgokitError):
     """A remembered result is not what the compiler gives: its key lacks something that decides it."""
 
     exit_code: ClassVar[int] = 8
+
+
+class RejectedError(MlgokitError):
+    """A tuned build, or its tests, fails where the plain one does not; nothing is published."""
+
+    exit_code: ClassVar[int] = 9

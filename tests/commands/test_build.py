@@ -13,9 +13,9 @@ from mlgokit.errors import InputError, UsageError
 from mlgokit.terminal import open_console
 
 RESULT: dict[str, Any] = {
-    "command": ("make",), "plugin": "tuned.so", "compiler": "clang 22", "reason": "", "code": 0, "compilations": 3,
-    "failed": 0, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_by_another": 0, "foreign": (),
-    "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
+    "command": ("make",), "plugin": "tuned.so", "plugin_in": "both", "compiler": "clang 22", "reason": "", "code": 0,
+    "compilations": 3, "failed": 0, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
+    "links_by_another": 0, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
 }  # fmt: skip
 PASSED = PassedObject(path=Path("b/x.o"), compiler="GCC: 12", is_new=True)
 
@@ -35,7 +35,9 @@ def test_calls_that_make_no_sense(tmp_path: Path):
     [
         ({}, 0, ["3 compilations with tuned.so, by clang 22 in the place of whatever the build names; 0 failed"]),
         ({"levels": {"-Oz": 1, "-O2": 2}}, 0, ["2 of them without -Oz or -Os: a policy, and decisions about inlining"]),
-        ({"links_with_plugin": 1}, 0, ["1 links with link-time optimization load it too"]),
+        ({"links_with_plugin": 1}, 0, ["1 links with link-time optimization load it"]),
+        ({"links_without": 1, "plugin_in": "compile"}, 0, ["1 links with link-time optimization do without it, as it"]),
+        ({"plugin_in": "link"}, 0, ["3 compilations without tuned.so", "the build made none by lld"]),
         ({"links_by_another": 2}, 0, ["2 links with link-time optimization by another linker than lld do without it"]),
         ({"foreign": ("arm-gcc",)}, 0, ["without the plugin, as they compile for another machine: arm-gcc"]),
         ({"passed_by": (PASSED,)}, 0, ["without the plugin: 1 new objects, such as b/x.o by GCC: 12, whose compiler"]),

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_passed_by, project_calls
 from mlgokit.compiler.compile import first_error
@@ -22,8 +24,8 @@ from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import read_allocations
-from mlgokit.tables.decisions import read_table
+from mlgokit.tables.allocations import AllocationSummary, read_allocations
+from mlgokit.tables.decisions import TuningSummary, read_table
 from mlgokit.terminal import say
 
 CHECK_SECONDS = 60.0
@@ -38,8 +40,9 @@ class Build:
     """Build command, after --; it must compile everything that is to have the plugin, so clean up first."""
     plugin: Path
     """Plugin that `mlgokit tune` or `mlgokit export plugin` made."""
-    plugin_in: PluginPlace = "both"
-    """Steps that load the plugin: compilations, links with link-time optimization, or both."""
+    plugin_in: PluginPlace | None = None
+    """Steps that load the plugin: compilations, links with link-time optimization, or both; those that a tuned plugin
+    is for, and both for a policy, if not given."""
     llvm: int | None = None
     """LLVM major version to use; that of a tuned plugin, else the newest supported one, if not given."""
     timeout_minutes: float = 240.0
@@ -53,14 +56,16 @@ class BuildResult:
     Attributes:
         command: of the build.
         plugin: that was loaded.
+        plugin_in: the steps that were to load it.
         compiler: that compiled, with its version.
         reason: why the build failed, else empty.
         code: of the build; negative for a signal.
-        compilations: with the plugin.
-        failed: compilations of these that failed.
-        levels: how many of them at each optimization level, as the build has it.
+        compilations: that the wrappers saw.
+        failed: how many of them failed.
+        levels: how many of them were at each optimization level, as the build has it.
         links: how many there were.
         links_with_plugin: those that load it, for link-time optimization.
+        links_without: with link-time optimization by lld, where the plugin is for compile steps alone.
         links_by_another: with link-time optimization by a linker that does not know how to load it.
         foreign: compilers for other machines that were called, without the plugin.
         passed_by: new objects of a compiler that went past.
@@ -70,6 +75,7 @@ class BuildResult:
 
     command: tuple[str, ...]
     plugin: str
+    plugin_in: PluginPlace
     compiler: str
     reason: str
     code: int
@@ -78,6 +84,7 @@ class BuildResult:
     levels: dict[str, int]
     links: int
     links_with_plugin: int
+    links_without: int
     links_by_another: int
     foreign: tuple[str, ...]
     passed_by: tuple[PassedObject, ...]
@@ -108,7 +115,9 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
         raise UsageError(f"build: expected a program in {shlex.join(words)}, found no {words[0]}; check the name")
     if not config.plugin.is_file():
         raise InputError(f"{config.plugin}: expected a plugin, found no such file; correct the path")
-    toolchain = find_toolchain(config.llvm or _made_for(config.plugin))
+    summary = _summary(config.plugin)
+    place = config.plugin_in or _place(summary)
+    toolchain = find_toolchain(config.llvm or (None if summary is None else summary.llvm))
     check_loads(config.plugin, toolchain)
     begin = time.time()
     with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
@@ -117,12 +126,12 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
             tree=Path.cwd(),
             folder=Path(scratch),
             toolchain=toolchain,
-            added=plugin_options(config.plugin, config.plugin_in),
+            added=plugin_options(config.plugin, place),
             environment=plugin_settings(),
             timeout_seconds=60 * config.timeout_minutes,
             output=process.STANDARD_ERROR,
         )
-    return _result(config, build, toolchain, objects_passed_by(Path.cwd(), build, since=begin))
+    return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, since=begin))
 
 
 def plugin_options(plugin: Path, place: PluginPlace) -> AddedOptions:
@@ -157,56 +166,69 @@ def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the t
 
 def render(found: BuildResult, out: Console) -> None:
     """Print what was compiled with the plugin, and what was not."""
-    by = f"{found.compiler} in the place of whatever the build names"
-    say(out, f"{found.compilations} compilations with {found.plugin}, by {by}; {found.failed} failed")
-    if others := sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"}):
-        say(out, f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there")
-    if found.links_with_plugin:
-        say(out, f"{found.links_with_plugin} links with link-time optimization load it too")
-    if found.links_by_another:
-        say(
-            out,
-            f"{found.links_by_another} links with link-time optimization by another linker than lld do without it: "
-            "link with -fuse-ld=lld",
-        )
-    if found.foreign:
-        say(out, f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}")
-    if found.passed_by:
-        first = found.passed_by[0]
-        say(
-            out,
-            f"without the plugin: {len(found.passed_by)} new objects, such as {first.path} by {first.compiler}, whose "
-            "compiler was started past the wrappers; start it by its name or by CC and CXX, and keep the environment",
-        )
-    if found.up_to_date:
-        say(
-            out,
-            f"{found.up_to_date} other objects below this folder were there before and stay as they were; "
-            "clean first if the build is to make them anew",
-        )
-    if not (found.compilations or found.passed_by or found.up_to_date):
-        say(out, "the build compiled no C or C++")
-    if found.reason:
-        say(out, found.reason)
+    how = "with" if found.plugin_in != "link" else "without"
+    by = f"by {found.compiler} in the place of whatever the build names"
+    say(out, f"{found.compilations} compilations {how} {found.plugin}, {by}; {found.failed} failed")
+    others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
+    sentences = {
+        f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there": others,
+        f"{found.links_with_plugin} links with link-time optimization load it": found.links_with_plugin,
+        f"{found.links_without} links with link-time optimization do without it, as it is for compile steps; "
+        "--plugin-in link loads it there": found.links_without,
+        f"{found.links_by_another} links with link-time optimization by another linker than lld do without it: "
+        "link with -fuse-ld=lld": found.links_by_another,
+        "the plugin is for a link with link-time optimization, and the build made none by lld": (
+            found.plugin_in == "link" and not found.links_with_plugin
+        ),
+        f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}": found.foreign,
+        _passed(found.passed_by): found.passed_by,
+        f"{found.up_to_date} other objects below this folder were there before and stay as they were; "
+        "clean first if the build is to make them anew": found.up_to_date,
+        "the build compiled no C or C++": not (found.compilations or found.passed_by or found.up_to_date),
+        found.reason: found.reason,
+    }
+    for sentence, is_so in sentences.items():
+        if is_so:
+            say(out, sentence)
 
 
-def _made_for(plugin: Path) -> int | None:
-    """The LLVM major that a tuned plugin says it was made for."""
+def _passed(objects: Sequence[PassedObject]) -> str:
+    if not objects:
+        return ""
+    return (
+        f"without the plugin: {len(objects)} new objects, such as {objects[0].path} by {objects[0].compiler}, whose "
+        "compiler was started past the wrappers; start it by its name or by CC and CXX, and keep the environment"
+    )
+
+
+def _summary(plugin: Path) -> TuningSummary | AllocationSummary | None:
+    """What a tuned plugin says of itself."""
     for read in (read_table, read_allocations):
         with contextlib.suppress(InputError):
-            if (summary := read(plugin).summary) is not None:
-                return summary.llvm
+            return read(plugin).summary
     return None
 
 
-def _result(config: Build, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]) -> BuildResult:
+def _place(summary: TuningSummary | AllocationSummary | None) -> PluginPlace:
+    """The steps that a plugin is for; a tuning of a link has that as its one module."""
+    if summary is None:
+        return "both"
+    names = summary.modules if isinstance(summary, TuningSummary) else ()
+    return "link" if any(name.endswith(LINK_MODULE) for name in names) else "compile"
+
+
+def _result(
+    config: Build, place: PluginPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]
+) -> BuildResult:
     calls = project_calls(build, Path.cwd())
     compilations = [call for call in calls if call.kind != "link"]
     links = [call for call in calls if call.kind != "compile"]
+    by_lld = sum(call.lto_linker == "lld" for call in links)
     levels = Counter(_level(call.words) for call in compilations)
     return BuildResult(
         command=config.command,
         plugin=str(config.plugin),
+        plugin_in=place,
         compiler=f"clang {toolchain.version}",
         reason=build.reason,
         code=build.code,
@@ -214,7 +236,8 @@ def _result(config: Build, build: WrappedBuild, toolchain: Toolchain, passed: li
         failed=sum(call.code != 0 for call in compilations),
         levels=dict(levels.most_common()),
         links=len(links),
-        links_with_plugin=sum(call.lto_linker == "lld" for call in links) if config.plugin_in != "compile" else 0,
+        links_with_plugin=by_lld if place != "compile" else 0,
+        links_without=by_lld if place == "compile" else 0,
         links_by_another=sum(call.lto_linker == "other" for call in links),
         foreign=tuple(sorted({call.name for call in build.others if call.kind == "foreign"})),
         passed_by=tuple(one for one in passed if one.is_new),

@@ -101,12 +101,13 @@ def given_corpus(
     llvm: int,
     workers: int,
     report: Report,
+    project: str | None = None,
 ) -> Path:
     """The corpus that was named, or the one that is imported into ``folder`` if a database was."""
     if compile_commands is None:
         return corpus or folder
     build = import_build.Import(
-        compile_commands=compile_commands, corpus=folder, level=level, llvm=llvm, workers=workers
+        compile_commands=compile_commands, corpus=folder, project=project, level=level, llvm=llvm, workers=workers
     )
     import_build.run(build, report=report)
     return folder

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.commands.build_site import BuildOptions, WholeBuild
 from mlgokit.commands.chosen import (
     ModuleSelection,
     check_given,
@@ -21,8 +22,10 @@ from mlgokit.commands.chosen import (
     modules_of_project,
 )
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
+from mlgokit.commands.tune_builds import Recorded, check_build, record_plain, with_recorded
 from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
 from mlgokit.commands.tune_lto import LinkTuning, link_option, open_link, prove_link, without_lto
+from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
@@ -31,6 +34,7 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
+from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.files import atomic_write, digest_file, remove_leftovers, writing
 from mlgokit.locks import locked, locked_output, reading
@@ -67,7 +71,9 @@ class Tune:
     """Make one project smaller: search its compiler's decisions, verify the result, and put it into one plugin."""
 
     compile_commands: Path | None = None
-    """Compilation database (compile_commands.json) of the project; name this or a corpus."""
+    """Compilation database (compile_commands.json) of the project; name this, --build or a corpus."""
+    built: WholeBuild = dataclasses.field(default_factory=BuildOptions)
+    """Build to record, and to make again with the plugin."""
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
     project: str | None = None
@@ -144,7 +150,9 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
             f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
         )
     check_objective(config)
-    check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
+    check_build(config)
+    if not config.built.build:
+        check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
     with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:
         return _tune(config, stack, report)
 
@@ -156,6 +164,9 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     check_sandbox(config.compiler, toolchain)
     earlier = earlier_table(config, toolchain)
+    recorded = record_plain(config, toolchain, report=report) if config.built.build else None
+    if recorded is not None:
+        config = with_recorded(config, recorded)
     found = _material(config, toolchain, stack, report)
     session = _Session(
         config=config,
@@ -177,8 +188,9 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         policies=policies,
         earlier=earlier,
         claim=check_claim(config, config.folder / "search", found.inputs, toolchain.describe()),
-        left_out=found.left_out,
+        left_out=found.left_out | dict(recorded.left_out if recorded is not None else {}),
         notes=found.notes,
+        recorded=recorded,
         linking=found.linking,
         report=report,
     )
@@ -209,6 +221,7 @@ class _Session:
         claim: signs the folder; called when nothing can be wrong with the call any more.
         left_out: sources of the project that are not tuned, with the reason.
         notes: what is to be said of the build.
+        recorded: the user's build, if that is what is tuned.
         report: told what is done.
         linking: the link, if that is the one module.
     """
@@ -221,6 +234,7 @@ class _Session:
     claim: Callable[[], None]
     left_out: dict[str, str]
     notes: tuple[str, ...]
+    recorded: Recorded | None
     report: Report
     linking: LinkTuning | None = None
 
@@ -230,14 +244,22 @@ class _Session:
         return self.config.folder / "search"
 
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
-        """Put what was verified where the user wants it, with ``tuned.json``."""
+        """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
+
+        Raises:
+            RejectedError: the build fails with it.
+            ToolError: the link that was tuned does not give what was verified.
+        """
         if self.linking is not None:
             build = next(verifier.builds[kind] for kind in reversed(verifier.inside) if kind in verifier.builds)
             prove_link(self.linking, verifier.plugin, build.objects, verifier.folder)
             tuned = dataclasses.replace(tuned, flag=link_option(self.linking, verifier.output))
-        return publish(
-            verifier, dataclasses.replace(tuned, left_out=self.left_out, notes=self.notes), self.config.folder
-        )
+        if self.recorded is not None:
+            trial = PluginTrial(plugin=verifier.plugin, place="compile" if self.linking is None else "link")
+            built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
+            tuned = dataclasses.replace(tuned, built=built)
+        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=self.notes)
+        return publish(verifier, tuned, self.config.folder)
 
 
 def _tune_costs(session: _Session) -> Tuned:
@@ -353,6 +375,7 @@ def _corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Pa
         llvm=toolchain.major,
         workers=config.compiler.workers,
         report=report,
+        project=default_project(config.built.build_folder) if config.built.build else None,
     )
 
 

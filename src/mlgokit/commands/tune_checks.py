@@ -37,10 +37,11 @@ def check_objective(config: "Tune") -> None:
         raise UsageError(
             f"--link-command: expected --objective linked or command with it, found {config.objective}; change one"
         )
-    if config.link_command is None and config.objective == "linked":
+    is_recorded = bool(config.built.build)
+    if config.link_command is None and config.objective == "linked" and not is_recorded:
         raise UsageError(
             "--objective linked: expected --link-command with the link of the build, found none; "
-            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says"
+            "add the last line of `ninja -t commands PROGRAM`, or what link.txt says, or give --build"
         )
     if config.link_command is not None:
         link_words(config.link_command)
@@ -50,7 +51,11 @@ def check_objective(config: "Tune") -> None:
                 "--objective command: expected --command with what prints a number, found none; add it, "
                 'as in --command "./measure.sh {output}"'
             )
-        if any(OUTPUT in word for word in measuring_words(config.command)) and config.link_command is None:
+        if (
+            any(OUTPUT in word for word in measuring_words(config.command))
+            and config.link_command is None
+            and not is_recorded
+        ):
             raise UsageError(
                 f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
             )

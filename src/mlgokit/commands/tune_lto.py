@@ -23,6 +23,8 @@ from mlgokit.tune.measurement import LinkedBuild, Measure, link_build, measure, 
 if TYPE_CHECKING:
     from mlgokit.commands.tune import Tune
 
+LINK_MODULE = " (link)"
+"""How the name of a module ends that is a link."""
 _FOLDER = "link"
 _SIZE_LEVELS = {"-Oz", "-Os"}
 
@@ -130,7 +132,7 @@ def open_link(config: "Tune", toolchain: Toolchain, *, report: Report) -> LinkTu
     if merged.bitcode is None:
         return None
     _check_level(config)
-    name = f"{_output_name(config.link_command)} (link)"
+    name = f"{_output_name(config.link_command)}{LINK_MODULE}"
     how = Measure(
         plan=plan,
         command=() if config.command is None else measuring_words(config.command),

@@ -2,18 +2,22 @@
 
 import fnmatch
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall
-from mlgokit.errors import InputError
+from mlgokit.errors import InputError, UsageError
+from mlgokit.files import writing
 
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """How an object begins that is left to a link-time optimization."""
 _CHECKS = ("*CMakeFiles/*/CompilerId*", "*meson-private/*", "*CMakeFiles/CMakeTmp/*", "*CMakeFiles/CMakeScratch/*")
 """What build systems compile to know their compiler, and leave behind."""
+_CONFIGURED = ("CMakeCache.txt", "meson-private")
+"""A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
 _OBJECTS = (".o", ".obj")
 _CLOCK_SECONDS = 0.1
 """By which a file system's clock may be behind."""
@@ -34,6 +38,39 @@ class PassedObject:
     is_new: bool
 
 
+def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> None:
+    """Copy the folder of a build, but for what CMake or Meson configured, as it belongs to its place.
+
+    Args:
+        folder: what is copied; times stay.
+        target: where to; not there yet.
+        without: a folder below it that is left out.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        UsageError: something cannot be read.
+    """
+    kept_out = None if without is None else without.resolve()
+
+    def left_out(place: str, names: list[str]) -> set[str]:
+        return {
+            name
+            for name in names
+            if name in {"CMakeCache.txt", "CMakeFiles"}
+            or any(Path(place, name, mark).exists() for mark in _CONFIGURED)
+            or Path(place, name).resolve() == kept_out
+        }
+
+    with writing(target):
+        try:
+            shutil.copytree(folder, target, symlinks=True, ignore=left_out)
+        except shutil.Error as error:
+            raise UsageError(
+                f"{folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
+                "remove what cannot be read, or name another folder"
+            ) from error
+
+
 def is_check(path: Path, tree: Path) -> bool:
     """Whether a file below ``tree`` is from a check of the build system."""
     return any(fnmatch.fnmatch(path.as_posix().removeprefix(f"{tree.as_posix()}/"), pattern) for pattern in _CHECKS)
@@ -48,19 +85,30 @@ def project_calls(build: WrappedBuild, tree: Path) -> list[WrappedCall]:
     ]
 
 
-def objects_passed_by(tree: Path, build: WrappedBuild, *, since: float) -> list[PassedObject]:
+def is_image(path: Path) -> bool:
+    """Whether a file is a program or a shared library."""
+    try:
+        return e.read_elf(path).kind in {e.ET_EXEC, e.ET_DYN}
+    except InputError:
+        return False
+
+
+def objects_passed_by(
+    tree: Path, build: WrappedBuild, *, since: float, without: Path | None = None
+) -> list[PassedObject]:
     """The objects below a folder that a compiler made and no wrapper has seen, by path.
 
     Args:
         tree: the folder of the build.
         build: what the wrappers have seen.
         since: when the build began, in seconds since the epoch.
+        without: a folder that is not looked into.
     """
     seen = {path for call in (*build.calls, *build.others) for path in call.outputs}
     # Build systems rename what a compiler made.
     renamed = {number for call in build.calls for number in call.files}
     found: list[PassedObject] = []
-    for path in _objects(tree):
+    for path in _objects(tree, without):
         try:
             status = path.stat()
             if path in seen or status.st_ino in renamed or is_check(path, tree):
@@ -74,9 +122,9 @@ def objects_passed_by(tree: Path, build: WrappedBuild, *, since: float) -> list[
     return sorted(found, key=lambda one: one.path)
 
 
-def _objects(tree: Path) -> Iterator[Path]:
+def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
     for folder, folders, names in os.walk(tree):
-        folders[:] = [name for name in folders if name != ".git"]
+        folders[:] = [name for name in folders if name != ".git" and Path(folder, name) != without]
         yield from (Path(folder, name) for name in names if name.endswith(_OBJECTS))
 
 

@@ -42,6 +42,7 @@ class WrappedCall:
         folder: where it ran.
         words: its words, those of response files in their place; without what was added.
         inputs: absolute paths.
+        sources: those of the inputs that are compiled.
         outputs: absolute paths.
         files: numbers that the file system has for the outputs, which stay when they are renamed.
         code: exit code; negative for a signal.
@@ -57,6 +58,7 @@ class WrappedCall:
     folder: Path
     words: tuple[str, ...]
     inputs: tuple[Path, ...]
+    sources: tuple[Path, ...]
     outputs: tuple[Path, ...]
     files: tuple[int, ...]
     code: int
@@ -191,6 +193,7 @@ def _calls(log: Path) -> list[WrappedCall]:
                 folder=folder,
                 words=tuple(facts["words"]),
                 inputs=tuple(_absolute(folder, name) for name in facts["inputs"]),
+                sources=tuple(_absolute(folder, name) for name in facts["sources"]),
                 outputs=tuple(_absolute(folder, name) for name in facts["outputs"]),
                 files=tuple(facts["files"]),
                 code=facts["code"],

@@ -11,9 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import BITCODE, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_passed_by, project_calls
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.measure import link_weights, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
@@ -24,11 +23,7 @@ from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, su
 from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
 from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison, ModuleFailure
 from mlgokit.evaluation.sides import Side, plugin_link_option
-from mlgokit.files import writing
 from mlgokit.progress import Report, say_nothing
-
-_CONFIGURED = ("CMakeCache.txt", "meson-private")
-"""A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +177,7 @@ def _make(
 ) -> _Made:
     """Build one side in ``folder``, which is not there yet."""
     tree = folder / "tree"
-    with writing(tree):
-        try:
-            shutil.copytree(plan.folder, tree, symlinks=True, ignore=_left_out)
-        except shutil.Error as error:
-            raise UsageError(
-                f"{plan.folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
-                "remove what cannot be read, or name another folder with --folder"
-            ) from error
+    copy_sources(plan.folder, tree)
     loaded = (side.use.plugin or plugin) if side.use is not None else None
     compile_options, link_options = list(side.options), list(side.link_options)
     if loaded is not None and side.compiles_with_plugin:
@@ -212,15 +200,6 @@ def _make(
         if one.is_new
     }
     return dataclasses.replace(_read(plan, side, build, tree), passed=passed)
-
-
-def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Configured builds, as they belong to their place."""
-    return {
-        name
-        for name in names
-        if name in {"CMakeCache.txt", "CMakeFiles"} or any(Path(folder, name, mark).exists() for mark in _CONFIGURED)
-    }
 
 
 def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made:
@@ -262,15 +241,8 @@ def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) ->
     return [
         path
         for path, call in links.items()
-        if path.is_relative_to(tree) and (call.code or (path.is_file() and _is_image(path)))
+        if path.is_relative_to(tree) and (call.code or (path.is_file() and is_image(path)))
     ]
-
-
-def _is_image(path: Path) -> bool:
-    try:
-        return e.read_elf(path).kind in {e.ET_EXEC, e.ET_DYN}
-    except InputError:
-        return False
 
 
 def _compilation(call: WrappedCall, path: Path) -> Compilation:

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.text import Text
 
 from mlgokit.compiler.objects.link import LinkStatus
+from mlgokit.evaluation.records import LINKED
 from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
-from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedBuild, TunedModule
 
 MOST_ROWS = 25
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
@@ -43,7 +44,31 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         f"{tuned.compilations:,} compilations{trials}, {tuned.user_seconds / 60:.1f} minutes of processor time"
         f"{f'; {tuned.ended}' if tuned.ended else ''}",
     )
-    say(out, f"add to the build: {tuned.flag}")
+    if tuned.built is not None:
+        _print_programs(tuned.built, out)
+    say(out, f"add to the build: {tuned.flag if tuned.built is None else tuned.built.line}")
+
+
+def _print_programs(built: TunedBuild, out: Console) -> None:
+    """What the user's own build gives with the plugin."""
+    titles = ("plain", "tuned", "change", "", ".text", ".rodata", ".eh_frame", "data")
+    table = plain_table(
+        "Programs of the build, by llvm-size's text; sections: change in bytes", [*words("program"), *numbers(*titles)]
+    )
+    for one in sorted(built.programs, key=lambda one: one.tuned.image - one.plain.image):
+        if one.plain.status == one.tuned.status == LINKED:
+            parts = ("text", "rodata", "eh_frame", "data")
+            changes = [f"{getattr(one.tuned, part) - getattr(one.plain, part):+,d}" for part in parts]
+            change, percent = one.tuned.image - one.plain.image, _percent(one.plain.image, one.tuned.image)
+            table.add_row(
+                Text(one.program), f"{one.plain.image:,d}", f"{one.tuned.image:,d}", f"{change:+,d}", percent, *changes
+            )
+        else:
+            say(out, f"{one.program}: cannot be compared: {one.plain.reason or one.tuned.reason}")
+    out.print(table)
+    for sentence in (built.tests, *built.notes):
+        if sentence:
+            say(out, sentence)
 
 
 def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Console) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
+from mlgokit.evaluation.records import BuiltImage
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.search import CurvePoint
@@ -87,11 +88,44 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TunedProgram:
+    """A program or library that the user's build links.
+
+    Attributes:
+        program: its path below the folder of the build.
+        plain: of the build without the plugin.
+        tuned: of the build with it.
+    """
+
+    program: str
+    plain: BuiltImage
+    tuned: BuiltImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedBuild:
+    """The user's build, made and tested with the plugin before that was published.
+
+    Attributes:
+        programs: what it links, both ways.
+        tests: what came of the tests; empty without any.
+        notes: what else the user should know, a sentence each.
+        line: what to add to the build for good, and where.
+    """
+
+    programs: tuple[TunedProgram, ...]
+    tests: str
+    notes: tuple[str, ...]
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """What a tuning gave.
 
     Attributes:
         plugin: the shared library.
+        built: the user's build with the plugin, if the tuning was of a build.
         plugin_sha256: digest of the library that was verified; empty before it is published.
         table: the decision table; the allocation table, where costs count.
         flag: what to add to clang's command line.
@@ -132,6 +166,7 @@ class Tuned:
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
+    built: TunedBuild | None = None
 
     @property
     def costs(self) -> SpillCosts | None:

@@ -1,0 +1,154 @@
+"""Where a whole build is made for a tuning: its options, its folder, its commands with wrapped compilers."""
+
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.commands.options import Texts
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import copy_sources
+from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, run_wrapped
+from mlgokit.evaluation.linked import command_words
+from mlgokit.files import writing
+
+PLAIN, TUNED = "plain", "tuned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """The user's own build, in the place of a compilation database."""
+
+    build: Texts = ()
+    """Command of the build, in place of --compile-commands; several run one after the other."""
+    test: Texts = ()
+    """With --build: command that tests what was built, run on the plain build and on the tuned one."""
+    program: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """With --build: program or library to compare, by its path or name; by default all that the build links."""
+    clean: Texts = ()
+    """With --build: command that removes what was built; the build then runs in its folder, and without it in
+    copies."""
+    build_folder: Path = Path()
+    """With --build: folder where its commands run, or that is copied."""
+    build_minutes: float = 60.0
+    """With --build: deadline of each whole build in minutes."""
+    test_minutes: float = 60.0
+    """With --build: deadline of each run of the tests in minutes."""
+
+
+WholeBuild = Annotated[BuildOptions, tyro.conf.OmitArgPrefixes]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSite:
+    """A place for the builds of a tuning.
+
+    Attributes:
+        options: of the build.
+        place: folder for all that belongs to the builds.
+        tree: where the build runs.
+        toolchain: whose clang compiles.
+    """
+
+    options: BuildOptions
+    place: Path
+    tree: Path
+    toolchain: Toolchain
+
+    def log(self, side: str, what: str) -> Path:
+        """The file with what the commands of an option printed."""
+        return self.place / f"{side}-{what}.log"
+
+    def kept(self, side: str, program: str) -> Path:
+        """The copy of a program."""
+        return self.place / "programs" / side / program
+
+
+def build_commands(options: BuildOptions, option: str) -> list[list[str]]:
+    """The words of the commands of an option, such as ``build``.
+
+    Raises:
+        UsageError: one is no command.
+    """
+    return [command_words(text, option=f"--{option}", known=()) for text in getattr(options, option)]
+
+
+def run_step(site: BuildSite, what: str, side: str, added: AddedOptions) -> WrappedBuild:
+    """Run the commands of one option; what they print goes to a log.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: a command cannot be started.
+    """
+    options, wrapping, log = site.options, site.place / "wrapping", site.log(side, what)
+    with writing(log):
+        shutil.rmtree(wrapping, ignore_errors=True)
+        with log.open("wb") as output:
+            done = run_wrapped(
+                build_commands(options, what),
+                tree=site.tree,
+                folder=wrapping,
+                toolchain=site.toolchain,
+                added=added,
+                environment=REPEATABLE,
+                timeout_seconds=60 * (options.test_minutes if what == "test" else options.build_minutes),
+                output=output,
+            )
+        shutil.rmtree(wrapping, ignore_errors=True)
+    if not done.reason:
+        return done
+    with log.open("rb") as output:
+        said = first_error(process.tail(output))
+    return dataclasses.replace(done, reason=f"{done.reason}: {said}" if said else done.reason)
+
+
+@contextlib.contextmanager
+def fresh_tree(site: BuildSite) -> Generator[None]:
+    """A tree at the place of the plain one that was not built yet; the plain one, which links need, comes back."""
+    if site.options.clean:
+        yield
+        return
+    with writing(site.place):
+        site.tree.rename(_aside(site.place, site.tree.name))
+    try:
+        copy_sources(site.place / "source", site.tree)
+        yield
+    finally:
+        put_back(site.place)
+
+
+def put_back(place: Path) -> None:
+    """The plain tree at its place again, also after a kill."""
+    with writing(place):
+        for aside in place.glob("aside-*"):
+            tree = place / "tree" / aside.name.removeprefix("aside-")
+            shutil.rmtree(tree, ignore_errors=True)
+            aside.rename(tree)
+
+
+def keep(path: Path, target: Path) -> None:
+    """Copy a program that was built."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+
+
+def state_of(path: Path) -> tuple[int, int]:
+    """Size and time of change of a source; zeros if it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _aside(place: Path, name: str) -> Path:
+    return place / f"aside-{name}"

@@ -1,0 +1,289 @@
+"""Tunings of a whole build: it is run plainly and written down; what it compiles is tuned, what it links is judged."""
+
+import dataclasses
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlgokit.commands.build_site import (
+    PLAIN,
+    BuildOptions,
+    BuildSite,
+    build_commands,
+    keep,
+    put_back,
+    run_step,
+    state_of,
+)
+from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_passed_by, project_calls
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import AddedOptions
+from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
+from mlgokit.errors import CorpusError, ReuseError, UsageError
+from mlgokit.evaluation.linked import OUTPUT
+from mlgokit.files import atomic_write, writing
+from mlgokit.progress import Report
+
+if TYPE_CHECKING:
+    from mlgokit.commands.tune import Tune
+
+_RECORD = "recorded.json"
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A plain build that was recorded.
+
+    Attributes:
+        place: folder for all that belongs to the builds.
+        tree: where the build ran, and runs again.
+        database: its compilation database.
+        links: what it linked, by the path of what was written.
+        sources: size and time of change of what was compiled.
+        objects: paths of what was compiled.
+        tests: why the tests failed on it, empty if they did not; ``None`` without tests.
+        left_out: objects that were not compiled by the recorded build, with the reason.
+    """
+
+    place: Path
+    tree: Path
+    database: Path
+    links: Mapping[Path, RecordedLink]
+    sources: Mapping[str, tuple[int, int]]
+    objects: frozenset[str]
+    tests: str | None
+    left_out: Mapping[str, str]
+
+
+def check_build(config: "Tune") -> None:
+    """Refuse options of a build without one, a build beside another source, and commands that are none.
+
+    Raises:
+        UsageError: such a call.
+    """
+    options = config.built
+    if not options.build:
+        for name in ("test", "program", "clean"):
+            if getattr(options, name):
+                raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
+        return
+    if config.compile_commands is not None or config.corpus is not None:
+        raise UsageError("tune: expected one of --build, --compile-commands and --corpus, found several; name one")
+    if config.level is not None:
+        raise UsageError(
+            "--level: expected it with --compile-commands, found it with --build, which has its own; build with -Oz"
+        )
+    folder = options.build_folder
+    if not folder.is_dir():
+        raise UsageError(f"--build-folder {folder}: expected a folder with sources to build, found none; correct it")
+    _check_programs(options)
+    if (config.folder / "search").exists() and not config.go_on:
+        raise ReuseError(
+            f"{config.folder / 'search'}: expected a new folder, found a search; "
+            "add --continue to go on with it, or name another --folder"
+        )
+
+
+def _check_programs(options: BuildOptions) -> None:
+    for option in ("build", "clean", "test"):
+        for words in build_commands(options, option):
+            if "/" not in words[0] and shutil.which(words[0]) is None:
+                raise UsageError(
+                    f"--{option}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name"
+                )
+
+
+def record_plain(config: "Tune", toolchain: Toolchain, *, report: Report) -> Recorded:
+    """Build plainly, write down what is compiled and linked, and test; a build that was recorded for this folder stays.
+
+    Raises:
+        CorpusError: the build failed.
+        ReuseError: another build was recorded for this folder.
+        StorageError: the disk is full or not writable.
+        UsageError: the build compiles nothing that the wrappers see, or does not link a program that was named.
+    """
+    options, place = config.built, config.folder.resolve() / "build"
+    settings = {
+        "build": list(options.build),
+        "test": list(options.test),
+        "clean": list(options.clean),
+        "folder": str(options.build_folder.resolve()),
+        "compiler": toolchain.version_text,
+    }
+    put_back(place)
+    if config.go_on and (place / _RECORD).exists():
+        found = json.loads((place / _RECORD).read_bytes())
+        if found["settings"] != settings:
+            different = next(name for name in settings if found["settings"].get(name) != settings[name])
+            raise ReuseError(
+                f"{place}: expected the build that was recorded there, found another {different}; "
+                "give the same commands, or name another --folder"
+            )
+        return _recalled(place, found["build"])
+    with writing(place):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+    tree = options.build_folder.resolve()
+    if not options.clean:
+        report(0, 1, "copy the folder of the build")
+        copy_sources(tree, place / "source", without=config.folder)
+        tree = place / "tree" / tree.name
+        copy_sources(place / "source", tree)
+    site = BuildSite(options=options, place=place, tree=tree, toolchain=toolchain)
+    recorded = _record(site, report=report)
+    programs_of(recorded, options)
+    found = {
+        "tree": str(tree),
+        "links": {str(path): [link.command, str(link.folder)] for path, link in recorded.links.items()},
+        "sources": dict(recorded.sources),
+        "objects": sorted(recorded.objects),
+        "tests": recorded.tests,
+        "left_out": dict(recorded.left_out),
+    }
+    atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
+    return recorded
+
+
+def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:
+    """The programs that are compared, by their paths below the folder of the build.
+
+    Raises:
+        UsageError: the build links no such program.
+    """
+    found = {
+        path.relative_to(recorded.tree).as_posix(): path
+        for path in recorded.links
+        if path.is_relative_to(recorded.tree)
+    }
+    if not options.program:
+        return found
+    chosen: dict[str, Path] = {}
+    for wanted in options.program:
+        text = wanted.as_posix().removeprefix(f"{options.build_folder.resolve().as_posix()}/")
+        names = [name for name in found if name == text] or [name for name in found if Path(name).name == wanted.name]
+        if not names:
+            others = ", ".join(sorted(found)[:_MOST_NAMED]) or "nothing"
+            raise UsageError(
+                f"--program {wanted}: expected a program that the build links, found that it links {others}; "
+                "correct the path, or leave it out"
+            )
+        chosen |= {name: found[name] for name in names}
+    return chosen
+
+
+def link_of(recorded: Recorded, options: BuildOptions) -> RecordedLink:
+    """The link that is judged.
+
+    Raises:
+        UsageError: the build links several programs, and none or several were named.
+    """
+    programs = programs_of(recorded, options)
+    if len(programs) != 1:
+        named = ", ".join(sorted(programs)[:_MOST_NAMED]) or "none"
+        raise UsageError(
+            f"--objective: expected one program to judge by, found {named}; name one with --program, "
+            "or give --link-command"
+        )
+    (path,) = programs.values()
+    return recorded.links[path]
+
+
+def with_recorded(config: "Tune", recorded: Recorded) -> "Tune":
+    """The call as it would be with the files of the recorded build."""
+    config = dataclasses.replace(config, compile_commands=recorded.database)
+    is_linked = config.objective == "linked" or (config.command is not None and OUTPUT in config.command)
+    if config.link_command is not None or not is_linked:
+        return config
+    link = link_of(recorded, config.built)
+    return dataclasses.replace(config, link_command=link.command, link_folder=link.folder)
+
+
+def _record(site: BuildSite, *, report: Report) -> Recorded:
+    options, tree, place, toolchain, none = site.options, site.tree, site.place, site.toolchain, AddedOptions()
+    if options.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
+        raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
+    report(0, 1, "plain build, recorded")
+    begin = time.time()
+    build = run_step(site, "build", PLAIN, none)
+    if build.reason:
+        raise CorpusError(
+            f"--build: expected the plain build by clang {toolchain.version} to succeed, found: {build.reason}; "
+            f"look into {site.log(PLAIN, 'build')}"
+        )
+    calls = project_calls(build, tree)
+    # Not within what is tuned: names of modules count from the database's folder.
+    database = (tree if not options.clean else place) / "mlgokit_commands.json"
+    count = write_database(calls, database, toolchain=toolchain)
+    passed = objects_passed_by(tree, build, since=begin, without=place.parent)
+    if not count:
+        raise _nothing_recorded(options, passed)
+    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed}
+    if passed:
+        report(count, count + len(passed), f"objects recorded; not {next(iter(left_out))}: {_reason(passed[0])}")
+    links = {path: link for path, link in recorded_links(calls, toolchain=toolchain).items() if is_image(path)}
+    for path in links:
+        if path.is_relative_to(tree):
+            keep(path, site.kept(PLAIN, path.relative_to(tree).as_posix()))
+    objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
+    tests = None
+    if options.test:
+        report(0, 1, "test the plain build")
+        tests = run_step(site, "test", PLAIN, none).reason
+        if tests:
+            report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
+    return Recorded(
+        place=place,
+        tree=tree,
+        database=database,
+        links=links,
+        sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
+        objects=frozenset(objects),
+        tests=tests,
+        left_out=left_out,
+    )
+
+
+def _recalled(place: Path, found: dict[str, Any]) -> Recorded:
+    tree = Path(found["tree"])
+    inside = tree.is_relative_to(place)
+    return Recorded(
+        place=place,
+        tree=tree,
+        database=(tree if inside else place) / "mlgokit_commands.json",
+        links={
+            Path(path): RecordedLink(command=command, folder=Path(folder), output=Path(path))
+            for path, (command, folder) in found["links"].items()
+        },
+        sources={path: (size, changed) for path, (size, changed) in found["sources"].items()},
+        objects=frozenset(found["objects"]),
+        tests=found["tests"],
+        left_out=found["left_out"],
+    )
+
+
+def _nothing_recorded(options: BuildOptions, passed: Sequence[PassedObject]) -> UsageError:
+    new = [one for one in passed if one.is_new]
+    if new:
+        return UsageError(
+            f"--build: expected compilers that are started by name, through CC, CXX or a whole path, found {len(new)} "
+            f"objects of one that went past, such as {new[0].path} by {new[0].compiler}; start it by its name, and "
+            "keep the environment"
+        )
+    there = f"{len(passed)} objects that were there before" if passed else "no object"
+    remedy = "have --clean remove them" if options.clean else "add --clean, as in --clean 'make clean'"
+    return UsageError(
+        f"--build: expected a build that compiles C or C++, found no compilation and {there}; {remedy}, "
+        "or build a clean checkout"
+    )
+
+
+def _reason(one: PassedObject) -> str:
+    if one.is_new:
+        return f"it went past the wrappers, compiled by {one.compiler}"
+    return "it was there before the build and up to date: clean first"

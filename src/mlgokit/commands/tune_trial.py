@@ -1,0 +1,119 @@
+"""The user's build with a plugin before that is published: built, tested, and weighed against the plain build."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlgokit.commands.build import plugin_options
+from mlgokit.commands.build_site import PLAIN, TUNED, BuildOptions, BuildSite, fresh_tree, keep, run_step, state_of
+from mlgokit.commands.tune_builds import Recorded, programs_of
+from mlgokit.compiler.build_tree import project_calls
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapping import AddedOptions
+from mlgokit.errors import RejectedError
+from mlgokit.evaluation.images import weigh_image
+from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
+from mlgokit.progress import Report
+from mlgokit.tune.result import TunedBuild, TunedProgram
+
+if TYPE_CHECKING:
+    from mlgokit.commands.tune import Tune
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginTrial:
+    """A plugin that is to be published.
+
+    Attributes:
+        plugin: the file for now.
+        place: the steps of the build that it was tuned for.
+    """
+
+    plugin: Path
+    place: PluginPlace
+
+
+def try_plugin(
+    config: "Tune", recorded: Recorded, trial: PluginTrial, toolchain: Toolchain, *, report: Report
+) -> TunedBuild:
+    """Build once more with the plugin, test, and compare.
+
+    Raises:
+        RejectedError: the build fails with it, or the tests do, which passed on the plain build.
+        StorageError: the disk is full or not writable.
+    """
+    options, tree = config.built, recorded.tree
+    site = BuildSite(options=options, place=recorded.place, tree=tree, toolchain=toolchain)
+    added, notes = plugin_options(trial.plugin, trial.place), list[str]()
+    again = "`--continue --budget 0s` tries again"
+    with fresh_tree(site):
+        changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) != facts]
+        if changed:
+            notes.append(f"{len(changed)} sources, such as {changed[0]}, changed after the build was recorded")
+        if options.clean:
+            run_step(site, "clean", TUNED, AddedOptions())
+        report(0, 1, "build with the plugin")
+        build = run_step(site, "build", TUNED, added)
+        if build.reason:
+            raise RejectedError(
+                f"--build: expected the build with the plugin to succeed as the plain one did, found: {build.reason}; "
+                f"no plugin was written, look into {site.log(TUNED, 'build')}; {again}"
+            )
+        made = {str(path) for call in project_calls(build, tree) for path in call.outputs}
+        if missing := sorted(recorded.objects - made):
+            notes.append(
+                f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
+                "--clean leaves them there"
+            )
+        if any(call.lto_linker == "other" for call in build.calls):
+            notes.append("the linker of link-time optimization does not load the plugin: link with -fuse-ld=lld")
+        programs = [
+            TunedProgram(program=name, plain=weigh_image(site.kept(PLAIN, name)).row, tuned=weigh_image(path).row)
+            for name, path in programs_of(recorded, options).items()
+        ]
+        for name, path in programs_of(recorded, options).items():
+            keep(path, site.kept(TUNED, name))
+        tests = ""
+        if recorded.tests is not None:
+            report(0, 1, "test the build with the plugin")
+            found = run_step(site, "test", TUNED, added).reason
+            if found and not recorded.tests:
+                raise RejectedError(
+                    f"--test: expected the tests to pass on the tuned build as on the plain one, found: {found}; "
+                    f"no plugin was written, look into {site.log(TUNED, 'test')}; {again}"
+                )
+            tests = "the tests pass on the plain build and on the tuned one"
+            if recorded.tests:
+                how = "and on the tuned one" if found else "and pass on the tuned one"
+                tests = f"the tests fail on the plain build ({recorded.tests}), {how}: they say nothing of the plugin"
+    return TunedBuild(
+        programs=tuple(programs),
+        tests=tests,
+        notes=tuple(notes),
+        line=line_for_good(options, tree, config.output, is_link=trial.place == "link"),
+    )
+
+
+def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: bool = False) -> str:
+    """What to add to the build, by the build system that its commands and files tell of.
+
+    Example:
+        >>> line_for_good(BuildOptions(build=("meson compile -C b",)), Path("/none"), Path("/p.so"))
+        "in meson.build: add_project_arguments('-fpass-plugin=/p.so', language: ['c', 'cpp'])"
+    """
+    flag = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
+    programs = " ".join(options.build)
+
+    def has(*names: str) -> bool:
+        return any((tree / name).exists() for name in names)
+
+    if "cargo" in programs:
+        return f"in the environment: CFLAGS={flag} CXXFLAGS={flag}"
+    if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
+        return f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{flag}', language: ['c', 'cpp'])"
+    if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
+        return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({flag})"
+    if "ninja" in programs and has("build.ninja"):
+        return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
+    words = f'LDFLAGS="{flag}"' if is_link else f'CFLAGS="-Oz {flag}" CXXFLAGS="-Oz {flag}"'
+    return f"to the words of {'configure' if 'configure' in programs or has('configure') else 'make'}: {words}"

@@ -1,0 +1,123 @@
+"""What is refused and said of a tuning of a whole build, before and after compilers run."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands.build_site import BuildOptions
+from mlgokit.commands.tune import Tune, run
+from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
+from mlgokit.commands.tune_trial import line_for_good
+from mlgokit.corpus.importers.recorded import RecordedLink
+from mlgokit.errors import ReuseError, UsageError
+from mlgokit.evaluation.records import LINKED, BuiltImage
+from mlgokit.terminal import open_console
+from mlgokit.tune.render import print_tuned
+from mlgokit.tune.result import Tuned, TunedBuild, TunedProgram
+
+
+@pytest.mark.parametrize(
+    ("built", "given", "message"),
+    [
+        ({"test": ("make check",)}, {}, "--test: expected --build with it, found none; add it or leave this out"),
+        ({"program": (Path("app"),)}, {}, "--program: expected --build with it, found none"),
+        ({"clean": ("make clean",)}, {}, "--clean: expected --build with it, found none"),
+        ({"build": ("true",)}, {"corpus": Path("c")}, "tune: expected one of --build, --compile-commands and --corpus"),
+        ({"build": ("true",)}, {"level": "Oz"}, "--level: expected it with --compile-commands, found it with --build"),
+        ({"build": ("true",), "build_folder": Path("none")}, {}, "--build-folder none: expected a folder with sources"),
+        ({"build": ("true && true",)}, {}, "--build: expected one command without a shell's operators, found '&&'"),
+        ({"build": ("true",), "test": ("no-such x",)}, {}, "--test: expected a program in no-such x, found no no-such"),
+    ],
+)
+def test_calls_that_make_no_sense(built: dict[str, Any], given: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(UsageError) as caught:
+        run(Tune(built=BuildOptions(**built), folder=tmp_path / "tune", **given))
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "tune").exists()
+
+
+def test_a_folder_with_a_search_is_refused_before_anything_is_built(tmp_path: Path):
+    (tmp_path / "tune" / "search").mkdir(parents=True)
+    with pytest.raises(ReuseError, match=r"search: expected a new folder, found a search; add --continue to go on"):
+        run(Tune(built=BuildOptions(build=("touch built",), build_folder=tmp_path), folder=tmp_path / "tune"))
+    assert not (tmp_path / "built").exists()
+
+
+def recorded(*programs: str) -> Recorded:
+    links = {
+        Path("/b", name): RecordedLink(command=name, folder=Path("/b"), output=Path("/b", name)) for name in programs
+    }
+    return Recorded(
+        place=Path("/p"), tree=Path("/b"), database=Path("/d"), links=links, sources={}, objects=frozenset(),
+        tests=None, left_out={},
+    )  # fmt: skip
+
+
+def test_programs_are_named_by_path_or_name():
+    found = recorded("bin/app", "lib/.libs/libx.so", "app")
+    assert list(programs_of(found, BuildOptions())) == ["bin/app", "lib/.libs/libx.so", "app"]
+    assert list(programs_of(found, BuildOptions(program=(Path("app"),)))) == ["app"]
+    assert list(programs_of(found, BuildOptions(program=(Path("lib/libx.so"), Path("./bin/app"))))) == [
+        "lib/.libs/libx.so",
+        "bin/app",
+    ]
+    expected = "^--program tool: expected a program that the build links, found that it links app, bin/app, lib"
+    with pytest.raises(UsageError, match=expected):
+        programs_of(found, BuildOptions(program=(Path("tool"),)))
+
+
+def test_one_program_is_judged():
+    assert link_of(recorded("app"), BuildOptions()).command == "app"
+    assert link_of(recorded("app", "b"), BuildOptions(program=(Path("b"),))).command == "b"
+    with pytest.raises(
+        UsageError, match=r"^--objective: expected one program to judge by, found app, b; name one with"
+    ):
+        link_of(recorded("app", "b"), BuildOptions())
+
+
+@pytest.mark.parametrize(
+    ("build", "files", "line"),
+    [
+        ("make -j2", "Makefile", 'to the words of make: CFLAGS="-Oz -fpass-plugin=/p.so" '),
+        ("make", "Makefile CMakeLists.txt configure", "to the words of configure: CFLAGS="),
+        ("ninja -C b", "CMakeLists.txt", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
+        ("cmake --build b", "CMakeLists.txt Makefile", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
+        ("ninja", "build.ninja", "to the flags of the compilers in build.ninja: -fpass-plugin=/p.so"),
+        ("ninja -C b", "meson.build", "in meson.build: add_project_arguments('-fpass-plugin=/p.so', language"),
+        ("cargo build --release", "Cargo.toml", "in the environment: CFLAGS=-fpass-plugin=/p.so CXXFLAGS="),
+    ],
+)
+def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files: str, line: str, tmp_path: Path):
+    for name in files.split():
+        (tmp_path / name).touch()
+    assert line_for_good(BuildOptions(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
+    assert "-Wl,--load-pass-plugin=/p.so" in line_for_good(
+        BuildOptions(build=(build,)), tmp_path, Path("/p.so"), is_link=True
+    )
+
+
+def test_a_tuned_build_is_shown_with_its_programs_and_tests():
+    def image(text: int, data: int = 0) -> BuiltImage:
+        return BuiltImage(status=LINKED, image=text + 50, text=text, eh_frame=50, data=data)
+
+    programs = (
+        TunedProgram(program="bin/app", plain=image(1950), tuned=image(1850)),
+        TunedProgram(program="bin/odd", plain=BuiltImage(status="failed", reason="no ELF"), tuned=image(1)),
+    )
+    built = TunedBuild(programs=programs, tests="the tests pass", notes=("one source changed",), line="to make: X")
+    tuned = Tuned(
+        plugin="tuned.so", table="t", flag="-f", plain_bytes=2, tuned_bytes=1, plain_link=None, tuned_link=None,
+        judged=None, taken_back=0, ended="", modules=(), failures={}, curve=(), user_seconds=0, compilations=1,
+        built=built,
+    )  # fmt: skip
+    out = io.StringIO()
+    print_tuned(tuned, open_console(out, soft_wrap=True))
+
+    row = next(line for line in out.getvalue().splitlines() if "bin/app" in line)
+    assert row.split() == ["bin/app", "2,000", "1,900", "-100", "-5.00", "%", "-100", "+0", "+0", "+0"]
+    for sentence in ("bin/odd: cannot be compared: no ELF", "the tests pass", "one source changed"):
+        assert sentence in out.getvalue()
+    assert out.getvalue().endswith("add to the build: to make: X\n")
+    assert tuned.to_json()["built"]["programs"][0]["tuned"]["image"] == 1900

@@ -1,0 +1,164 @@
+"""Tunings of whole builds: recorded, tuned, built again with the plugin, tested, compared."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands.build_site import BuildOptions
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune import Tune, run
+from mlgokit.commands.tune_builds import Recorded, record_plain
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import CorpusError, RejectedError, UsageError
+from mlgokit.progress import say_nothing
+from mlgokit.tune.result import Tuned
+
+pytestmark = pytest.mark.llvm
+
+# LLVM's heuristic takes the calls of `say` for as large as their bodies, and they are smaller.
+PART = """
+int puts(const char *);
+extern const char firstNUMBER[], secondNUMBER[], thirdNUMBER[];
+void emitNUMBER(const char *text) { puts(text); }
+void sayNUMBER_0(int unused) { (void)unused; emitNUMBER(firstNUMBER); }
+void sayNUMBER_1(int unused) { (void)unused; emitNUMBER(secondNUMBER); }
+void sayNUMBER_2(int unused) { (void)unused; emitNUMBER(thirdNUMBER); }
+void partNUMBER(void) { CALLS }
+const char firstNUMBER[] = "a", secondNUMBER[] = "b", thirdNUMBER[] = "c";
+"""
+FILES = {
+    "main.c": "void part1(void); void part2(void);\nint main(void) { part1(); part2(); return 0; }\n",
+    # A library between, as builds have it.
+    "Makefile": """
+CFLAGS = -Oz -ffunction-sections
+AR = llvm-ar
+bin/app: main.o libparts.a
+\tmkdir -p bin
+\t$(CC) main.o libparts.a -o bin/app
+libparts.a: part1.o part2.o
+\trm -f libparts.a
+\t$(AR) rc libparts.a part1.o part2.o
+clean:
+\trm -rf bin *.a *.o
+check: bin/app
+\ttest `bin/app | wc -l` = 48
+""",
+}
+Tuning = Callable[..., Tuned]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in (1, 2):
+        calls = " ".join(f"sayNUMBER_{index % 3}(0);" for index in range(24))
+        text = PART.replace("CALLS", calls).replace("NUMBER", str(number))
+        (folder / f"part{number}.c").write_text(text)
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def tuning(project: Path, toolchain: Toolchain) -> Tuning:
+    def tune(*, go_on: bool = False, objective: Any = "image", **given: Any) -> Tuned:
+        built = BuildOptions(**({"build": ("make -j2",), "build_folder": project} | given))
+        return run(
+            Tune(
+                built=built,
+                budget="1s",
+                output=project.parent / "tuned.so",
+                folder=project.parent / "tune",
+                go_on=go_on,
+                objective=objective,
+                compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+            )
+        )
+
+    return tune
+
+
+def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: Path):
+    before = sorted(path.name for path in project.iterdir())
+    found = tuning(test=("make check",), program=(Path("app"),), objective="linked")
+
+    assert {one.name for one in found.modules} == {"parts/main.o", "parts/part1.o", "parts/part2.o"}
+    assert found.judged is not None
+    assert found.built is not None
+    (program,) = found.built.programs
+    assert (program.program, program.plain.image - program.tuned.image) == (
+        "bin/app",
+        found.judged.before - found.judged.after if found.judged.before and found.judged.after else 0,
+    )
+    assert program.tuned.image < program.plain.image
+    assert found.built.tests == "the tests pass on the plain build and on the tuned one"
+    assert found.built.notes == ()
+    assert found.built.line.startswith('to the words of make: CFLAGS="-Oz -fpass-plugin=')
+    assert (project.parent / "tuned.so").exists()
+    # In copies: nothing is written where the sources are.
+    assert sorted(path.name for path in project.iterdir()) == before
+
+    logs = sorted(path.stat().st_mtime_ns for path in (project.parent / "tune" / "build").glob("plain-*.log"))
+    again = tuning(test=("make check",), program=(Path("app"),), objective="linked", go_on=True)
+    assert again.built is not None
+    assert again.built.programs[0].tuned.image <= program.tuned.image
+    # The plain build is not made again.
+    assert logs == sorted(path.stat().st_mtime_ns for path in (project.parent / "tune/build").glob("plain-*.log"))
+
+
+def test_a_tuned_build_that_fails_its_tests_is_not_published(tuning: Tuning, project: Path):
+    (project.parent / "tuned.so").write_text("the one before")
+    # A test that wants the very same program.
+    test = "sh -c 'sha256sum bin/app > now; test -e ../first || cp now ../first; cmp now ../first'"
+    with pytest.raises(RejectedError, match=r"^--test: expected the tests to pass on the tuned build as on the plain"):
+        tuning(test=(test,))
+    assert (project.parent / "tuned.so").read_text() == "the one before"
+
+    (project.parent / "tune/build/recorded.json").write_text(
+        json.dumps(_with_tests(project.parent / "tune/build/recorded.json", "make check ended with 2"))
+    )
+    found = tuning(test=(test,), go_on=True)
+    assert found.built is not None
+    assert found.built.tests.startswith("the tests fail on the plain build (make check ended with 2), and on the tuned")
+
+
+def _with_tests(path: Path, reason: str) -> dict[str, Any]:
+    found = json.loads(path.read_text())
+    found["build"]["tests"] = reason
+    return found
+
+
+def test_a_build_is_cleaned_and_made_in_its_folder(tuning: Tuning, project: Path):
+    found = tuning(clean=("make clean",))
+
+    assert found.built is not None
+    assert (project / "bin/app").stat().st_size == (project.parent / "tune/build/programs/tuned/bin/app").stat().st_size
+    assert found.built.programs[0].tuned.image < found.built.programs[0].plain.image
+    assert found.built.notes == ()
+
+
+def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Toolchain):
+    def record(*build: str) -> Recorded:
+        built = BuildOptions(build=build, build_folder=project)
+        return record_plain(Tune(built=built, folder=project.parent / "tune"), toolchain, report=say_nothing)
+
+    (project / "bin").mkdir()
+    done = process.run(["make", f"CC={toolchain.clang}", "AR=ar"], cwd=project, timeout_seconds=60)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(
+        UsageError, match="found no compilation and 3 objects that were there before; add --clean, as in"
+    ):
+        record("make")
+    with pytest.raises(
+        CorpusError, match=r"^--build: expected the plain build by clang \d.* to succeed, found: make no"
+    ):
+        record("make nothing")
+    with pytest.raises(UsageError, match=r"found 3 objects of one that went past, such as .*main.o by .*clang version"):
+        record(f"env -i PATH=/usr/bin:/bin make -B CC={toolchain.clang} AR=ar")
+    (project / "part1.o").unlink()
+    assert set(record("make").left_out) == {"main.o", "part2.o"}
