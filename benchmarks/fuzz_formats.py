@@ -3,6 +3,7 @@
 What is damaged and can be made again counts as not there: such a reader gives nothing, and raises nothing either.
 """
 
+import functools
 import io
 import json
 import struct
@@ -33,8 +34,8 @@ from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.vocab import read_vocab
 from mlgokit.spec import TensorSpec
-from mlgokit.tables.allocations import AllocationSummary, allocation_bytes, read_allocations
 from mlgokit.tables.decisions import TuningSummary, entry_of, read_table, table_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideSummary, override_bytes, read_overrides
 from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, render_log
 from mlgokit.traces.sequence_example import encode_sequence
 from mlgokit.traces.tfrecord import frame
@@ -179,7 +180,7 @@ DECISIONS = table_bytes(
     [entry_of([1, 2], np.array([4, 8], np.uint64), np.array([True, False]))],
     TuningSummary(llvm=22, objective="link-aware", plain_bytes=9.0, tuned_bytes=8.0, modules=("a.o",)),
 )
-ALLOCATIONS = allocation_bytes({7: SOME}, AllocationSummary(llvm=22, functions=1, plain_score=2.0, tuned_score=1.0))
+SUMMARY = OverrideSummary(llvm=22, functions=1, plain_score=2.0, tuned_score=1.0)
 REMARKS = """--- !Missed
 Pass:            regalloc
 Name:            SpillReloadCopies
@@ -224,7 +225,10 @@ def _state() -> bytes:
 FORMATS: dict[str, Reader] = {
     "policy": _reader(SEEDS["policy"](), _file("a.policy", load_policy), inside=_inside_length),
     "decision table": _reader([DECISIONS, *SEEDS["decision table"]()], _file("a", read_table)),
-    "allocation table": _reader([ALLOCATIONS, *SEEDS["allocation table"]()], _file("a", read_allocations)),
+    "allocation table": _reader(
+        [override_bytes(ALLOCATIONS, {7: SOME}, SUMMARY), *SEEDS["allocation table"]()],
+        _file("a", functools.partial(read_overrides, ALLOCATIONS)),
+    ),
     "training log": _reader([render_log(_log())], _file("a.log", _read_logs)),
     "training set": _reader([_training_set()], _file("a.tfrecord", lambda path: list(iter_training_set(path)))),
     "vocabulary": _reader([b"0.5\n1.0\n1e22\ninf\n"], _file("a.buckets", lambda path: len(read_vocab(path.parent)))),

@@ -2,16 +2,16 @@
 //
 // What a reader takes is also used as the plugin uses it. A crash, a report of a sanitizer, or a broken promise of
 // EXPECT is a finding. Sources are included where what reads is of no interest to other files.
-#include "regalloc/Trials.cpp" // NOLINT: in this order, both have an unnamed namespace of their own
-#include "reuse/KnownFunctions.cpp"
+#include "reuse/KnownFunctions.cpp" // NOLINT: in this order, both have an unnamed namespace of their own
+#include "trials/Trials.cpp"
 
 #include "inliner/DecisionTable.h"
 #include "inliner/Features.h"
 #include "inliner/SiteKeys.h"
-#include "regalloc/AllocationTable.h"
 #include "shared/Files.h"
 #include "shared/Policy.h"
 #include "shared/Settings.h"
+#include "trials/OverrideTable.h"
 
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/Support/Endian.h"
@@ -100,7 +100,7 @@ void readDecisions(StringRef Bytes) {
 
 /// The answers to a few questions about each live range, as the advisors ask for them.
 void answer(const Overrides &O, double Flips, uint64_t Seed) {
-  OverridePlan Evictions(O.Evictions, Flips, Seed), Priorities(O.Priorities, Flips, ~Seed);
+  OverridePlan Evictions(O.Evictions, Flips, Seed), Priorities(O.Priorities, Flips, ~Seed), Passes(O.Passes, 0, 0);
   const int64_t Mask[] = {1, 0, 1, 1, 0, 1};
   for (uint32_t Range : {0u, 1u, 2u, 7u, 0x7fffffffu})
     for (int Again = 0; Again < 4; ++Again) {
@@ -109,17 +109,22 @@ void answer(const Overrides &O, double Flips, uint64_t Seed) {
         EXPECT(Column < std::size(Mask) && Mask[Column]);
       }
       Priorities.next(Range);
+      Passes.next(Range);
     }
 }
 
-void readAllocations(StringRef Bytes) {
-  Expected<AllocationTable> T = AllocationTable::parse(Bytes, "x");
+void readOverrides(const TableKind &Kind, StringRef Bytes) {
+  Expected<OverrideTable> T = OverrideTable::parse(Kind, Bytes, "x");
   if (failed(T.takeError()))
     return;
   for (uint64_t Key : {uint64_t(0), uint64_t(7), uint64_t(9), ~uint64_t(0)})
     if (const Overrides *O = T->find(Key))
       answer(*O, 0, Key);
 }
+
+void readAllocations(StringRef Bytes) { readOverrides(AllocationKind, Bytes); }
+
+void readPasses(StringRef Bytes) { readOverrides(PassKind, Bytes); }
 
 void readTrials(StringRef Bytes) {
   std::optional<Request> R = readRequest(Bytes);
@@ -129,8 +134,8 @@ void readTrials(StringRef Bytes) {
   EXPECT(R->Seconds >= 0 && R->Seconds <= 1e6);
   for (auto &[Key, All] : R->ByKey)
     for (Series &S : All) {
-      (void)R->score({1, 2, 3, 4, 5, 6, 7}, S.Free);
-      adopt(S, Bytes.take_back(64), *R);
+      (void)R->score({1, 2, 3, 4, 5, 6, 7, 8, 9}, S.Free);
+      adopt(S, Bytes.take_back(128), *R);
       for (const Trial &T : S.Trials)
         answer(S.Base, T.EvictionFlips, T.Seed);
     }
@@ -166,6 +171,7 @@ void readEnvironment(StringRef Bytes) {
     EXPECT(S->FlipProbability >= 0 && S->FlipProbability <= 1 && S->Temperature >= 0 && std::isfinite(S->Temperature));
     (void)S->hasDecisions();
     (void)S->hasAllocations();
+    (void)S->hasPasses();
   } else {
     failed(S.takeError());
   }
@@ -177,10 +183,14 @@ struct Reader {
   const char *Name;
   void (*Read)(StringRef);
 };
-constexpr Reader Readers[] = {
-    {"policy", readPolicy},          {"decision table", readDecisions},      {"allocation table", readAllocations},
-    {"trials", readTrials},          {"answer of a trial", readTrialAnswer}, {"known functions", readKnownFunctions},
-    {"environment", readEnvironment}};
+constexpr Reader Readers[] = {{"policy", readPolicy},
+                              {"decision table", readDecisions},
+                              {"allocation table", readAllocations},
+                              {"pass table", readPasses},
+                              {"trials", readTrials},
+                              {"answer of a trial", readTrialAnswer},
+                              {"known functions", readKnownFunctions},
+                              {"environment", readEnvironment}};
 const Reader *Chosen = nullptr;
 
 } // namespace

@@ -31,8 +31,8 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, SignedLog
 from mlgokit.policy.store import policy_bytes
-from mlgokit.tables.allocations import allocation_bytes
 from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, override_bytes
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 SLICE = 250_000
@@ -40,7 +40,7 @@ SLICE = 250_000
 UNITS = (
     "shared/Policy", "shared/Network", "shared/Settings", "shared/Files", "shared/Exploration", "inliner/DecisionTable",
     "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode", "identity/Identity",
-    "regalloc/AllocationTable", "regalloc/OverridePlan", "regalloc/TrialCopy", "regalloc/CodeSize",
+    "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize", "trials/Executed",
     "regalloc/FunctionShape",
 )  # fmt: skip
 """Of the plugin, what its readers need; others are included by :data:`SOURCE`."""
@@ -127,7 +127,12 @@ def _overrides() -> Overrides:
 
 
 def _allocations() -> list[bytes]:
-    return [allocation_bytes({}), allocation_bytes({7: _overrides(), 9: Overrides()})]
+    return [override_bytes(ALLOCATIONS, {}), override_bytes(ALLOCATIONS, {7: _overrides(), 9: Overrides()})]
+
+
+def _passes() -> list[bytes]:
+    left_out = Overrides(passes=np.array([(7, 0, 0), (7, 1, 0)], OVERRIDE))
+    return [override_bytes(PASSES, {}), override_bytes(PASSES, {7: left_out, 9: Overrides()})]
 
 
 def _trials() -> list[bytes]:
@@ -140,12 +145,13 @@ SEEDS = {
     "policy": _policies,
     "decision table": _decisions,
     "allocation table": _allocations,
+    "pass table": _passes,
     "trials": _trials,
-    "answer of a trial": lambda: [struct.pack("<7d4I", *range(7), 9, 9, 1, 1) + bytes(range(16))],
+    "answer of a trial": lambda: [struct.pack("<9d6I", *range(9), 9, 9, 9, 1, 1, 1) + bytes(range(24))],
     "known functions": lambda: [b"", bytes(range(32))],
     "environment": lambda: [
         b"MLGOKIT_SEED=7\0MLGOKIT_TEMPERATURE=0.5\0MLGOKIT_FLIP_PROBABILITY=1e-3\0MLGOKIT_ANY_LEVEL=1",
-        b"MLGOKIT_POLICY=:default\0MLGOKIT_LOG_DEFAULT=0\0MLGOKIT_DECISIONS=a\0MLGOKIT_ALLOCATIONS=b",
+        b"MLGOKIT_POLICY=:default\0MLGOKIT_LOG_DEFAULT=0\0MLGOKIT_DECISIONS=a\0MLGOKIT_ALLOCATIONS=b\0MLGOKIT_PASSES=c",
     ],
 }
 """By the reader's name, inputs to begin with."""

@@ -22,9 +22,9 @@ from mlgokit.errors import MlgokitError
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import say_nothing
-from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
+from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 from mlgokit.tune.check import check_plugin
 from mlgokit.tune.spaces.allocation.state import load_functions
 from mlgokit.tune.spaces.inlining.state import load_effects, load_progress
@@ -265,7 +265,7 @@ def _unproved(plugin: Path, modules: Sequence[Module], compiler: ClangCompiler) 
     """Whether compiling everything with a plugin says something else than it promises."""
     inside = tables_inside(plugin)
     decisions = read_table(plugin) if "decisions" in inside else None
-    allocations = read_allocations(plugin) if "allocations" in inside else None
+    allocations = read_overrides(ALLOCATIONS, plugin) if "allocations" in inside else None
     result = check_plugin(modules, compiler, plugin, decisions, allocations, report=say_nothing)
     promised = result.promised_change
     found = [f"{name} does not compile: {reason}" for name, reason in result.failures.items()]

@@ -20,9 +20,9 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
+from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 from mlgokit.tune.check import check_plugin
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy, try_start
@@ -112,7 +112,7 @@ def _measured(
     plugin = folder / "tuned.so"
     tuned = proved(search, plugin, seconds=config.allocation_seconds, report=report)
     decisions = read_table(plugin)
-    allocations = read_allocations(plugin) if "allocations" in tables_inside(plugin) else None
+    allocations = read_overrides(ALLOCATIONS, plugin) if "allocations" in tables_inside(plugin) else None
     compiler = search.space.compiler
     kept = {
         version: check_plugin(chosen[version], compiler, plugin, decisions, allocations, report=report).to_json()

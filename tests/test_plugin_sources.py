@@ -11,9 +11,11 @@ import pytest
 SOURCES = Path(str(resources.files("mlgokit"))) / "plugin"
 FILES = sorted(path for path in SOURCES.rglob("*") if path.is_file())
 MAY_INCLUDE: Mapping[str, set[str]] = {
-    "": {"inliner", "regalloc", "reuse", "identity", "shared"},
+    "": {"inliner", "regalloc", "passes", "reuse", "trials", "identity", "shared"},
     "inliner": {"identity", "shared"},
-    "regalloc": {"shared"},
+    "regalloc": {"trials", "shared"},
+    "passes": {"trials", "identity", "shared"},
+    "trials": {"shared"},
     "reuse": {"identity", "shared"},
     "identity": {"shared"},
     "shared": set(),

@@ -20,6 +20,7 @@ READERS = (
     "policy",
     "decision table",
     "allocation table",
+    "pass table",
     "trials",
     "answer of a trial",
     "known functions",

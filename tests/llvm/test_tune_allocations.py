@@ -21,7 +21,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.progress import say_nothing
-from mlgokit.tables.allocations import read_allocations, write_allocations
+from mlgokit.tables.overrides import ALLOCATIONS, read_overrides, write_overrides
 from mlgokit.tune.result import Allocated, SpillCosts, Tuned
 from mlgokit.tune.spaces.allocation.opening import open_allocation
 from mlgokit.tune.spaces.allocation.space import AllocationSpace
@@ -213,10 +213,10 @@ def test_another_name_is_another_function(project: Project, tmp_path: Path):
 def test_the_table_alone_does_the_same_with_the_generic_plugin(project: Project, plugin: Path, tmp_path: Path):
     corpus = load_corpus(project.config.folder / "corpus")
     module = next(one for one in corpus.modules if "work" in one.name)
-    table = read_allocations(project.config.output)
+    table = read_overrides(ALLOCATIONS, project.config.output)
     assert table.summary is not None
     assert table.summary.tuned_score == pytest.approx(project.costs.tuned)
-    write_allocations(tmp_path / "some.allocations", table.by_key)
+    write_overrides(ALLOCATIONS, tmp_path / "some.allocations", table.by_key)
     compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
     use = PluginUse(allocations=(tmp_path / "some.allocations").read_bytes())
     found = compiler.compile(module, CompileRequest(use=use, regalloc=True)).regalloc

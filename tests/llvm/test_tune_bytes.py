@@ -21,7 +21,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
-from mlgokit.tables.allocations import allocations_inside
+from mlgokit.tables.overrides import ALLOCATIONS, overrides_inside
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
@@ -178,12 +178,15 @@ def test_going_on_keeps_what_was_found_and_without_a_share_nothing_is_allocated_
     again = tune.run(dataclasses.replace(project.config, go_on=True, budget="0s", output=tmp_path / "again.so"))
     assert again.allocated is not None
     assert again.tuned_bytes <= project.tuned.tuned_bytes
-    assert allocations_inside(tmp_path / "again.so").keys() == allocations_inside(project.config.output).keys()
+    assert (
+        overrides_inside(ALLOCATIONS, tmp_path / "again.so").keys()
+        == overrides_inside(ALLOCATIONS, project.config.output).keys()
+    )
     corpus = project.config.folder / "corpus"
     other = dataclasses.replace(project.config, compile_commands=None, corpus=corpus, budget="0s")
     without = dataclasses.replace(other, folder=tmp_path / "w", output=tmp_path / "w.so", allocation_share=0.0)
     assert tune.run(without).allocated is None
-    assert allocations_inside(tmp_path / "w.so") == {}
+    assert overrides_inside(ALLOCATIONS, tmp_path / "w.so") == {}
     started = dataclasses.replace(other, folder=tmp_path / "s", output=tmp_path / "s.so", start=project.config.output)
     found = tune.run(dataclasses.replace(started, budget="2s", allocation_share=0.9))
     assert found.tuned_bytes <= project.tuned.tuned_bytes
@@ -258,7 +261,7 @@ def test_what_the_object_does_not_bear_out_is_put_back(project: Project, plugin:
         assert result.allocated is not None
         assert (result.allocated.changed, result.allocated.put_back) == (0, 1)
         assert result.tuned_bytes == tuned.tuned_bytes
-        assert allocations_inside(tmp_path / "tuned.so") == {}
+        assert overrides_inside(ALLOCATIONS, tmp_path / "tuned.so") == {}
 
 
 def test_a_function_whose_code_cannot_be_seen_is_left_alone(project: Project, plugin: Path, tmp_path: Path):

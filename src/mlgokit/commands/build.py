@@ -1,6 +1,7 @@
 """The command that runs a build with a plugin in its compilers."""
 
 import contextlib
+import functools
 import shlex
 import shutil
 import tempfile
@@ -24,8 +25,8 @@ from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import AllocationSummary, read_allocations
 from mlgokit.tables.decisions import TuningSummary, read_table
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideSummary, read_overrides
 from mlgokit.terminal import say
 
 CHECK_SECONDS = 60.0
@@ -201,15 +202,15 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     )
 
 
-def _summary(plugin: Path) -> TuningSummary | AllocationSummary | None:
+def _summary(plugin: Path) -> TuningSummary | OverrideSummary | None:
     """What a tuned plugin says of itself."""
-    for read in (read_table, read_allocations):
+    for read in (read_table, *(functools.partial(read_overrides, kind) for kind in (ALLOCATIONS, PASSES))):
         with contextlib.suppress(InputError):
             return read(plugin).summary
     return None
 
 
-def _place(summary: TuningSummary | AllocationSummary | None) -> PluginPlace:
+def _place(summary: TuningSummary | OverrideSummary | None) -> PluginPlace:
     """The steps that a plugin is for; a tuning of a link has that as its one module."""
     if summary is None:
         return "both"

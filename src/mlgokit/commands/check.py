@@ -17,9 +17,9 @@ from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import read_allocations
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
+from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
 from mlgokit.tune.render import print_check
 
@@ -60,7 +60,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     inside = tables_inside(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
-    allocations = read_allocations(config.plugin) if "allocations" in inside else None
+    allocations = read_overrides(ALLOCATIONS, config.plugin) if "allocations" in inside else None
     summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)

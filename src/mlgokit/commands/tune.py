@@ -43,8 +43,8 @@ from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import AllocationTable, allocations_inside
 from mlgokit.tables.decisions import DecisionTable, table_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, overrides_inside
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.measurement import Measure
@@ -230,7 +230,7 @@ class _Session:
     compiler: ClangCompiler
     modules: Sequence[Module]
     policies: dict[str, Path]
-    earlier: DecisionTable | AllocationTable | None
+    earlier: DecisionTable | OverrideTable | None
     claim: Callable[[], None]
     left_out: dict[str, str]
     notes: tuple[str, ...]
@@ -275,7 +275,7 @@ def _tune_costs(session: _Session) -> Tuned:
             priority=config.problem != REGALLOC_EVICTION.name,
         ),
         folder=session.folder,
-        start=session.earlier.by_key if isinstance(session.earlier, AllocationTable) else {},
+        start=session.earlier.by_key if isinstance(session.earlier, OverrideTable) else {},
         list_all=bool(falls_back),
         seed=config.search.seed,
         report=report,
@@ -339,7 +339,7 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
     ) as verifier:
         tuned = finish_inlining(verifier, search)
         if share:
-            earlier = dict[int, Overrides]() if config.start is None else allocations_inside(config.start)
+            earlier = dict[int, Overrides]() if config.start is None else overrides_inside(ALLOCATIONS, config.start)
             found = open_bytes(
                 verifier,
                 objective=search.space.config.objective,

@@ -12,8 +12,8 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
-from mlgokit.tables.allocations import AllocationTable, read_allocations
 from mlgokit.tables.decisions import DecisionTable, read_table
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.measurement import Measure, measuring_words
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def policies_of(config: "Tune") -> dict[str, Path]:
     return {problem: config.policy}
 
 
-def earlier_table(config: "Tune", toolchain: Toolchain) -> DecisionTable | AllocationTable | None:
+def earlier_table(config: "Tune", toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
     """The table of an earlier plugin.
 
     Raises:
@@ -94,7 +94,8 @@ def earlier_table(config: "Tune", toolchain: Toolchain) -> DecisionTable | Alloc
     """
     if config.start is None:
         return None
-    earlier = (read_allocations if config.objective == "spill-cost" else read_table)(config.start)
+    costs = config.objective == "spill-cost"
+    earlier = read_overrides(ALLOCATIONS, config.start) if costs else read_table(config.start)
     if earlier.summary is not None and earlier.summary.llvm != toolchain.major:
         raise UsageError(
             f"{config.start}: expected a plugin tuned with LLVM {toolchain.major}, found one for "

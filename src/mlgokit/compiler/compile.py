@@ -224,13 +224,10 @@ class ClangCompiler:
         use = request.use
         if self.known is None or not content or use is None or request.keep_object is not None:
             return None
-        # Known functions go by their IR, which says nothing of how another advisor allocates them.
-        if (
-            module.link_folder is not None
-            or use.allocations
-            or use.policies.keys() - {INLINE_SIZE.name}
-            or not may_drop(module.command_line)
-        ):
+        # Known functions go by their IR, which says nothing of other allocations, and of passes that do not run.
+        if use.allocations or use.passes or use.policies.keys() - {INLINE_SIZE.name}:
+            return None
+        if module.link_folder is not None or not may_drop(module.command_line):
             return None
         known = self.known.setdefault(module.name, KnownFunctions(content=content))
         if (known.content or content) != content:

@@ -34,7 +34,8 @@ class PluginUse:
         flip_probability: of flipping a decision.
         decisions: a table of inlining decisions that is asked before the policy; empty for none.
         allocations: a table of evictions and priorities that is asked before the policies for them; empty for none.
-        trials: allocations to try for functions of the module.
+        passes: a table of passes that do not run on some functions in code generation; empty for none.
+        trials: what to try otherwise in functions of the module.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """
 
@@ -46,6 +47,7 @@ class PluginUse:
     flip_probability: float = 0.0
     decisions: bytes = b""
     allocations: bytes = b""
+    passes: bytes = b""
     trials: TrialRequest | None = None
     log_default: bool = True
 
@@ -63,6 +65,7 @@ class PluginUse:
         given = {
             "decisions": self.decisions,
             "allocations": self.allocations,
+            "passes": self.passes,
             "trials": b"" if self.trials is None else self.trials.to_bytes(),
         }
         files: dict[str, str] = {} if self.trials is None else {"MLGOKIT_TRIED": str(folder / "tried")}

@@ -30,7 +30,7 @@ from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.allocations import allocation_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, override_bytes
 
 FORMAT = "mlgokit explanation"
 FORMAT_VERSION = 1
@@ -141,7 +141,7 @@ def explain_module(
 def _without_allocations(use: PluginUse) -> PluginUse:
     """The same with register allocation as LLVM does it, whatever the plugin has inside for that."""
     own = {name: HEURISTIC for name, problem in PROBLEMS.items() if problem.by_regalloc_cost}
-    return dataclasses.replace(use, allocations=allocation_bytes({}), policies={**use.policies, **own})
+    return dataclasses.replace(use, allocations=override_bytes(ALLOCATIONS, {}), policies={**use.policies, **own})
 
 
 def _explained(

@@ -6,11 +6,12 @@
 //   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
 #include "identity/Description.h"
 #include "inliner/Advisor.h"
+#include "passes/Gate.h"
 #include "regalloc/RegAlloc.h"
-#include "regalloc/Trials.h"
 #include "reuse/KnownFunctions.h"
 #include "reuse/Resident.h"
 #include "shared/Settings.h"
+#include "trials/Trials.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Config/llvm-config.h"
@@ -34,8 +35,8 @@ thread_local ModuleAnalysisManager *Manager = nullptr;
 
 /// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody
 /// makes a register allocator.
-const bool Registered =
-    (mlgokit::registerOptions(), mlgokit::registerEvictionAdvisor(), mlgokit::registerPriorityAdvisor(), true);
+const bool Registered = (mlgokit::registerOptions(), mlgokit::registerPassGate(), mlgokit::registerEvictionAdvisor(),
+                         mlgokit::registerPriorityAdvisor(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });
@@ -57,7 +58,9 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  const bool AnotherProblem = Settings->hasAllocations() || mlgokit::hasTrials() ||
+  const bool AnotherProblem = Settings->hasAllocations() || Settings->hasPasses() ||
+                              mlgokit::hasTrials(mlgokit::Stage::Registers) ||
+                              mlgokit::hasTrials(mlgokit::Stage::Passes) ||
                               any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
   if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
     return new DefaultInlineAdvisor(M, FAM, Params, Context);

@@ -152,7 +152,8 @@ def read_table(path: Path) -> DecisionTable:
     Raises:
         InputError: the file is missing, or has no decision table, or is damaged.
     """
-    return parse_table(read_table_file(path, name="decisions", magic=_MAGIC, made_by="mlgokit tune"), name=path)
+    data = read_table_file(path, name="decisions", called="decision table", magic=_MAGIC, made_by="mlgokit tune")
+    return parse_table(data, name=path)
 
 
 def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:

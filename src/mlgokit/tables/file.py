@@ -1,4 +1,4 @@
-"""The files of tables, by themselves or inside a plugin: what decision tables and allocation tables have in common."""
+"""The files of tables, by themselves or inside a plugin: what all kinds have in common."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from mlgokit.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-TABLES = ("decisions", "allocations")
+TABLES = ("decisions", "passes", "allocations")
 """What a tuned plugin may have inside."""
 _Summary = TypeVar("_Summary")
 
@@ -63,7 +63,7 @@ def finite_float(value: Any) -> float:
 
 
 def tables_inside(plugin: Path) -> set[str]:
-    """Names of the tables that a plugin has inside: ``decisions``, ``allocations``, both, or none.
+    """Names of the tables that a plugin has inside, of those in :data:`TABLES`.
 
     Raises:
         InputError: the file cannot be read.
@@ -75,19 +75,20 @@ def tables_inside(plugin: Path) -> set[str]:
     return {name for name in TABLES if _ends(name)[0].encode() in data}
 
 
-def read_table_file(path: Path, *, name: str, magic: bytes, made_by: str) -> bytes:
+def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by: str) -> bytes:
     """The bytes of a table, from its magic number on; at least a count follows it.
 
     Args:
         path: the table, or a plugin that has it inside.
         name: of the table in the plugin, one of :data:`TABLES`.
+        called: what people call such a table.
         magic: what the table begins with.
         made_by: the command that makes such tables.
 
     Raises:
         InputError: the file is missing, or has no such table.
     """
-    what = f"{name.removesuffix('s')} table {path}"
+    what = f"{called} {path}"
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -18,8 +18,8 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.allocations import AllocationTable
 from mlgokit.tables.decisions import DecisionTable, TableEntry, strong_names
+from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.build_pair import BuildPair, compile_pairs
 from mlgokit.tune.result import SpillCosts, costs_of, json_of
 
@@ -137,7 +137,7 @@ def check_plugin(
     compiler: Compiler,
     plugin: Path,
     decisions: DecisionTable | None,
-    allocations: AllocationTable | None,
+    allocations: OverrideTable | None,
     *,
     report: Report,
 ) -> CheckResult:
@@ -178,7 +178,7 @@ def check_plugin(
     )
 
 
-def _promised_change(decisions: DecisionTable | None, allocations: AllocationTable | None) -> float | None:
+def _promised_change(decisions: DecisionTable | None, allocations: OverrideTable | None) -> float | None:
     """What the search said of the plugin when it was tuned: of bytes, or of costs if it has no decisions."""
     before, after = 0.0, 0.0
     if decisions is not None and decisions.summary is not None:

@@ -7,6 +7,9 @@ Commands, each with its arguments:
   with hidden units, the mean of two networks that spread the logarithm over them.
 - decisions <table> <log>: each decision of the log turned into its opposite.
 - trials <trials>: none, so that the plugin lists the functions.
+- list <trials>: the same for all stages.
+- toggles <trials> <tried> <function> <pass>...: code with each pass toggled, one after the other, from LLVM's own.
+- passes <table> <tried> <function> <pass>...: a table that leaves these out where they ask for the first time.
 - trials <trials> <tried> <function> <spill or code> <probability> <seed>...: from the overrides of its last trial.
 - tried <tried> [code]: a line for each function and each trial.
 - allocations <table> <tried>: the overrides of each function's last trial.
@@ -18,6 +21,7 @@ Commands, each with its arguments:
 
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -26,19 +30,23 @@ from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import (
     CODE_BYTES,
+    MOST_TOGGLES,
+    OVERRIDE,
     SPILL_COST,
     TRIAL,
     Overrides,
     Series,
+    Stage,
     Tried,
+    executed_weights,
     read_tried,
     request_bytes,
 )
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
-from mlgokit.tables.allocations import allocation_bytes
 from mlgokit.tables.decisions import entry_of, table_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, override_bytes
 from mlgokit.traces import read_log
 
 OUTPUTS = {
@@ -114,14 +122,16 @@ def write_trials(
 
 
 def _weights(name: str) -> np.ndarray:
-    return CODE_BYTES if name == "code" else SPILL_COST
+    return {"code": CODE_BYTES, "executed": executed_weights(CODE_BYTES)}.get(name, SPILL_COST)
 
 
 def print_tried(path: str, weights: str = "spill") -> None:
     for one in read_tried(Path(path), weights=_weights(weights)):
-        say(f"{one.name} key={one.key:016x}")
+        say(f"{one.name} key={one.key:016x}{' passes' if one.stage is Stage.PASSES else ''}")
         for trial in one.outcomes:
             questions = f"evictions={trial.evictions} priorities={trial.priorities}"
+            if one.stage is Stage.PASSES:
+                questions = f"passes={trial.passes}"
             say(f"  score={trial.score:.7g} cost={trial.cost:.7g} {questions} overrides={len(trial.overrides)}")
 
 
@@ -133,7 +143,7 @@ def print_remarks(path: str) -> None:
 
 def write_allocations(path: str, tried_path: str) -> None:
     tried = read_tried(Path(tried_path))
-    Path(path).write_bytes(allocation_bytes({one.key: last_overrides(one) for one in tried if one.outcomes}))
+    Path(path).write_bytes(override_bytes(ALLOCATIONS, {one.key: last_overrides(one) for one in tried if one.outcomes}))
 
 
 def write_known(path: str, functions: str) -> None:
@@ -152,7 +162,34 @@ def run_resident(*words: str) -> None:
     residents.close()
 
 
+def write_list(path: str) -> None:
+    Path(path).write_bytes(request_bytes([], stages=Stage.REGISTERS | Stage.PASSES, seconds=20))
+
+
+def write_toggles(path: str, tried_path: str, function: str, *names: str) -> None:
+    trials, toggled = np.zeros(1 + len(names), TRIAL), np.zeros((1 + len(names), MOST_TOGGLES), OVERRIDE)
+    trials["toggles"][1:] = 1
+    toggled["range"][1:, 0] = [zlib.crc32(name.encode()) for name in names]
+    series = [
+        Series(key=one.key, base=Overrides(), score=np.inf, trials=trials, toggled=toggled)
+        for one in read_tried(Path(tried_path))
+        if one.name == function and one.stage is Stage.PASSES
+    ]
+    weights = executed_weights(CODE_BYTES)
+    Path(path).write_bytes(request_bytes(series, stages=Stage.PASSES, seconds=20, weights=weights))
+
+
+def write_passes(path: str, tried_path: str, function: str, *names: str) -> None:
+    left_out = np.array([(zlib.crc32(name.encode()), 0, 0) for name in names], OVERRIDE)
+    tried = [one for one in read_tried(Path(tried_path)) if one.stage is Stage.PASSES]
+    by_key = {one.key: Overrides(passes=left_out) for one in tried if one.name == function}
+    Path(path).write_bytes(override_bytes(PASSES, by_key))
+
+
 COMMANDS = {
+    "list": write_list,
+    "toggles": write_toggles,
+    "passes": write_passes,
     "log": print_log,
     "policy": write_policy,
     "decisions": write_decisions,

@@ -1,13 +1,14 @@
-"""Many allocations of a function's registers in one compilation: what the plugin is asked to try, and what it found.
+"""Many ways to make a function's code in one compilation: what the plugin is asked to try, and what it found.
 
-Before a function is allocated, the plugin makes a copy of the compiler for each trial, lets it allocate the function
-otherwise, reads what LLVM's allocator says that it cost, and ends the copy (``plugin/regalloc/Trials.cpp``). So a trial
-takes the time of the allocator alone, or, if its code is to be measured, of all that follows it up to the emission of
-the function. The files are in ``docs/formats.md``, "Trials of allocations".
+Before a function is allocated, or before its code is generated, the plugin makes a copy of the compiler for each trial,
+lets it decide otherwise, reads what LLVM's allocator says that it cost, and ends the copy
+(``plugin/trials/Trials.cpp``). So a trial takes the time of the allocator alone, or, if its code is to be measured, of
+all that follows it up to the emission of the function. The files are in ``docs/formats.md``, "Trials".
 """
 
+import enum
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -19,27 +20,61 @@ from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, COSTS
 from mlgokit.errors import InputError
 
 OVERRIDE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
-"""One decision otherwise than LLVM's: which live range, which question about it, which answer."""
+"""One decision otherwise than LLVM's: which live range or pass, which question about it, which answer."""
 TRIAL = np.dtype(
-    [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("unused", "<u4")]
+    [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("toggles", "<u4")]
 )
-"""Probabilities of flipping decisions, the seed, and whether the policy of the settings decides the others."""
+"""Probabilities of flipping decisions, the seed, whether the policy of the settings decides the others; and how many
+passes are toggled."""
+MOST_TOGGLES = 4
+"""Passes that one trial toggles."""
 
-MEASURES = (*COSTS, "code", "unwind")
-"""What a trial gives: LLVM's costs; bytes of code; and unwind instructions of the function."""
+MEASURES = (*COSTS, "executed", "code", "unwind", "tables")
+"""What a trial gives: LLVM's costs and instructions executed, by its estimate and for one call of the function; bytes
+of code; unwind instructions; and bytes of jump tables."""
+_COSTS = len(COSTS) + 1
+
+
+class Stage(enum.IntFlag):
+    """When copies are made of a function."""
+
+    REGISTERS = 1
+    """Before its registers are allocated."""
+    PASSES = 2
+    """Before its code is generated: at the first pass that asks whether it may run."""
+
 
 Records = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float64]
 
-SPILL_COST: Floats = np.array([*COST_WEIGHTS, 0.0, 0.0])
-"""[7] weights of :data:`MEASURES` by which the score of a trial is what spills, reloads and copies cost."""
+SPILL_COST: Floats = np.array([*COST_WEIGHTS, 0.0, 0.0, 0.0, 0.0])
+"""[9] weights of :data:`MEASURES` by which the score of a trial is what spills, reloads and copies cost."""
 
 _EQUAL = 1e-9
 """So little that costs decide among allocations of one size only."""
-CODE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 0.0])
-"""[7] weights by which it is the bytes of code."""
-IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 1.0, 2.5])
-"""[7] weights by which unwind tables count as well, at what an instruction takes there with its advance."""
+CODE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 0.0, 1.0, 0.0, 0.0])
+"""[9] weights by which it is the bytes of code."""
+IMAGE_BYTES: Floats = np.array([*(_EQUAL * COST_WEIGHTS), 0.0, 1.0, 2.5, 1.0])
+"""[9] weights by which tables count as well: unwind instructions at what one takes there with its advance."""
+
+
+def executed_weights(of_bytes: Floats) -> Floats:
+    """[9] the same bytes, but among equals what is executed decides, not what an allocation costs.
+
+    Example:
+        >>> executed_weights(CODE_BYTES).tolist()
+        [0.0, 0.0, 0.0, 0.0, 0.0, 1e-09, 1.0, 0.0, 0.0]
+    """
+    weights = of_bytes.copy()
+    weights[:_COSTS] = 0.0
+    weights[MEASURES.index("executed")] = _EQUAL
+    return weights
+
+
+def counts_bytes(weights: Floats) -> bool:
+    """Whether a score by these weights is bytes of the function, not costs."""
+    return bool(np.any(weights[_COSTS:]))
+
 
 PENALTY = 1e-3 / _EQUAL
 """For costs beyond those of LLVM's allocation, where bytes are wanted: a byte is worth 250 reloads in a call.
@@ -47,7 +82,7 @@ PENALTY = 1e-3 / _EQUAL
 So a spill may come to be in a loop, but not in one within loops, where it would be executed many thousand times.
 """
 
-_MAGIC = b"MLGOTP3\n"
+_MAGIC = b"MLGOTP4\n"
 _MEASURES_BYTES = 8 * len(MEASURES)
 
 
@@ -58,18 +93,31 @@ def no_overrides() -> Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overrides:
-    """Where the allocation of one function is another than LLVM's.
+    """Where the code of one function is made otherwise than by LLVM.
 
     Attributes:
         evictions: [E] records of :data:`OVERRIDE`.
         priorities: [P] the same.
+        passes: [N] the same, of passes that do not run.
     """
 
     evictions: Records = field(default_factory=no_overrides)
     priorities: Records = field(default_factory=no_overrides)
+    passes: Records = field(default_factory=no_overrides)
+
+    @property
+    def lists(self) -> tuple[Records, ...]:
+        """All three, in the order of the files."""
+        return self.evictions, self.priorities, self.passes
 
     def __len__(self) -> int:
-        return len(self.evictions) + len(self.priorities)
+        return sum(map(len, self.lists))
+
+
+def overrides_in(records: Records, counts: Sequence[int]) -> Overrides:
+    """The lists of so many records that stand one after the other."""
+    evictions, priorities, passes, _ = np.split(records, np.cumsum(counts))
+    return Overrides(evictions=evictions, priorities=priorities, passes=passes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,8 +128,10 @@ class Series:
         key: of the function, as the plugin tells it.
         base: what the first departs from.
         score: of the base; infinite to depart from whatever comes first.
-        free: weighted costs up to this are not penalised.
+        free: weighted costs up to this are not penalised; NaN for those of the first trial.
         trials: [N] records of :data:`TRIAL`.
+        toggled: [N, 4] records of :data:`OVERRIDE`, of which each trial has so many as it says: passes that it lets not
+            run, if they ran in what it departs from, and lets run otherwise; ``None`` for none.
     """
 
     key: int
@@ -89,6 +139,21 @@ class Series:
     score: float
     trials: Records
     free: float = np.inf
+    toggled: Records | None = None
+
+    def to_bytes(self) -> bytes:
+        """What a file has of it."""
+        toggled = np.zeros((len(self.trials), MOST_TOGGLES), OVERRIDE) if self.toggled is None else self.toggled
+        trials = np.concatenate(
+            [
+                self.trials.view(np.uint8).reshape(len(self.trials), TRIAL.itemsize),
+                np.ascontiguousarray(toggled).view(np.uint8).reshape(len(self.trials), -1),
+            ],
+            axis=1,
+        )
+        counts = (*map(len, self.base.lists), len(self.trials))
+        head = struct.pack("<Qdd4I", self.key, self.score, self.free, *counts)
+        return b"".join((head, *(records.tobytes() for records in self.base.lists), trials.tobytes()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,6 +166,7 @@ class Outcome:
         cost: the part of LLVM's costs in it.
         evictions: questions about evictions; those that the plugin never sees are not counted.
         priorities: questions about priorities.
+        passes: questions of passes whether they may run.
         overrides: all decisions that were not LLVM's; the same again give the same score.
     """
 
@@ -110,63 +176,64 @@ class Outcome:
     priorities: int
     overrides: Overrides
     cost: float = 0.0
+    passes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tried:
-    """A function that came to the allocator, and its trials in their order."""
+    """A function that came to a stage, and its trials in their order."""
 
     key: int
     name: str
     outcomes: tuple[Outcome, ...]
+    stage: Stage = Stage.REGISTERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialRequest:
-    """What to try in one compilation; without series only the functions that come to the allocator are listed.
+    """What to try in one compilation; without series only the functions that come to the stages are listed.
 
     Attributes:
         series: what to try.
+        stages: where functions are listed and trials are made.
         seconds: processor time for one trial, at most.
-        weights: [7] of :data:`MEASURES` in the score.
+        weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
     """
 
     series: tuple[Series, ...] = ()
+    stages: Stage = Stage.REGISTERS
     seconds: float = 0.0
     weights: Floats = field(default_factory=lambda: SPILL_COST)
     penalty: float = 0.0
 
     def to_bytes(self) -> bytes:
         """The file that the plugin reads."""
-        return request_bytes(self.series, seconds=self.seconds, weights=self.weights, penalty=self.penalty)
+        return request_bytes(
+            self.series, stages=self.stages, seconds=self.seconds, weights=self.weights, penalty=self.penalty
+        )
 
 
 def request_bytes(
-    series: Iterable[Series], *, seconds: float, weights: Floats = SPILL_COST, penalty: float = 0.0
+    series: Iterable[Series],
+    *,
+    stages: Stage = Stage.REGISTERS,
+    seconds: float,
+    weights: Floats = SPILL_COST,
+    penalty: float = 0.0,
 ) -> bytes:
     """The file with trials, each of at most so many seconds of processor time.
 
     Args:
         series: what to try.
+        stages: where functions are listed and trials are made.
         seconds: for one trial.
-        weights: [7] of :data:`MEASURES` in the score.
+        weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
     """
-    asked = list(series)
-    parts = [
-        _MAGIC,
-        struct.pack("<d", seconds),
-        weights.astype("<f8").tobytes(),
-        struct.pack("<dI", penalty, len(asked)),
-    ]
-    for one in asked:
-        evictions, priorities = one.base.evictions, one.base.priorities
-        parts.append(
-            struct.pack("<QddIII", one.key, one.score, one.free, len(evictions), len(priorities), len(one.trials))
-        )
-        parts += [evictions.tobytes(), priorities.tobytes(), one.trials.tobytes()]
-    return b"".join(parts)
+    asked = [one.to_bytes() for one in series]
+    head = struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<dII", penalty, stages, len(asked))
+    return b"".join((_MAGIC, *head, *asked))
 
 
 def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
@@ -174,7 +241,7 @@ def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
 
     Args:
         path: the file.
-        weights: [7] those of the request.
+        weights: [9] those of the request.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -188,10 +255,10 @@ def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:
 def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
     at = 0
     while at < len(data):
-        if at + 16 > len(data):
+        if at + 20 > len(data):
             _fail(path, "a function, found the end of the file")
-        key, length, count = struct.unpack_from("<QII", data, at)
-        at += 16 + length
+        key, stage, length, count = struct.unpack_from("<QIII", data, at)
+        at += 20 + length
         if at > len(data):
             _fail(path, "the name of a function, found the end of the file")
         outcomes: list[Outcome] = []
@@ -204,27 +271,27 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
             if at > len(data):
                 _fail(path, f"a trial of {name}, found the end of the file")
             outcomes.append(_outcome(data[at - size : at], seconds, path, weights))
-        yield Tried(key=key, name=name, outcomes=tuple(outcomes))
+        yield Tried(key=key, name=name, outcomes=tuple(outcomes), stage=Stage(stage))
 
 
 def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outcome:
     if not answer:
         return Outcome(seconds=seconds, score=np.inf, evictions=0, priorities=0, overrides=Overrides())
-    head = _MEASURES_BYTES + 16
+    head = _MEASURES_BYTES + 24
     if len(answer) < head:
         _fail(path, f"what a trial measured, found {len(answer)} bytes")
     measured = np.frombuffer(answer, "<f8", len(MEASURES))
-    evictions, priorities, *counts = struct.unpack_from("<IIII", answer, _MEASURES_BYTES)
+    evictions, priorities, passes, *counts = struct.unpack_from("<6I", answer, _MEASURES_BYTES)
     if len(answer) != head + OVERRIDE.itemsize * sum(counts) or not np.all(np.isfinite(measured)):
         _fail(path, f"a trial with {sum(counts)} overrides and finite numbers, found {len(answer)} bytes")
-    records = np.frombuffer(answer, OVERRIDE, sum(counts), head)
     return Outcome(
         seconds=seconds,
         score=float(measured @ weights),
-        cost=float(measured[: len(COSTS)] @ weights[: len(COSTS)]),
+        cost=float(measured[:_COSTS] @ weights[:_COSTS]),
         evictions=evictions,
         priorities=priorities,
-        overrides=Overrides(evictions=records[: counts[0]], priorities=records[counts[0] :]),
+        passes=passes,
+        overrides=overrides_in(np.frombuffer(answer, OVERRIDE, sum(counts), head), counts),
     )
 
 

@@ -1,7 +1,7 @@
 #include "regalloc/CurrentFunction.h"
 
-#include "regalloc/TrialCopy.h"
-#include "regalloc/Trials.h"
+#include "trials/TrialCopy.h"
+#include "trials/Trials.h"
 
 #include <memory>
 
@@ -19,16 +19,23 @@ thread_local Entered Current;
 
 } // namespace
 
-FunctionPlan *enterFunction(const MachineFunction &MF, const AllocationTable *Table) {
-  endTrial(/*IsThere=*/true);
+FunctionPlan *enterFunction(MachineFunction &MF, const OverrideTable *Table) {
+  const Function &F = MF.getFunction();
+  comeTo(F);
   Current.Function = &MF;
   Current.Plan.reset();
-  if (!Table && !hasTrials())
+  const bool HasTrials = hasTrials(Stage::Registers);
+  if (!Table && !HasTrials)
     return nullptr;
   FunctionShape Shape(MF);
-  if (hasTrials())
-    Current.Plan = runTrials(MF, Shape);
-  if (const Overrides *Known = Table && !Current.Plan ? Table->find(Shape.key()) : nullptr)
+  const auto Begin = [&](const Overrides &Base, const Trial &T) {
+    Current.Plan.reset(new FunctionPlan{Shape, OverridePlan(Base.Evictions, T.EvictionFlips, T.Seed),
+                                        OverridePlan(Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule != 0});
+    decideBy({&Current.Plan->Evictions, &Current.Plan->Priorities, nullptr});
+  };
+  if (HasTrials && runTrials({Stage::Registers, Shape.key(), F, [&MF] { return &MF; }}, Begin))
+    return Current.Plan.get();
+  if (const Overrides *Known = Table ? Table->find(Shape.key()) : nullptr)
     Current.Plan.reset(new FunctionPlan{std::move(Shape), OverridePlan(Known->Evictions, 0, 0),
                                         OverridePlan(Known->Priorities, 0, 0)});
   return Current.Plan.get();

@@ -2,13 +2,14 @@
 #ifndef MLGOKIT_REGALLOC_CURRENTFUNCTION_H
 #define MLGOKIT_REGALLOC_CURRENTFUNCTION_H
 
-#include "regalloc/OverridePlan.h"
+#include "regalloc/FunctionPlan.h"
+#include "trials/OverrideTable.h"
 
 namespace mlgokit {
 
 /// Makes the plan for a function that comes to the allocator; none if it is allocated by policy or as LLVM would. If
 /// there are trials of it, they are made first, and this returns in each of their copies too.
-FunctionPlan *enterFunction(const llvm::MachineFunction &MF, const AllocationTable *Table);
+FunctionPlan *enterFunction(llvm::MachineFunction &MF, const OverrideTable *Table);
 
 /// The plan of the function that was entered last in this thread, if it is this one.
 FunctionPlan *planOf(const llvm::MachineFunction &MF);

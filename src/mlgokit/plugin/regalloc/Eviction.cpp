@@ -2,14 +2,14 @@
 //
 // LLVM's own ML advisor computes the features. Its model is replaced by one of ours, inside the same process; what a
 // decision costs beside the features is one virtual call.
-#include "regalloc/AllocationTable.h"
 #include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
 #include "regalloc/EvictionModel.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
-#include "regalloc/TrialCopy.h"
+#include "trials/OverrideTable.h"
+#include "trials/TrialCopy.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/InteractiveModelRunner.h"
@@ -100,11 +100,12 @@ public:
     if (Error E = open())
       fail(std::move(E));
   }
-  ~Desk() { endTrial(/*IsThere=*/false); }
+  ~Desk() { leaveModule(); }
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {
-    FunctionPlan *const Planned = Failed ? nullptr : enterFunction(MF, Table ? &*Table : nullptr);
+    FunctionPlan *const Planned =
+        Failed ? nullptr : enterFunction(const_cast<MachineFunction &>(MF), Table ? &*Table : nullptr);
     const bool StandsAside = Planned ? !Planned->ByRule && Planned->Evictions.isIdle()
                                      : R == EvictionRule::Default && S.of(Problem::RegallocEviction).Log.empty();
     if (Failed || StandsAside)
@@ -127,7 +128,7 @@ private:
   Error open() {
     if (Error E = moved(readSettings(), S))
       return E;
-    if (Error E = moved(loadAllocations(S), Table))
+    if (Error E = moved(loadTable(AllocationKind, S.Allocations, embeddedAllocations()), Table))
       return E;
     const std::string &Given = S.of(Problem::RegallocEviction).Policy;
     const std::optional<EvictionRule> Named = StringSwitch<std::optional<EvictionRule>>(Given)
@@ -135,7 +136,7 @@ private:
                                                   .Case(":random", EvictionRule::Random)
                                                   .Case(":first", EvictionRule::First)
                                                   .Default(std::nullopt);
-    const bool OnlyTuned = (Table || hasTrials()) && !S.hasPolicy(Problem::RegallocEviction);
+    const bool OnlyTuned = (Table || hasTrials(Stage::Registers)) && !S.hasPolicy(Problem::RegallocEviction);
     if (!Named && !OnlyTuned)
       if (Error E = moved(loadPolicy(Problem::RegallocEviction, S), P))
         return E;
@@ -183,7 +184,7 @@ private:
   LLVMContext &Ctx;
   Settings S;
   EvictionRule R = EvictionRule::Default;
-  std::optional<AllocationTable> Table;
+  std::optional<OverrideTable> Table;
   std::optional<Policy> P;
   std::unique_ptr<EvictionModel> M;
   bool Failed = false;

@@ -2,10 +2,10 @@
 #ifndef MLGOKIT_REGALLOC_EVICTIONMODEL_H
 #define MLGOKIT_REGALLOC_EVICTIONMODEL_H
 
-#include "regalloc/OverridePlan.h"
 #include "regalloc/RegAllocAbi.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
+#include "trials/OverridePlan.h"
 
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/CodeGen/LiveInterval.h"

@@ -1,5 +1,5 @@
 // What a function is to the register allocator: the key of allocation tables, and numbers for live ranges.
-// A change in it changes every allocation table: raise the magic in regalloc/AllocationTable.cpp then.
+// A change in it changes every allocation table: raise the magic in trials/OverrideTable.cpp then.
 #ifndef MLGOKIT_REGALLOC_FUNCTIONSHAPE_H
 #define MLGOKIT_REGALLOC_FUNCTIONSHAPE_H
 

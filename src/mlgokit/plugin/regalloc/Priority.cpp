@@ -56,7 +56,8 @@ public:
                                           .Case(":default", Rule::Default)
                                           .Case(":random", Rule::Random)
                                           .Default(std::nullopt);
-    const bool OnlyTuned = (S.hasAllocations() || hasTrials()) && !S.hasPolicy(Problem::RegallocPriority);
+    const bool OnlyTuned =
+        (S.hasAllocations() || hasTrials(Stage::Registers)) && !S.hasPolicy(Problem::RegallocPriority);
     R = Named.value_or(OnlyTuned ? Rule::Default : Rule::Policy);
     if (S.FlipProbability > 0 && !OnlyTuned)
       return createStringError(inconvertibleErrorCode(),

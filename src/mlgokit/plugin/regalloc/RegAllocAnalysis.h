@@ -2,8 +2,8 @@
 #ifndef MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 #define MLGOKIT_REGALLOC_REGALLOCANALYSIS_H
 
-#include "regalloc/Trials.h"
 #include "shared/Settings.h"
+#include "trials/Trials.h"
 
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
@@ -20,7 +20,7 @@ namespace mlgokit {
 inline bool isWanted(Problem P) {
   llvm::Expected<Settings> S = readSettings();
   if (S)
-    return S->hasPolicy(P) || !S->of(P).Log.empty() || S->hasAllocations() || hasTrials();
+    return S->hasPolicy(P) || !S->of(P).Log.empty() || S->hasAllocations() || hasTrials(Stage::Registers);
   llvm::consumeError(S.takeError());
   return true;
 }

@@ -19,6 +19,7 @@ MLGOKIT_EMBEDDED(regalloc_eviction)
 MLGOKIT_EMBEDDED(regalloc_priority)
 MLGOKIT_EMBEDDED(decisions)
 MLGOKIT_EMBEDDED(allocations)
+MLGOKIT_EMBEDDED(passes)
 #undef MLGOKIT_EMBEDDED
 
 using namespace llvm;
@@ -48,6 +49,7 @@ constexpr Name Names[] = {
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
     {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS",
      "allocation table that is asked before eviction and priority policies"},
+    {"mlgokit-passes", "MLGOKIT_PASSES", "table of passes that do not run on some functions in code generation"},
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
@@ -92,6 +94,8 @@ bool Settings::hasDecisions() const { return !Decisions.empty() || !embeddedDeci
 
 bool Settings::hasAllocations() const { return !Allocations.empty() || !embeddedAllocations().empty(); }
 
+bool Settings::hasPasses() const { return !Passes.empty() || !embeddedPasses().empty(); }
+
 void registerOptions() {
   for (size_t I = 0; I < std::size(Names); ++I)
     if (!cl::getRegisteredOptions().count(Names[I].Option))
@@ -119,7 +123,8 @@ Expected<Settings> readSettings() {
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
   S.Decisions = valueOf(SeedAt + 4);
   S.Allocations = valueOf(SeedAt + 5);
-  S.LogDefault = valueOf(SeedAt + 6) != "0";
+  S.Passes = valueOf(SeedAt + 6);
+  S.LogDefault = valueOf(SeedAt + 7) != "0";
   return S;
 }
 
@@ -143,6 +148,12 @@ StringRef embeddedAllocations() {
   if (!mlgokit_allocations_begin)
     return {};
   return {mlgokit_allocations_begin, size_t(mlgokit_allocations_end - mlgokit_allocations_begin)};
+}
+
+StringRef embeddedPasses() {
+  if (!mlgokit_passes_begin)
+    return {};
+  return {mlgokit_passes_begin, size_t(mlgokit_passes_end - mlgokit_passes_begin)};
 }
 
 } // namespace mlgokit

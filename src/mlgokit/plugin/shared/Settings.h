@@ -31,6 +31,7 @@ struct Settings {
   std::array<ProblemSettings, ProblemCount> Problems;
   std::string Decisions;      // a decision table, asked before the inlining policy; empty for the embedded one
   std::string Allocations;    // an allocation table, asked before eviction and priority policies; likewise
+  std::string Passes;         // a pass table, asked by the gate of code generation; likewise
   uint64_t Seed = 0;          // of exploration
   double Temperature = 0;     // of the drawn decision; 0 acts greedily
   double FlipProbability = 0; // of flipping a decision after that
@@ -44,6 +45,8 @@ struct Settings {
   bool hasDecisions() const;
   /// Whether there is a table of tuned allocations, by name or inside the plugin.
   bool hasAllocations() const;
+  /// Whether there is a table of passes that do not run, by name or inside the plugin.
+  bool hasPasses() const;
 };
 
 /// Adds the options to LLVM's command line, unless another plugin of ours has done so.
@@ -60,6 +63,9 @@ llvm::StringRef embeddedDecisions();
 
 /// The allocation table, likewise.
 llvm::StringRef embeddedAllocations();
+
+/// The pass table, likewise.
+llvm::StringRef embeddedPasses();
 
 } // namespace mlgokit
 

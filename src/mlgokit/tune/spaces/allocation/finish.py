@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.tables.allocations import renew_costs
 from mlgokit.tables.decisions import renew_summary
+from mlgokit.tables.overrides import ALLOCATIONS, renew_scores
 from mlgokit.tune.result import Allocated, Tuned, TunedModule, costs_of
 from mlgokit.tune.spaces.allocation.compare import scores_of
 from mlgokit.tune.spaces.allocation.opening import AllocationSearch
@@ -85,7 +85,7 @@ def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
     space = search.space
     table = search.folder / space.table
     done = verify(verifier, space, table)
-    if renew_costs(done.table, *_promise(space.units, done)):
+    if renew_scores(ALLOCATIONS, done.table, *_promise(space.units, done)):
         verifier.link_again()
     rows = tuple(_row(unit, done) for unit in space.units)
     pairs = [pair for unit in space.units for pair in _cost_pairs(unit.module.name, done)]

@@ -14,7 +14,7 @@ from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, Plugin
 from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.allocations import AllocationSummary, write_allocations
+from mlgokit.tables.overrides import ALLOCATIONS, OverrideSummary, write_overrides
 from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver
@@ -165,13 +165,13 @@ class AllocationSpace:
         every = {key: Overrides() for unit in self.units for key in unit.keys.values()} if self.list_all else {}
         chosen = {key: overrides for key, overrides in self.chosen().items() if key in kept}
         measured = [one for one in self.functions if math.isfinite(one.plain)]
-        summary = AllocationSummary(
+        summary = OverrideSummary(
             llvm=self.compiler.toolchain.major,
             functions=len(measured),
             plain_score=sum(one.plain for one in measured),
             tuned_score=sum(one.score if one.key in kept else one.plain for one in measured),
         )
-        write_allocations(path, every | chosen, summary)
+        write_overrides(ALLOCATIONS, path, every | chosen, summary)
 
     def refused(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]

@@ -2,7 +2,7 @@
 
 Functions are allocated one by one, so every trial says of its function alone what it is worth, to the last digit. Each
 departs from the best of the function so far: some evictions and priorities are drawn anew
-(``plugin/regalloc/Trials.cpp``).
+(``plugin/trials/Trials.cpp``).
 Weights say what a score is: what spills, reloads and copies cost, or bytes.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mlgokit.compiler.regalloc_cost import COSTS, OFFSET
-from mlgokit.compiler.reuse.trials import PENALTY, SPILL_COST, TRIAL, Floats, Outcome, Records, Series
+from mlgokit.compiler.regalloc_cost import OFFSET
+from mlgokit.compiler.reuse.trials import PENALTY, SPILL_COST, TRIAL, Floats, Outcome, Records, Series, counts_bytes
 from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions
 
 FIRST_TRIALS = 8
@@ -37,7 +37,7 @@ class TrialConfig:
     """What is tried.
 
     Attributes:
-        weights: [7] of what a trial measures in the score.
+        weights: [9] of what a trial measures in the score.
         eviction: whether evictions are searched.
         priority: whether priorities are.
         policies: by problem, policies whose decisions are tried as well.
@@ -53,7 +53,7 @@ class TrialConfig:
     @property
     def in_bytes(self) -> bool:
         """Whether scores are bytes of the function, not LLVM's costs."""
-        return bool(np.any(self.weights[len(COSTS) :]))
+        return counts_bytes(self.weights)
 
     @property
     def penalty(self) -> float:

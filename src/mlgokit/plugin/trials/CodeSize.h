@@ -1,6 +1,6 @@
 // How long the code of a function is while the compiler is still at work.
-#ifndef MLGOKIT_REGALLOC_CODESIZE_H
-#define MLGOKIT_REGALLOC_CODESIZE_H
+#ifndef MLGOKIT_TRIALS_CODESIZE_H
+#define MLGOKIT_TRIALS_CODESIZE_H
 
 #include <cstddef>
 #include <optional>
@@ -17,6 +17,9 @@ std::optional<size_t> emittedBytes(const llvm::MachineFunction &MF);
 
 /// The bytes of a function's instructions, as the target tells them before they are emitted; nothing if it does not.
 std::optional<size_t> machineBytes(const llvm::MachineFunction &MF);
+
+/// The bytes of a function's jump tables.
+size_t jumpTableBytes(const llvm::MachineFunction &MF);
 
 } // namespace mlgokit
 

@@ -1,9 +1,8 @@
-// Which questions about one function are answered otherwise than LLVM would, and by what.
-#ifndef MLGOKIT_REGALLOC_OVERRIDEPLAN_H
-#define MLGOKIT_REGALLOC_OVERRIDEPLAN_H
+// Which questions of one kind about one function are answered otherwise than LLVM would, and by what.
+#ifndef MLGOKIT_TRIALS_OVERRIDEPLAN_H
+#define MLGOKIT_TRIALS_OVERRIDEPLAN_H
 
-#include "regalloc/AllocationTable.h"
-#include "regalloc/FunctionShape.h"
+#include "trials/Overrides.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
@@ -20,12 +19,11 @@ struct PlannedOverride {
   double Drawn = 0;
 };
 
-/// The questions of one problem about one function.
 class OverridePlan {
 public:
   OverridePlan(llvm::ArrayRef<Override> Known, double FlipProbability, uint64_t Seed);
-  /// The next question is about this live range; nothing if LLVM's answer stands.
-  std::optional<PlannedOverride> next(uint32_t Range);
+  /// The next question is about this; nothing if LLVM's answer stands.
+  std::optional<PlannedOverride> next(uint32_t Of);
   /// The last question was answered otherwise.
   void record(uint16_t Choice);
   /// Takes the column that \p Wanted names, or any other than \p Default, LLVM's; only one that \p Mask allows, else
@@ -44,19 +42,6 @@ private:
   const uint64_t Seed;
   Override Last{};
   bool LastFits = false;
-};
-
-/// How one function is allocated.
-struct FunctionPlan {
-  FunctionShape Shape;
-  OverridePlan Evictions, Priorities;
-  bool ByRule = false;              // what is not overridden is decided by the rule or the policy of the settings
-  std::vector<unsigned> Given = {}; // priorities so far
-
-  /// The priority to give instead of LLVM's.
-  unsigned priority(unsigned Default, const std::optional<PlannedOverride> &Wanted);
-  /// As near to \p Wanted as a choice can say.
-  unsigned priorityNear(unsigned Wanted, unsigned Default);
 };
 
 } // namespace mlgokit

@@ -1,8 +1,9 @@
-#include "regalloc/CodeSize.h"
+#include "trials/CodeSize.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/CodeGen/MachineJumpTableInfo.h"
 #include "llvm/CodeGen/TargetInstrInfo.h"
 #include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/MC/MCContext.h"
@@ -118,6 +119,15 @@ std::optional<size_t> machineBytes(const MachineFunction &MF) {
       Bytes += Size;
     }
   return Bytes;
+}
+
+size_t jumpTableBytes(const MachineFunction &MF) {
+  const MachineJumpTableInfo *Tables = MF.getJumpTableInfo();
+  size_t Entries = 0;
+  if (Tables)
+    for (const MachineJumpTableEntry &Table : Tables->getJumpTables())
+      Entries += Table.MBBs.size();
+  return Entries ? Entries * Tables->getEntrySize(MF.getDataLayout()) : 0;
 }
 
 } // namespace mlgokit

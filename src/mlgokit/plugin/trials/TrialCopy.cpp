@@ -1,10 +1,12 @@
-#include "regalloc/TrialCopy.h"
+#include "trials/TrialCopy.h"
 
-#include "regalloc/CodeSize.h"
 #include "shared/ByteReader.h"
 #include "shared/Descriptor.h"
+#include "trials/CodeSize.h"
+#include "trials/Executed.h"
 
 #include "llvm/CodeGen/MachineBasicBlock.h"
+#include "llvm/CodeGen/MachineFunction.h"
 #include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -31,18 +33,19 @@ namespace {
 
 constexpr const char *CostNames[] = {"TotalSpillsCost", "TotalReloadsCost", "TotalFoldedSpillsCost",
                                      "TotalFoldedReloadsCost", "TotalCopiesCost"};
-static_assert(std::size(CostNames) == CostCount, "a name for each");
+static_assert(std::size(CostNames) == AllocationCosts, "a name for each");
 
 /// What a copy knows; nothing in the compiler itself.
 struct Copy {
   TrialOrder Order;
+  Deciders Plans{};
   Measures Found{};
 };
 std::optional<Copy> Mine;
 
 /// What stands between the measures and the overrides of an answer.
 struct Counts {
-  uint32_t Questions[2], Made[2];
+  uint32_t Questions[3] = {}, Made[3] = {};
 };
 
 template <class T> bool send(const T *Values, size_t Count = 1) {
@@ -50,19 +53,26 @@ template <class T> bool send(const T *Values, size_t Count = 1) {
 }
 
 [[noreturn]] void finish() {
-  const OverridePlan &Evictions = Mine->Order.Plan.Evictions, &Priorities = Mine->Order.Plan.Priorities;
-  const Counts Sizes{{Evictions.Questions, Priorities.Questions},
-                     {uint32_t(Evictions.Made.size()), uint32_t(Priorities.Made.size())}};
-  const bool Sent = send(&Mine->Found) && send(&Sizes) && send(Evictions.Made.data(), Evictions.Made.size()) &&
-                    send(Priorities.Made.data(), Priorities.Made.size());
+  Counts Sizes;
+  for (size_t I = 0; I < Mine->Plans.size(); ++I)
+    if (const OverridePlan *P = Mine->Plans[I]) {
+      Sizes.Questions[I] = P->Questions;
+      Sizes.Made[I] = uint32_t(P->Made.size());
+    }
+  bool Sent = send(&Mine->Found) && send(&Sizes);
+  for (const OverridePlan *P : Mine->Plans)
+    Sent = Sent && (!P || send(P->Made.data(), P->Made.size()));
   _exit(Sent ? 0 : 1);
 }
 
-[[noreturn]] void finishWith(std::optional<size_t> Code) {
+[[noreturn]] void finishWith(std::optional<size_t> Code, MachineFunction &MF) {
   if (!Code)
     _exit(1);
   Mine->Found[CodeAt] = double(*Code);
-  Mine->Found[UnwindAt] = double(Mine->Order.Function.getFrameInstructions().size());
+  Mine->Found[UnwindAt] = double(MF.getFrameInstructions().size());
+  Mine->Found[TablesAt] = double(jumpTableBytes(MF));
+  if (Mine->Order.Executed)
+    Mine->Found[ExecutedAt] = executedInstructions(MF);
   finish();
 }
 
@@ -87,8 +97,12 @@ class Listener final : public DiagnosticHandler {
       if (!Mine->Order.ToTheEnd)
         finish();
     } else if (Remark.getRemarkName() == "InstructionCount" && Mine->Order.ToTheEnd) {
-      const MachineFunction &MF = *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent();
-      finishWith(&MF == &Mine->Order.Function ? emittedBytes(MF) : machineBytes(Mine->Order.Function));
+      // The function is the copy's own.
+      auto &MF = const_cast<MachineFunction &>(
+          *static_cast<const DiagnosticInfoMIROptimization &>(Said).getBlock()->getParent());
+      if (&MF.getFunction() == &Mine->Order.Function)
+        finishWith(emittedBytes(MF), MF);
+      comeTo(MF.getFunction());
     }
     return true;
   }
@@ -119,12 +133,12 @@ std::optional<TrialAnswer> readAnswer(StringRef Bytes) {
   TrialAnswer Answer;
   Counts Sizes;
   if (!In.read(&Answer.Found) || !In.read(&Sizes) || !In.read(Answer.Made.Evictions, Sizes.Made[0]) ||
-      !In.read(Answer.Made.Priorities, Sizes.Made[1]))
+      !In.read(Answer.Made.Priorities, Sizes.Made[1]) || !In.read(Answer.Made.Passes, Sizes.Made[2]))
     return std::nullopt;
   return Answer;
 }
 
-void becomeTrial(const TrialOrder &Order, pid_t Parent) {
+void becomeTrial(TrialOrder Order, pid_t Parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != Parent)
     _exit(1);
@@ -138,23 +152,37 @@ void becomeTrial(const TrialOrder &Order, pid_t Parent) {
   // To wait for a mutex that another thread held when this copy was made takes no processor time, and never ends.
   Limit.it_value = {time_t(60 + 20 * Order.Seconds), 0};
   setitimer(ITIMER_REAL, &Limit, nullptr);
-  const Function &F = Order.Function.getFunction();
+  const Function &F = Order.Function;
   // With no function after it, the copy comes to the pass that outlines. The function is the copy's own.
   const_cast<Function &>(F).addFnAttr("nooutline");
-  Mine.emplace(Copy{Order});
+  Mine.emplace(Copy{std::move(Order)});
   F.getContext().setDiagnosticHandler(std::make_unique<Listener>());
+}
+
+void decideBy(const Deciders &Plans) {
+  if (Mine)
+    Mine->Plans = Plans;
 }
 
 bool isTrial() { return Mine.has_value(); }
 
-void endTrial(bool IsThere) {
-  if (!Mine)
+void comeTo(const Function &F) {
+  if (!Mine || &F == &Mine->Order.Function)
     return;
-  // If its code is still to come, functions are not emitted one by one, as where a pass over the module outlines; then
-  // what there is before that pass is what can be said of one alone.
-  if (Mine->Order.ToTheEnd)
-    finishWith(IsThere ? machineBytes(Mine->Order.Function) : std::nullopt);
-  finish();
+  MachineFunction *const MF = Mine->Order.Code();
+  if (!MF)
+    return;
+  // LLVM would have said what an allocation costs, if it cost anything.
+  if (!Mine->Order.ToTheEnd)
+    finish();
+  finishWith(machineBytes(*MF), *MF);
+}
+
+void leaveModule() {
+  if (Mine && !Mine->Order.ToTheEnd)
+    finish();
+  if (Mine)
+    _exit(1);
 }
 
 } // namespace mlgokit

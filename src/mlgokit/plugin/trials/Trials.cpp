@@ -1,8 +1,8 @@
-#include "regalloc/Trials.h"
+#include "trials/Trials.h"
 
-#include "regalloc/TrialCopy.h"
 #include "shared/ByteReader.h"
 #include "shared/Descriptor.h"
+#include "trials/TrialCopy.h"
 
 #include "llvm/IR/Function.h"
 #include "llvm/IR/LLVMContext.h"
@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
+#include <mutex>
 #include <unordered_map>
 
 #include <fcntl.h>
@@ -24,39 +26,39 @@ namespace mlgokit {
 
 namespace {
 
-constexpr StringRef Magic("MLGOTP3\n", 8);
+constexpr StringRef Magic("MLGOTP4\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
 constexpr double MostSeconds = 1e6; // what timers take, and more than any trial does
-
-struct Trial {
-  double EvictionFlips;
-  double PriorityFlips;
-  uint64_t Seed;
-  uint32_t ByRule;
-  uint32_t Unused;
-};
-static_assert(sizeof(Trial) == 32, "as in files");
 
 /// Trials of one function. Each departs from the best before it, at first from known decisions.
 struct Series {
   double Score = 0; // of the base
-  double Free = 0;  // weighted costs up to this are not penalised
+  double Free = 0;  // weighted costs up to this are not penalised; NaN for those of the first trial
   Overrides Base;
   std::vector<Trial> Trials;
 };
 
-struct Request {
+class Request {
+public:
   double Seconds = 0; // of processor time for one trial
   Measures Weights{};
   double Penalty = 0;                                      // for weighted costs beyond what is free
+  uint32_t Stages = 0;                                     // bits
   std::unordered_map<uint64_t, std::vector<Series>> ByKey; // a DenseMap has two keys for itself
+
   /// Whether a function has to be compiled to its end to be judged.
   bool wantsCode() const { return Weights[CodeAt] != 0 || Weights[UnwindAt] != 0; }
+  double costs(const Measures &Found) const { return sum(Found, 0, CodeAt); }
   double score(const Measures &Found, double Free) const {
-    double Costs = 0, Rest = 0;
-    for (size_t I = 0; I < Found.size(); ++I)
-      (I < CodeAt ? Costs : Rest) += Weights[I] * Found[I];
-    return Costs + Rest + Penalty * std::max(0.0, Costs - Free);
+    return costs(Found) + sum(Found, CodeAt, Found.size()) + Penalty * std::max(0.0, costs(Found) - Free);
+  }
+
+private:
+  double sum(const Measures &Found, size_t Begin, size_t End) const {
+    double Sum = 0;
+    for (size_t I = Begin; I < End; ++I)
+      Sum += Weights[I] * Found[I];
+    return Sum;
   }
 };
 
@@ -67,33 +69,29 @@ std::optional<Request> readRequest(StringRef Bytes) {
   Request R;
   uint32_t Count = 0;
   if (!In.read(&R.Seconds) || !In.read(R.Weights.data(), R.Weights.size()) || !In.read(&R.Penalty) ||
-      !In.read(&Count) || !(R.Seconds >= 0 && R.Seconds <= MostSeconds))
+      !In.read(&R.Stages) || !In.read(&Count) || !(R.Seconds >= 0 && R.Seconds <= MostSeconds))
     return std::nullopt;
   for (uint32_t I = 0; I < Count; ++I) {
     uint64_t Key = 0;
-    uint32_t Counts[3] = {};
+    uint32_t Counts[4] = {};
     Series S;
-    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 3) ||
+    if (!In.read(&Key) || !In.read(&S.Score) || !In.read(&S.Free) || !In.read(Counts, 4) ||
         !In.read(S.Base.Evictions, Counts[0]) || !In.read(S.Base.Priorities, Counts[1]) ||
-        !In.read(S.Trials, Counts[2]))
+        !In.read(S.Base.Passes, Counts[2]) || !In.read(S.Trials, Counts[3]))
       return std::nullopt;
     R.ByKey[Key].push_back(std::move(S));
   }
   return R;
 }
 
-const Request *request(LLVMContext &Ctx) {
-  static const std::optional<Request> Read = [&]() -> std::optional<Request> {
-    const char *Path = getenv("MLGOKIT_TRIALS");
-    auto File = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    std::optional<Request> Found;
-    if (File)
-      Found = readRequest((*File)->getBuffer());
-    if (!Found)
-      Ctx.emitError(Twine("mlgokit: MLGOKIT_TRIALS: expected a readable file with trials, found another: ") + Path);
-    return Found;
+const std::optional<Request> &request() {
+  static const std::optional<Request> Read = []() -> std::optional<Request> {
+    auto File = MemoryBuffer::getFile(getenv("MLGOKIT_TRIALS"), /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    if (!File)
+      return std::nullopt;
+    return readRequest((*File)->getBuffer());
   }();
-  return Read ? &*Read : nullptr;
+  return Read;
 }
 
 /// Appends to the file with the results; false if that fails.
@@ -115,9 +113,10 @@ void adopt(Series &Best, StringRef Bytes, const Request &R) {
   std::optional<TrialAnswer> Answer = readAnswer(Bytes);
   if (!Answer)
     return;
+  if (std::isnan(Best.Free))
+    Best.Free = R.costs(Answer->Found);
   const double Score = R.score(Answer->Found, Best.Free);
-  const auto SizeOf = [](const Overrides &O) { return O.Evictions.size() + O.Priorities.size(); };
-  if (Score > Best.Score || (Score == Best.Score && SizeOf(Answer->Made) >= SizeOf(Best.Base)))
+  if (Score > Best.Score || (Score == Best.Score && Answer->Made.size() >= Best.Base.size()))
     return;
   Best.Score = Score;
   Best.Base = std::move(Answer->Made);
@@ -130,35 +129,46 @@ double seconds(const rusage &Usage) {
 
 } // namespace
 
-bool hasTrials() {
+bool hasTrials(Stage At) {
   const char *Path = getenv("MLGOKIT_TRIALS");
-  return !isTrial() && Path && *Path;
+  if (isTrial() || !Path || !*Path)
+    return false;
+  const std::optional<Request> &Wanted = request();
+  // What cannot be read is said where trials would be made.
+  return !Wanted || Wanted->Stages & uint32_t(At);
 }
 
-std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const FunctionShape &Shape) {
-  LLVMContext &Ctx = MF.getFunction().getContext();
-  const Request *Wanted = request(Ctx);
-  if (!Wanted)
-    return nullptr;
-  const auto Found = Wanted->ByKey.find(Shape.key());
+bool runTrials(const TrialSubject &Subject, function_ref<void(const Overrides &, const Trial &)> Begin) {
+  LLVMContext &Ctx = Subject.Function.getContext();
+  const std::optional<Request> &Wanted = request();
+  if (!Wanted) {
+    static std::once_flag Once;
+    std::call_once(Once, [&Ctx] {
+      Ctx.emitError(Twine("mlgokit: MLGOKIT_TRIALS: expected a readable file with trials, found another: ") +
+                    getenv("MLGOKIT_TRIALS"));
+    });
+    return false;
+  }
+  const auto Found = Wanted->ByKey.find(Subject.Key);
   SmallVector<char, 0> Bytes;
+  const StringRef Name = Subject.Function.getName();
   uint32_t Count = 0;
   if (Found != Wanted->ByKey.end())
     for (const Series &S : Found->second)
       Count += uint32_t(S.Trials.size());
-  append(Bytes, Shape.key());
-  append(Bytes, uint32_t(MF.getName().size()));
-  append(Bytes, Count);
-  Bytes.append(MF.getName().begin(), MF.getName().end());
+  append(Bytes, Subject.Key);
+  for (uint32_t Word : {uint32_t(Subject.At), uint32_t(Name.size()), Count})
+    append(Bytes, Word);
+  Bytes.append(Name.begin(), Name.end());
   bool Told = report(Bytes);
   const auto NoRoom = [&Ctx] {
-    Ctx.emitError("mlgokit: trials of allocations: expected room for their results, found none");
-    return nullptr;
+    Ctx.emitError("mlgokit: trials: expected room for their results, found none");
+    return false;
   };
   if (!Told)
     return NoRoom();
   if (!Count)
-    return nullptr;
+    return false;
   for (Series S : Found->second)
     for (const Trial &T : S.Trials) {
       int Ends[2];
@@ -168,11 +178,11 @@ std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const Functio
       const pid_t Child = fork();
       if (Child == 0) {
         close(Ends[0]);
-        std::unique_ptr<FunctionPlan> P(new FunctionPlan{Shape, OverridePlan(S.Base.Evictions, T.EvictionFlips, T.Seed),
-                                                         OverridePlan(S.Base.Priorities, T.PriorityFlips, ~T.Seed),
-                                                         T.ByRule != 0});
-        becomeTrial({MF, *P, Wanted->Seconds, Wanted->wantsCode(), Ends[1]}, Self);
-        return P;
+        becomeTrial({Subject.Function, Subject.Code, Wanted->Seconds, Wanted->wantsCode(),
+                     Wanted->Weights[ExecutedAt] != 0, Ends[1]},
+                    Self);
+        Begin(S.Base, T);
+        return true;
       }
       close(Ends[1]);
       Bytes.clear();
@@ -196,7 +206,7 @@ std::unique_ptr<FunctionPlan> runTrials(const MachineFunction &MF, const Functio
       Bytes.append(Answer.begin(), Answer.end());
       Told = report(Bytes);
     }
-  return Told ? nullptr : NoRoom();
+  return !Told && NoRoom();
 }
 
 } // namespace mlgokit

@@ -1,0 +1,196 @@
+// The gate of code generation.
+//
+// Every optional pass asks the gate of its LLVMContext whether it may run on a function; what LLVM requires never asks.
+// It is what -opt-bisect-limit goes by.
+#include "passes/Gate.h"
+
+#include "identity/BodyHash.h"
+#include "passes/PassNames.h"
+#include "shared/Settings.h"
+#include "trials/OverridePlan.h"
+#include "trials/OverrideTable.h"
+#include "trials/TrialCopy.h"
+#include "trials/Trials.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
+#include "llvm/CodeGen/MachineModuleInfo.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/OptBisect.h"
+#include "llvm/InitializePasses.h"
+#include "llvm/PassInfo.h"
+#include "llvm/PassRegistry.h"
+#include "llvm/TargetParser/Triple.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+/// Runs before the code generator comes to functions one by one, or not, as the target wants; so its answer is always
+/// LLVM's.
+constexpr StringLiteral Outside = "objc-arc-contract";
+constexpr StringLiteral Selection = "-isel";
+
+ArrayRef<Override> toggled(const Trial &T) {
+  return ArrayRef<Override>(T.Toggled).take_front(std::min<size_t>(T.Toggles, std::size(T.Toggled)));
+}
+
+/// Answers for the code generation of one module.
+class Gate final : public OptPassGate {
+public:
+  Gate(Module &M, OptPassGate &Before, std::function<MachineFunction *(const Function &)> CodeOf)
+      : M(M), Before(Before), CodeOf(std::move(CodeOf)),
+        IsOneByOne(Triple(M.getTargetTriple()).getArch() == Triple::x86_64) {}
+
+  Error open() {
+    Expected<Settings> S = readSettings();
+    if (!S)
+      return S.takeError();
+    Expected<std::optional<OverrideTable>> Read = loadTable(PassKind, S->Passes, embeddedPasses());
+    if (!Read)
+      return Read.takeError();
+    Table = std::move(*Read);
+    return Error::success();
+  }
+
+#if LLVM_VERSION_MAJOR >= 22
+  bool shouldRunPass(StringRef Asked, StringRef Unit) const override {
+    return mayRun(Asked, Unit) && (!Before.isEnabled() || Before.shouldRunPass(Asked, Unit));
+  }
+#else
+  bool shouldRunPass(StringRef Asked, StringRef Unit) override {
+    return mayRun(Asked, Unit) && (!Before.isEnabled() || Before.shouldRunPass(Asked, Unit));
+  }
+#endif
+  bool isEnabled() const override { return true; }
+
+private:
+  /// A function that the code generator came to.
+  struct Entered {
+    uint64_t Key = 0;
+    bool Tried = false;
+    std::unique_ptr<OverridePlan> Plan; // none if all its passes run
+  };
+
+  bool mayRun(StringRef Asked, StringRef Unit) const {
+    // Loops and modules are left alone: their descriptions do not say whose they are.
+    if (!Unit.consume_front("function (") || !Unit.consume_back(")"))
+      return true;
+    const StringRef Pass = Names.argumentOf(Asked);
+    if (Pass == Outside)
+      return true;
+    if (Unit != LastName || !Last) {
+      const Function *F = M.getFunction(Unit);
+      if (!F)
+        return true;
+      LastName = F->getName();
+      Last = &enter(*F);
+    }
+    if (!Last->Tried && (IsOneByOne || Pass.ends_with(Selection)))
+      makeTrials(*M.getFunction(Unit), *Last);
+    if (!Last->Plan || !Last->Plan->next(passNumber(Pass)))
+      return true;
+    Last->Plan->record(0);
+    return false;
+  }
+
+  Entered &enter(const Function &F) const {
+    comeTo(F);
+    auto [Found, IsNew] = Functions.try_emplace(&F);
+    Entered &E = Found->second;
+    if (!IsNew)
+      return E;
+    // Passes that ran by now may have touched the function, but these are always the same.
+    E.Key = hashBody(F, Types);
+    if (const Overrides *Known = Table ? Table->find(E.Key) : nullptr)
+      E.Plan = std::make_unique<OverridePlan>(Known->Passes, 0, 0);
+    return E;
+  }
+
+  void makeTrials(const Function &F, Entered &E) const {
+    E.Tried = true;
+    if (!hasTrials(Stage::Passes))
+      return;
+    const auto Begin = [&](const Overrides &Base, const Trial &T) {
+      std::vector<Override> Wanted = Base.Passes;
+      for (const Override &O : toggled(T)) {
+        const auto IsIt = [&](const Override &Other) { return Other.Of == O.Of && Other.Nth == O.Nth; };
+        if (const auto Found = find_if(Wanted, IsIt); Found != Wanted.end())
+          Wanted.erase(Found);
+        else
+          Wanted.push_back(O);
+      }
+      E.Plan = std::make_unique<OverridePlan>(Wanted, 0, 0);
+      decideBy({nullptr, nullptr, E.Plan.get()});
+    };
+    runTrials({Stage::Passes, E.Key, F, [this, &F] { return CodeOf(F); }}, Begin);
+  }
+
+  // LLVM 22 asks a gate that it regards as constant.
+  Module &M;
+  OptPassGate &Before;
+  const std::function<MachineFunction *(const Function &)> CodeOf;
+  const bool IsOneByOne; // code is generated function by function, from the first pass that asks to the last
+  std::optional<OverrideTable> Table;
+  mutable PassNames Names;
+  mutable TypeHashes Types;
+  mutable DenseMap<const Function *, Entered> Functions;
+  mutable StringRef LastName;
+  mutable Entered *Last = nullptr;
+};
+
+bool isWanted() {
+  Expected<Settings> S = readSettings();
+  if (S)
+    return S->hasPasses() || hasTrials(Stage::Passes);
+  consumeError(S.takeError());
+  return false;
+}
+
+/// LLVM initializes this analysis before any pass of the code generator runs, and finalizes it after the last.
+class Analysis final : public ProfileSummaryInfoWrapperPass {
+  bool doInitialization(Module &M) override {
+    LLVMContext &Ctx = M.getContext();
+    Before = &Ctx.getOptPassGate();
+    Mine = std::make_unique<Gate>(M, *Before, [this](const Function &F) -> MachineFunction * {
+      auto *Code = getAnalysisIfAvailable<MachineModuleInfoWrapperPass>();
+      return Code ? Code->getMMI().getMachineFunction(F) : nullptr;
+    });
+    if (Error E = Mine->open())
+      Ctx.emitError("mlgokit: " + toString(std::move(E)));
+    else
+      Ctx.setOptPassGate(*Mine);
+    return ProfileSummaryInfoWrapperPass::doInitialization(M);
+  }
+
+  bool doFinalization(Module &M) override {
+    leaveModule();
+    M.getContext().setOptPassGate(*Before);
+    return ProfileSummaryInfoWrapperPass::doFinalization(M);
+  }
+
+  OptPassGate *Before = nullptr;
+  std::unique_ptr<Gate> Mine;
+};
+
+PassInfo::NormalCtor_t Llvms = nullptr;
+
+} // namespace
+
+void registerPassGate() {
+  PassRegistry &Registry = *PassRegistry::getPassRegistry();
+  initializeProfileSummaryInfoWrapperPassPass(Registry);
+  auto *Info = const_cast<PassInfo *>(Registry.getPassInfo(&ProfileSummaryInfoWrapperPass::ID));
+  Llvms = Info->getNormalCtor();
+  Info->setNormalCtor([]() -> Pass * { return isWanted() ? new Analysis : Llvms(); });
+}
+
+} // namespace mlgokit

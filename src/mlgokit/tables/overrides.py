@@ -1,0 +1,173 @@
+"""Tables of functions about which something is decided otherwise than LLVM would: what allocations and passes share."""
+
+import dataclasses
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write
+from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_table_file, tables_inside, text_at_end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrideKind:
+    """What tables of one kind hold.
+
+    Attributes:
+        table: its name in the plugin, one of :data:`mlgokit.tables.file.TABLES`.
+        called: what people call it.
+        magic: what its file begins with.
+        lists: the fields of :class:`Overrides` in it.
+    """
+
+    table: str
+    called: str
+    magic: bytes
+    lists: tuple[str, ...]
+
+
+ALLOCATIONS = OverrideKind(
+    table="allocations", called="allocation table", magic=b"MLGORT1\n", lists=("evictions", "priorities")
+)
+"""How registers of functions are allocated."""
+PASSES = OverrideKind(table="passes", called="pass table", magic=b"MLGOPT1\n", lists=("passes",))
+"""Which optional passes do not run when code of functions is generated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrideSummary:
+    """What was found when a table was made.
+
+    Attributes:
+        llvm: the major.
+        functions: how many functions of the project were measured.
+        plain_score: the sum of their scores as LLVM has them.
+        tuned_score: the same with the table.
+    """
+
+    llvm: int
+    functions: int
+    plain_score: float
+    tuned_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrideTable:
+    """A table with all that is in its file.
+
+    Attributes:
+        kind: what it holds.
+        by_key: overrides by the key of the function.
+        summary: what was found when it was made; tables that no tuning wrote have none.
+    """
+
+    kind: OverrideKind
+    by_key: Mapping[int, Overrides]
+    summary: OverrideSummary | None
+
+
+def override_bytes(
+    kind: OverrideKind, by_key: Mapping[int, Overrides], summary: OverrideSummary | None = None
+) -> bytes:
+    """The file for these functions.
+
+    Example:
+        >>> override_bytes(PASSES, {7: Overrides()}).hex()
+        '4d4c474f5054310a0100000007000000000000000000000000000000'
+    """
+    parts = [kind.magic, struct.pack("<I", len(by_key))]
+    head = _head(kind)
+    for key, one in sorted(by_key.items()):
+        lists = [getattr(one, name) for name in kind.lists]
+        parts += [head.pack(key, *map(len, lists)), *(records.tobytes() for records in lists)]
+    return b"".join((*parts, end_bytes(summary)))
+
+
+def write_overrides(
+    kind: OverrideKind, path: Path, by_key: Mapping[int, Overrides], summary: OverrideSummary | None = None
+) -> None:
+    """Write a table, atomically.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(path, override_bytes(kind, by_key, summary))
+
+
+def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
+    """Read a table, by itself or inside the plugin that a tuning wrote.
+
+    Raises:
+        InputError: the file is missing, or has no such table, or is damaged.
+    """
+    data = read_table_file(path, name=kind.table, called=kind.called, magic=kind.magic, made_by="mlgokit tune")
+    at, head = len(kind.magic) + 4, _head(kind)
+    by_key: dict[int, Overrides] = {}
+    for _ in range(int.from_bytes(data[at - 4 : at], "little")):
+        if at + head.size > len(data):
+            raise _damaged(kind, path, len(data))
+        key, *counts = head.unpack_from(data, at)
+        begin = at + head.size
+        at = begin + OVERRIDE.itemsize * sum(counts)
+        if at > len(data):
+            raise _damaged(kind, path, len(data))
+        records = np.split(np.frombuffer(data, OVERRIDE, sum(counts), begin), np.cumsum(counts)[:-1])
+        by_key[key] = Overrides(**dict(zip(kind.lists, records, strict=True)))
+    text = text_at_end(data, at)
+    if text is None:
+        raise _damaged(kind, path, len(data))
+    return OverrideTable(
+        kind=kind, by_key=by_key, summary=read_summary(text, _summary_of, what=f"{kind.called} {path}")
+    )
+
+
+def renew_scores(kind: OverrideKind, path: Path, plain_score: float, tuned_score: float) -> bool:
+    """Let a table say what was measured with it, and tell whether it said something else.
+
+    Raises:
+        InputError: the file is missing or damaged.
+        StorageError: the disk is full or not writable.
+    """
+    table = read_overrides(kind, path)
+    if table.summary is None:
+        return False
+    renewed = dataclasses.replace(table.summary, plain_score=plain_score, tuned_score=tuned_score)
+    if renewed != table.summary:
+        write_overrides(kind, path, table.by_key, renewed)
+    return renewed != table.summary
+
+
+def overrides_inside(kind: OverrideKind, plugin: Path) -> Mapping[int, Overrides]:
+    """The overrides in a plugin, by the key of the function; none if it has no table of the kind.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    return read_overrides(kind, plugin).by_key if kind.table in tables_inside(plugin) else dict[int, Overrides]()
+
+
+def _head(kind: OverrideKind) -> struct.Struct:
+    """The key of a function, and how many records of each list follow."""
+    return struct.Struct(f"<Q{len(kind.lists)}I")
+
+
+def _summary_of(values: Any) -> OverrideSummary:
+    return OverrideSummary(
+        llvm=int(values["llvm"]),
+        functions=int(values["functions"]),
+        plain_score=finite_float(values["plain_score"]),
+        tuned_score=finite_float(values["tuned_score"]),
+    )
+
+
+def _damaged(kind: OverrideKind, path: Path, size: int) -> InputError:
+    return InputError(
+        f"{kind.called} {path}: expected all functions and a length at the end, found {size} bytes; "
+        "it is cut short, tune again with --continue"
+    )
