@@ -157,7 +157,7 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
 def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: Path):
     compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
     space = AllocationSpace(folder=plugin.parent, compiler=compiler, config=TrialConfig(weights=IMAGE_BYTES))
-    code = TrialConfig(weights=np.array([0.0] * 5 + [1.0, 0.0]))
+    code = TrialConfig(weights=np.array([0.0] * 6 + [1.0, 0.0, 0.0]))
     text = AllocationSpace(folder=plugin.parent, compiler=compiler, config=code)
     trials = np.zeros(1, TRIAL)
     for module in project.modules:

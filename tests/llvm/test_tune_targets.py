@@ -83,7 +83,7 @@ def test_every_function_is_measured_alone(firmware: Firmware, plugin: Path):
     (module,) = load_corpus(firmware.folder / "tune" / "corpus").modules
     compiler = ClangCompiler(toolchain=firmware.toolchain, plugin=plugin)
     plain = compiler.compile(module).measured
-    text = TrialConfig(weights=np.array([0.0] * 5 + [1.0, 0.0]))
+    text = TrialConfig(weights=np.array([0.0] * 6 + [1.0, 0.0, 0.0]))
     space = AllocationSpace(folder=firmware.folder, compiler=compiler, config=text)
     listed = space.compile(module).tried
     trials = np.zeros(1, TRIAL)
