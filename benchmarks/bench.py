@@ -164,7 +164,8 @@ def summarise(
                 rows=tuple(_cells(one) for one in judged),
                 note="Changes against plain -Oz. Counts are of the program's own code, by callgrind. Compile time is "
                 "processor time of one build on a busy machine; the mean over all workloads says more. Run time is "
-                "processor time in pairs of runs on one processor, with its 95 % interval and what that decides.",
+                "processor time in pairs of runs on one processor, with its 95 % interval and what that decides. One "
+                "of 20 equal programs is called different by chance: so is one whose counts all differ by 0.",
             ),
             Table(
                 title=f"With plugins tuned for {tune_seconds} seconds, each on its own program",
