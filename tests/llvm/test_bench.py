@@ -106,9 +106,10 @@ def numbers(one: WorkloadResult) -> list[dict[str, int | None]]:
 
 
 def test_the_same_against_the_same_is_exactly_zero(manifest: Path, toolchain: Toolchain):
-    found = bench(manifest, toolchain)
+    found = bench(manifest, toolchain, time_seconds=60)
     (one,) = found.workloads
     assert (one.failures, one.same_output) == ((), True)
+    assert (one.time, one.untimed) == (None, "both builds are the same program, byte for byte")
     before, after = numbers(one)
     assert before == after
     assert one.before.whole == one.after.whole

@@ -18,10 +18,11 @@ from mlgokit.bench.perf import Perf, find_perf
 from mlgokit.bench.record import SIDES, Change, Failure, Measured, SideName, SideResult, WorkloadResult
 from mlgokit.bench.results import Results, compare_results, read_results, results_of
 from mlgokit.bench.running import Ran, Stage, Timing, compare_output, count_both, quiet_core, run_once, time_both
-from mlgokit.bench.workloads import Workload
+from mlgokit.bench.workloads import PROGRAM, Workload
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.progress import Report
 
@@ -175,6 +176,9 @@ def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResu
         return result
     if stage.workload.format != "command":
         return dataclasses.replace(result, untimed="it times itself")
+    if stage.workload.projects and len({digest_file(stage.place.folder / side / PROGRAM) for side in SIDES}) == 1:
+        # An interval would call one of 20 such pairs different.
+        return dataclasses.replace(result, untimed="both builds are the same program, byte for byte")
     timed = time_both(stage, timing=timing, core=quiet_core())
     if isinstance(timed, Measured):
         return dataclasses.replace(result, time=timed)
