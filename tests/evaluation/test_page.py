@@ -209,7 +209,7 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
     assert (tmp_path / "e.md").read_text().startswith("# plain against plain\n\n**Ship.** Image -10.00 %.\n")
 
     (tmp_path / "other.json").write_text('{"format": "else"}')
-    with pytest.raises(InputError, match="expected format 'mlgokit evaluation' or 'mlgokit bench', found 'else'"):
+    with pytest.raises(InputError, match=r"expected format 'mlgokit evaluation', .*'mlgokit tuning', found 'else'"):
         report.run(report.MakeReport(result=tmp_path / "other.json"))
     with pytest.raises(InputError, match="expected the JSON of a result"):
         report.run(report.MakeReport(result=tmp_path / "none.json"))
@@ -265,7 +265,7 @@ def test_call_trees_say_what_was_decided_what_it_weighs_and_why() -> None:
     assert (root.symbol, root.change, root.tone) == ("_Z1fv", "+12 bytes (10 -> 22)", "larger")
     assert root.notes[1:] == (
         "Component 3: -7 bytes in 4 functions by 2 differences together.",
-        "5 more calls; `mlgokit explain` shows them.",
+        "5 more calls; mlgokit explain shows them.",
     )
     assert [(one.symbol, one.marks, one.is_loud) for one in root.branches] == [
         ("_Z1gv", ("inlined",), False),

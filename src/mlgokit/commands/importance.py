@@ -1,6 +1,8 @@
 """The command that says which features a policy goes by."""
 
 import json
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +13,13 @@ import tyro
 from mlgokit.commands.vocab import trace_logs
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.importance_page import importance_page
-from mlgokit.files import atomic_write
+from mlgokit.evaluation.page import check_json_name, write_page
+from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.decision_batch import feature_rows
 from mlgokit.locks import reading
-from mlgokit.policy.importance import Questions, drawn_questions, importance
+from mlgokit.manifest import package_version
+from mlgokit.policy.importance import Importance as Measured, Questions, drawn_questions, importance
+from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -29,7 +34,7 @@ class Importance:
     traces: Path = Path("quickstart/trace")
     """Folder that `mlgokit trace` made for the policy's problem."""
     output: Path = Path("importance.json")
-    """JSON file for the result; the page with the picture is beside it and ends in .html."""
+    """JSON file for the result; the report is beside it, as HTML and Markdown."""
     observations: int = 2000
     """Number of observations to measure, drawn from all."""
     explained: int = 256
@@ -41,17 +46,62 @@ class Importance:
 
 
 def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
-    """Measure, and write both files.
+    """Measure, and write the JSON with its report.
 
     Raises:
         BusyError: another process traces into the folder.
         InputError: the policy or a log cannot be read.
         UsageError: a number is below 1, or there are too few observations.
     """
+    check_json_name(config.output)
+    policy = load_policy(config.policy)
+    found = importance_of(policy, config, report=report)
+    places = found.ordered()
+    result: dict[str, Any] = {
+        "policy": str(config.policy),
+        "problem": found.problem,
+        "observations": found.observations,
+        "features": {
+            found.features[place]: {
+                "shapley": found.shapley[place],
+                "changed": found.changed[place],
+                "direction": found.direction[place],
+            }
+            for place in places
+        },
+    }
+    atomic_write(config.output, json.dumps(result, indent=1))
+    page = importance_page(
+        found,
+        policy.output,
+        name=config.policy.name,
+        command=shlex.join(["mlgokit", *sys.argv[1:]]),
+        facts=(
+            ("mlgokit", package_version()),
+            ("policy", str(config.policy)),
+            ("SHA-256 of the policy", digest_file(config.policy)),
+            ("traces", str(config.traces)),
+            ("seed", str(config.seed)),
+        ),
+    )
+    return {
+        "result": str(config.output),
+        "report": str(write_page(page, config.output)),
+        "most important": [found.features[place] for place in places[:10]],
+    }
+
+
+def importance_of(policy: Policy, config: Importance, *, report: Report = say_nothing) -> Measured:
+    """What a policy goes by, on observations of traces.
+
+    Raises:
+        BusyError: another process traces into the folder.
+        InputError: a log cannot be read.
+        UsageError: a number is below 1, or there are too few observations.
+    """
     for name in ("observations", "explained", "orders"):
         if getattr(config, name) < 1:
             raise UsageError(f"--{name}: expected at least 1, found {getattr(config, name)}; give more")
-    policy = load_policy(config.policy)
     problem = PROBLEMS.get(policy.problem)
     if problem is None:
         known = ", ".join(PROBLEMS)
@@ -71,26 +121,4 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     if not parts:
         raise UsageError(f"traces {config.traces}: expected observations of {problem.name}, found none; trace modules")
     questions = drawn_questions(parts, config.observations, rng)
-    found = importance(policy, questions, rng, orders=config.orders, explained=config.explained)
-    places = found.ordered()
-    result: dict[str, Any] = {
-        "policy": str(config.policy),
-        "problem": found.problem,
-        "observations": found.observations,
-        "features": {
-            found.features[place]: {
-                "shapley": found.shapley[place],
-                "changed": found.changed[place],
-                "direction": found.direction[place],
-            }
-            for place in places
-        },
-    }
-    picture = config.output.with_suffix(".html")
-    atomic_write(config.output, json.dumps(result, indent=1))
-    atomic_write(picture, importance_page(found, policy.output, name=config.policy.name))
-    return {
-        "result": str(config.output),
-        "picture": str(picture),
-        "most important": [found.features[place] for place in places[:10]],
-    }
+    return importance(policy, questions, rng, orders=config.orders, explained=config.explained)

@@ -1,5 +1,6 @@
 """The command that makes a page of a result again, from its JSON."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -8,13 +9,23 @@ import tyro
 
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
+from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.compiler.demangle import find_demangler, readable_names
-from mlgokit.errors import InputError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
+from mlgokit.evaluation.importance_page import importance_parts
 from mlgokit.evaluation.page import write_page
+from mlgokit.evaluation.page_parts import Page, Part
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
+from mlgokit.learning.page import training_page
+from mlgokit.learning.record import FORMAT as TRAINING, TrainingRecord
+from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
+from mlgokit.tune.page import tuned_page
+from mlgokit.tune.result import FORMAT as TUNING, Tuned
+
+_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,33 +33,63 @@ class MakeReport:
     """Make the report of a result, a page that needs no network and the same as Markdown, of a file from elsewhere."""
 
     result: Annotated[Path, tyro.conf.Positional]
-    """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote."""
+    """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`, or
+    `tuned.json` of `mlgokit tune`."""
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
+    traces: Path | None = None
+    """Folder that `mlgokit trace` made; the report of a policy then has what its features decide."""
 
 
 def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
     """Write both files; gives their paths.
 
     Raises:
-        InputError: the file is no such result.
+        InputError: the file is no such result, or its policy or a trace cannot be read.
         StorageError: the disk is full or the place is not writable.
+        UsageError: traces are named for a result without a policy.
     """
     report(0, 1, "read")
     value: object = read_json(config.result, expected="the JSON of a result", remedy="make it again")
+    page = _page_of(config, value, report)
+    written = write_page(page, config.output or config.result)
+    return {"html": str(written), "markdown": str(written.with_suffix(".md"))}
+
+
+def _page_of(config: MakeReport, value: object, report: Report) -> Page:
     found = _format_of(value)
     if found == EVALUATION:
         evaluation = Evaluation.from_json(value)
-        page = evaluation_page(evaluation, readable_names(symbols_of(evaluation), find_demangler()))
-    elif found == BENCH:
-        page = bench_page(Bench.from_json(value, str(config.result)))
-    else:
-        raise InputError(
-            f"{config.result}: expected format {EVALUATION!r} or {BENCH!r}, found {found!r:.60}; give the JSON that "
-            "`mlgokit evaluate --output` or `mlgokit bench` wrote"
-        )
-    written = write_page(page, config.output or config.result)
-    return {"html": str(written), "markdown": str(written.with_suffix(".md"))}
+        extra = _importance(config, list(evaluation.after.policies.values()), report)
+        return evaluation_page(evaluation, readable_names(symbols_of(evaluation), find_demangler()), extra)
+    if found == TRAINING:
+        trained = TrainingRecord.from_json(value)
+        return training_page(trained, _importance(config, [trained.policy], report))
+    _importance(config, [], report)
+    if found == BENCH:
+        return bench_page(Bench.from_json(value, str(config.result)))
+    if found == TUNING:
+        return tuned_page(Tuned.from_json(value))
+    raise InputError(
+        f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
+        "`mlgokit evaluate --output`, `bench`, `train` or `tune` wrote"
+    )
+
+
+def _importance(config: MakeReport, policies: Sequence[str], report: Report) -> Sequence[Part]:
+    """What the first policy file goes by, if traces are named."""
+    if config.traces is None:
+        return ()
+    files = [path for path in policies if not path.startswith(":")]
+    if not files:
+        raise UsageError(f"--traces: expected a result of a policy file, found {config.result}; leave it out")
+    # A path of another folder, as results that were moved have it.
+    places = [Path(files[0]), config.result.parent / Path(files[0]).name]
+    path = next((place for place in places if place.is_file()), places[0])
+    policy = load_policy(path)
+    return importance_parts(
+        importance_of(policy, Importance(policy=path, traces=config.traces), report=report), policy.output
+    )
 
 
 def _format_of(value: object) -> object:

@@ -1,11 +1,16 @@
 """The command that learns a policy."""
 
+import dataclasses
+import enum
 import json
 import math
+import shlex
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import tyro
 
@@ -13,10 +18,14 @@ from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, P
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
+from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.loop import Learned, learn
+from mlgokit.learning.page import training_page
+from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked, reading
+from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -50,18 +59,20 @@ class Train:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The file of the policy that training ended with, and how the run went."""
+    """The file of the policy that training ended with, how the run went, and what made it."""
 
     policy: Path
     learned: Learned
+    made_by: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"policy": str(self.policy), **self.learned.to_json()}
+        plain = {"policy": str(self.policy), **self.learned.to_json(), **self.made_by}
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
 
 
 def run(config: Train, *, report: Report = say_nothing) -> Trained:
-    """Train, and leave ``final.policy`` and ``metrics.json`` in the output folder.
+    """Train, and leave ``final.policy``, ``metrics.json`` and its report in the output folder.
 
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
@@ -101,6 +112,30 @@ def _train(config: Train, report: Report) -> Trained:
     )
     final = config.output / "final.policy"
     save_policy(learned.policy, final)
-    trained = Trained(policy=final, learned=learned)
-    atomic_write(config.output / "metrics.json", json.dumps(trained.to_json(), indent=1), durable=True)
+    metrics = config.output / "metrics.json"
+    trained = Trained(
+        policy=final,
+        learned=learned,
+        made_by={
+            "algorithm": config.algorithm,
+            "problem": config.problem,
+            "settings": {
+                name: _said(value) for name, value in learning.deciding().items() if value not in (None, (), {})
+            },
+            "source": str(config.corpus),
+            "command": shlex.join(["mlgokit", *sys.argv[1:]]),
+            "mlgokit_version": package_version(),
+            "toolchain": clang.toolchain.describe(),
+            "report": str(metrics.with_suffix(".html")),
+        },
+    )
+    atomic_write(metrics, json.dumps(trained.to_json(), indent=1), durable=True)
+    write_page(training_page(TrainingRecord.from_json(trained.to_json())), metrics)
     return trained
+
+
+def _said(value: object) -> str:
+    """A setting in words."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    return str(value.value if isinstance(value, enum.Enum) else value)

@@ -25,6 +25,7 @@ from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sa
 from mlgokit.commands.tune_builds import Recorded, check_build, record_plain, with_recorded
 from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
 from mlgokit.commands.tune_lto import LinkTuning, link_option, open_link, prove_link, without_lto
+from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
@@ -48,7 +49,7 @@ from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, overrides_insid
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.measurement import Measure
-from mlgokit.tune.publish import complete_publishing, publish
+from mlgokit.tune.publish import complete_publishing
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.finish import finish_bytes, finish_costs
@@ -259,7 +260,7 @@ class _Session:
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
             tuned = dataclasses.replace(tuned, built=built)
         tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=self.notes)
-        return publish(verifier, tuned, self.config.folder)
+        return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
 
 
 def _tune_costs(session: _Session) -> Tuned:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mlgokit.evaluation.explained_part import tree_parts
 from mlgokit.evaluation.functions import differing_functions
+from mlgokit.evaluation.page_bars import MOST_BARS, waterfall
 from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, Scatter, TextTable
 from mlgokit.evaluation.records import (
     BITCODE,
@@ -32,15 +33,19 @@ from mlgokit.evaluation.sentences import (
 )
 from mlgokit.evaluation.verdict import change_of
 
-MOST_BARS = 40
-"""Projects that have a bar of their own."""
 MOST_FUNCTIONS = 1000
 """Functions on the page that grew most, and as many that shrank most; the JSON has all."""
 _NONE = "-"
 
 
-def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None) -> Page:
-    """The page of an evaluation; ``names`` are those that people read, by symbol, see :func:`symbols_of`."""
+def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()) -> Page:
+    """The page of an evaluation.
+
+    Args:
+        evaluation: what was found.
+        names: those that people read, by symbol, see :func:`symbols_of`.
+        extra: parts that come before the functions, such as which features decide.
+    """
     names = names or {}
     verdict, measure = evaluation.verdict, _measure(evaluation)
     projects = sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
@@ -53,6 +58,7 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
         _images(projects),
         *_modules(rows),
         *tree_parts(evaluation.trees, evaluation.no_trees, names),
+        *extra,
         _functions(projects, by_cost=measure == COST),
         failed,
         _costs(projects),
@@ -156,28 +162,7 @@ def _waterfall(projects: Sequence[ProjectComparison], measure: str) -> Bars | No
         for project in projects
         if (change := change_of(project, measure)) is not None
     ]
-    if not steps:
-        return None
-    steps.sort(key=lambda step: -abs(step[1]))
-    shown, others = sorted(steps[:MOST_BARS], key=lambda step: step[1]), steps[MOST_BARS:]
-    bars: list[Bar] = []
-    place = 0.0
-    for name, bytes_more, change in shown:
-        text = f"{_signed(bytes_more)} ({percent(change)})"
-        bars.append(Bar(name=name, start=place, end=place + bytes_more, text=text))
-        place += bytes_more
-    if others:
-        more = sum(step[1] for step in others)
-        bars.append(Bar(name=f"{len(others):,} others", start=place, end=place + more, text=_signed(more)))
-        place += more
-    bars.append(Bar(name="all", start=0, end=place, text=_signed(place), is_sum=True))
-    return Bars(
-        title="What each project adds",
-        columns=("project", "bytes"),
-        bars=tuple(bars),
-        note=f"{TITLES[measure]}, bytes after less bytes before. Each bar begins where the one above it ends; to the "
-        "left is smaller, and hatched is larger.",
-    )
+    return waterfall("What each project adds", ("project", "bytes"), steps, f"Bytes of: {TITLES[measure]}")
 
 
 def _projects(projects: Sequence[ProjectComparison], measure: str) -> TextTable:

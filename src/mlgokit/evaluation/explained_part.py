@@ -41,7 +41,7 @@ def _tree(found: FunctionTree, names: Mapping[str, str]) -> Tree:
     else:
         notes.append(f"{component_sum(found.component).capitalize()}.")
     if found.more:
-        notes.append(f"{found.more:,} more calls; `mlgokit explain` shows them.")
+        notes.append(f"{found.more:,} more calls; mlgokit explain shows them.")
     return Tree(
         symbol=found.function,
         change=f"{found.growth:+,} bytes" + ("" if found.failure else f" ({sizes})"),

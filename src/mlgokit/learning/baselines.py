@@ -1,6 +1,7 @@
 """Modules compiled under the heuristic: what all else that a learner has compiled is measured against."""
 
 import dataclasses
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from mlgokit.compiler.regalloc_cost import mean_change
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import CorpusError
 from mlgokit.learning.decision_batch import feature_names, feature_rows
+from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
@@ -209,11 +211,8 @@ def evaluate_policy(
     *,
     report: Report = say_nothing,
     label: str = "validate",
-) -> tuple[float, int]:
-    """The gain of policies on modules that they know nothing of, and how many of these compiled.
-
-    The gain is by which part all scores together are smaller than the heuristic's; for register allocation, where
-    scores do not add up, the mean of :meth:`Baselines.reward`.
+) -> Validation:
+    """How policies do on modules that they know nothing of.
 
     Args:
         baselines: what there is.
@@ -233,9 +232,16 @@ def evaluate_policy(
         runs = parallel(work, pairs, workers=baselines.compiler.workers, report=report, label=label)
     done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
     if not done:
-        return -np.inf, 0
+        return Validation(gain=-math.inf)
+    modules = tuple(
+        JudgedModule(
+            module=baselines.modules[index].name,
+            project=baselines.modules[index].project,
+            before=baselines.score(index, baselines.defaults[index]),
+            after=baselines.score(index, run),
+        )
+        for index, run in done
+    )
     if baselines.problem.by_regalloc_cost:
-        return float(np.mean([baselines.reward(index, run) for index, run in done])), len(done)
-    after = sum(baselines.score(index, run) for index, run in done)
-    before = sum(baselines.score(index, baselines.defaults[index]) for index, _ in done)
-    return 1 - after / before, len(done)
+        return Validation(gain=float(np.mean([baselines.reward(index, run) for index, run in done])), modules=modules)
+    return Validation(gain=1 - sum(one.after for one in modules) / sum(one.before for one in modules), modules=modules)

@@ -26,6 +26,7 @@ from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.metrics import Row, rounds_of, write_metrics
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.learning.task import check_carried_out, make_task, split_modules
+from mlgokit.learning.validation import JudgedModule, Validation, read_judged, write_judged
 from mlgokit.locks import locked
 from mlgokit.manifest import finite_json
 from mlgokit.module import Module
@@ -53,6 +54,7 @@ class Learned:
         taught: modules that taught.
         judged: modules that were kept apart, or teach and judge those members that were not fitted on their projects.
         left_out: reason to number of modules that could not be used.
+        judged_modules: what those said that judged, of the policy that was judged best.
     """
 
     policy: Policy
@@ -61,6 +63,7 @@ class Learned:
     taught: int
     judged: int
     left_out: dict[str, int]
+    judged_modules: tuple[JudgedModule, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the policy."""
@@ -71,6 +74,7 @@ class Learned:
             "judged": self.judged,
             "left_out": self.left_out,
             "rounds": rounds_of(self.rows),
+            "judged_modules": [dataclasses.asdict(one) for one in self.judged_modules],
         }
         return finite_json(plain)
 
@@ -146,6 +150,7 @@ def learn(
             taught=len(taught),
             judged=len(judged),
             left_out=baselines.left_out,
+            judged_modules=read_judged(folder) if counters.best_turn else (),
         )
 
 
@@ -201,8 +206,8 @@ def _inner_judges(task: Task, taught: Sequence[int], config: Learning) -> list[i
     return [taught[module] for module in np.sort(drawn).tolist()]
 
 
-def _gain(run: _Run, state: State) -> float:
-    """What the policy gains on the modules that judge: all of it, or the members that do not know their projects."""
+def _validation(run: _Run, state: State) -> Validation:
+    """What the policy does to the modules that judge: all of it, or the members that do not know their projects."""
     places = {index: module for module, index in enumerate(run.taught)}
     groups: dict[int, list[int]] = {}
     for index in run.judged:
@@ -213,16 +218,18 @@ def _gain(run: _Run, state: State) -> float:
         policy = run.learner.best(state) if project < 0 or without is None else without(state, project)
         if policy is not None:
             policies.append((policy, judges))
-    return evaluate_policy(run.baselines, policies)[0]
+    return evaluate_policy(run.baselines, policies)
 
 
 def _judged(run: _Run, state: State, counters: Counters) -> tuple[float, Counters]:
     """The gain on the modules that judge; the best policy is kept as a file."""
-    gain = _gain(run, state)
+    found = _validation(run, state)
+    gain = found.gain
     counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(run.judged))
     if gain <= counters.best_gain:
         return gain, dataclasses.replace(counters, stale=counters.stale + 1)
     save_policy(run.learner.best(state), run.folder / BEST_NAME)
+    write_judged(run.folder, found.modules)
     return gain, dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain, stale=0)
 
 
@@ -238,7 +245,7 @@ def _final(run: _Run, state: State, counters: Counters, rows: Sequence[Row]) -> 
     gains = [row["validation_gain"] for row in rows if math.isfinite(row["validation_gain"])]
     if set(run.judged) <= set(run.taught) and gains and counters.best_gain <= gains[-1] + INNER_MARGIN:
         return last
-    if counters.turn % (run.config.evaluate_every or 1) and _gain(run, state) > counters.best_gain:
+    if counters.turn % (run.config.evaluate_every or 1) and _validation(run, state).gain > counters.best_gain:
         return last
     return load_policy(run.folder / BEST_NAME) if counters.best_turn else last
 

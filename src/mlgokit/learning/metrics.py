@@ -60,6 +60,7 @@ def rounds_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "wall_seconds": spent("seconds"),
                 "failures": {reason: int(count) for reason, count in _below("failed/", known).items()},
                 "validation_gain": row.get("validation_gain", math.nan),
+                "reward": row.get("reward", math.nan),
                 **{name: _counted(value) for name, value in mine.items() if "/" not in name},
                 "gate": _gate(mine),
             }

@@ -46,6 +46,8 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
     )
     if tuned.built is not None:
         _print_programs(tuned.built, out)
+    if tuned.report:
+        say(out, f"report: {tuned.report}")
     say(out, f"add to the build: {tuned.flag if tuned.built is None else tuned.built.line}")
 
 

@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
+from mlgokit.errors import InputError
+from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.records import BuiltImage
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.tune.measurement import Comparison
@@ -16,6 +18,9 @@ from mlgokit.tune.search import CurvePoint
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+FORMAT = "mlgokit tuning"
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +150,12 @@ class Tuned:
         curve: of the search with which the table was made.
         user_seconds: processor time of all compilations.
         compilations: how many there were.
+        objective: what was made small.
+        seed: of the search.
+        command: what was typed.
+        mlgokit_version: of this package.
+        toolchain: tool name -> version.
+        report: the page that is made of this.
     """
 
     plugin: str
@@ -167,6 +178,12 @@ class Tuned:
     notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
     built: TunedBuild | None = None
+    objective: str = ""
+    seed: int | None = None
+    command: str = ""
+    mlgokit_version: str = ""
+    toolchain: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    report: str = ""
 
     @property
     def costs(self) -> SpillCosts | None:
@@ -175,7 +192,22 @@ class Tuned:
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
-        return json_of(self)
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **json_of(self)}
+
+    @classmethod
+    def from_json(cls, value: object) -> "Tuned":
+        """The result that :meth:`to_json` gave; keys that are not known are ignored.
+
+        Raises:
+            InputError: another format or version, a missing key, or a value of another type.
+        """
+        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
+            raise InputError(
+                f"tuning: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
+                f"{given.get('format')!r} and {given.get('format_version')!r}; tune again with this version"
+            )
+        return decode(cls, value, "tuning")
 
 
 def costs_of(pairs: Sequence[tuple[float, float]]) -> SpillCosts:

@@ -1,0 +1,126 @@
+"""A finished training as a value again, from its ``metrics.json``: what its report is made of."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from mlgokit.errors import InputError
+from mlgokit.evaluation.decode import decode
+from mlgokit.learning.validation import JudgedModule
+
+FORMAT = "mlgokit training"
+FORMAT_VERSION = 1
+_OF_ALL = ("round", "compilations", "user_seconds", "wall_seconds", "failures", "validation_gain", "reward", "gate")
+"""What each round has, whoever learns; all else are the learner's own numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSide:
+    """What one side of a gate rests on, see ``docs/formats.md``."""
+
+    feature_is_set: bool
+    departures: int
+    saved_bytes: float
+    error_bytes: float
+    margin: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One turn by itself.
+
+    Attributes:
+        round: counted from 0.
+        compilations: how many there were.
+        user_seconds: their processor time.
+        wall_seconds: of the turn, elapsed.
+        failures: reason to number.
+        validation_gain: of the policy after the turn; NaN if it was not judged.
+        reward: mean over the turn's compilations.
+        numbers: the learner's own.
+        gate: each side of it.
+    """
+
+    round: int
+    compilations: int
+    user_seconds: float
+    wall_seconds: float
+    failures: dict[str, int]
+    validation_gain: float
+    reward: float = math.nan
+    numbers: dict[str, float] = field(default_factory=dict[str, float])
+    gate: tuple[GateSide, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """A finished training.
+
+    Attributes:
+        policy: the file of the policy.
+        counters: how far it went.
+        taught: modules that taught.
+        judged: modules that judged.
+        left_out: reason to number of modules that could not be used.
+        rounds: one each.
+        judged_modules: what the judges of the best policy said.
+        algorithm: who learned.
+        problem: whose decisions.
+        settings: by name.
+        source: the corpus.
+        command: what was typed.
+        mlgokit_version: of this package.
+        toolchain: tool name -> version.
+    """
+
+    policy: str
+    counters: dict[str, float]
+    taught: int
+    judged: int
+    left_out: dict[str, int]
+    rounds: tuple[Round, ...]
+    judged_modules: tuple[JudgedModule, ...] = ()
+    algorithm: str = ""
+    problem: str = ""
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+    source: str = ""
+    command: str = ""
+    mlgokit_version: str = ""
+    toolchain: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def from_json(cls, value: object) -> "TrainingRecord":
+        """The training that ``metrics.json`` has; keys that are not known are ignored.
+
+        Raises:
+            InputError: another format or version, a missing key, or a value of another type.
+        """
+        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
+            raise InputError(
+                f"training: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
+                f"{given.get('format')!r} and {given.get('format_version')!r}; train again with this version"
+            )
+        rounds = given.get("rounds")
+        if isinstance(rounds, list):
+            given = given | {"rounds": [_with_numbers(one) for one in cast("list[object]", rounds)]}
+        return decode(cls, given, "training")
+
+
+def _with_numbers(one: object) -> object:
+    """A round with the learner's own numbers in a place of their own; the margin of a closed gate is infinite."""
+    if not isinstance(one, dict):
+        return one
+    found = cast("Mapping[str, Any]", one)
+    kept = {name: found[name] for name in _OF_ALL if name in found}
+    numbers = {name: value for name, value in found.items() if name not in _OF_ALL}
+    sides = [_with_margin(side) for side in cast("list[object]", kept.get("gate") or [])]
+    return kept | {"numbers": numbers, "gate": sides}
+
+
+def _with_margin(side: object) -> object:
+    if not isinstance(side, dict):
+        return side
+    found = cast("dict[str, Any]", side)
+    return {**found, "margin": math.inf} if found.get("margin", 0) is None else found

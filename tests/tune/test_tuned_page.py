@@ -1,0 +1,140 @@
+"""The report of a tuning: from what ``tuned.json`` has to a page."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from mlgokit.commands import report
+from mlgokit.compiler.objects.link import LinkedImage, LinkStatus
+from mlgokit.evaluation.page import render_page
+from mlgokit.evaluation.page_markdown import markdown_page
+from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
+from mlgokit.evaluation.records import BuiltImage
+from mlgokit.tune.measurement import Comparison
+from mlgokit.tune.page import tuned_page
+from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
+from mlgokit.tune.search import CurvePoint
+
+HOSTILE = "</script><b>|"
+
+
+def linked(image: int) -> LinkedImage:
+    return LinkedImage(
+        status=LinkStatus.LINKED, text=image - 10, rodata=6, eh_frame=4, except_table=0, image=image, stderr=""
+    )
+
+
+def module(name: str, plain: float, tuned: float, **given: Any) -> TunedModule:
+    facts: dict[str, Any] = {"plain": plain == tuned, "note": "", "decisions": 3}
+    return TunedModule(name=name, plain_bytes=plain, tuned_bytes=tuned, **(facts | given))
+
+
+TUNED = Tuned(
+    plugin="tuned.so",
+    table="tune/search/decisions",
+    flag="-fpass-plugin=tuned.so",
+    plain_bytes=1000.0,
+    tuned_bytes=880.5,
+    plain_link=linked(900),
+    tuned_link=linked(810),
+    judged=Comparison(before=50.0, after=49.0, pairs=4),
+    taken_back=2,
+    ended="the budget was spent",
+    modules=(
+        module("a.o", 500, 400.5, allocated=2),
+        module(HOSTILE, 300, 300, note="larger in the link"),
+        module("b.o", 200, 180),
+    ),
+    failures={"bad.c": "no such header"},
+    curve=(
+        CurvePoint(user_seconds=60, wall_seconds=40, compilations=9, score=950, change=-0.05),
+        CurvePoint(user_seconds=120, wall_seconds=80, compilations=19, score=880, change=-0.12),
+    ),
+    user_seconds=130.0,
+    compilations=20,
+    left_out={"fast.c": "-O2"},
+    seed=3,
+    command="mlgokit tune",
+    toolchain={"clang": "22"},
+)
+
+
+def part(page: Page, title: str, kind: type) -> Any:
+    return next(one for one in page.parts if one.title == title and isinstance(one, kind))
+
+
+def test_the_sums_the_search_and_what_each_module_adds() -> None:
+    page = tuned_page(TUNED)
+
+    assert (page.answer, page.good) == ("Smaller", True)
+    assert page.headline == "Objects, each COMDAT once: 1,000 -> 880 bytes (-11.95 %)."
+    sums: TextTable = part(page, "Sums", TextTable)
+    assert [row[0] for row in sums.rows] == [
+        "Objects, each COMDAT once",
+        "Linked image",
+        "Linked .text",
+        "By the objective",
+    ]
+    assert sums.rows[1][1:] == ("900", "810", "-90", "-10.00 %")
+    assert part(page, "The search", Curves).curves[0].points == ((60.0, -5.0), (120.0, -12.0))
+    bars: Bars = part(page, "What each module adds", Bars)
+    assert [(one.name, one.end) for one in bars.bars] == [("a.o", -99.5), ("b.o", -119.5), ("all", -119.5)]
+    table: TextTable = part(page, "Modules, worst first", TextTable)
+    assert [row[:2] for row in table.rows] == [(HOSTILE, "larger in the link"), ("b.o", "-"), ("a.o", "-")]
+    assert part(page, "Change by size of the module", Scatter).before == (300, 200, 500)
+    assert part(page, "Left as LLVM has it", TextTable).rows == (
+        ("bad.c", "does not compile", "no such header"),
+        ("fast.c", "left out", "-O2"),
+    )
+    assert "<b>" not in render_page(page)
+    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 2 |" in markdown_page(page)
+
+
+def test_programs_of_the_build_are_shown() -> None:
+    images = [BuiltImage(status="linked", image=size) for size in (100, 90)]
+    built = TunedBuild(
+        programs=(
+            TunedProgram(program="tool", plain=images[0], tuned=images[1]),
+            TunedProgram(program="lib", plain=images[0], tuned=BuiltImage(status="failed", reason="no main")),
+        ),
+        tests="All tests pass.",
+        notes=(),
+        line="CXXFLAGS=-fpass-plugin=tuned.so",
+    )
+    page = tuned_page(Tuned.from_json(json.loads(json.dumps(dataclasses.replace(TUNED, built=built).to_json()))))
+
+    assert part(page, "Programs of the build", TextTable).rows == (
+        ("tool", "100", "90", "-10", "-10.00 %"),
+        ("lib", "linked", "failed", "no main", "-"),
+    )
+    assert page.sentences[-2:] == ("All tests pass.", "Add to the build: CXXFLAGS=-fpass-plugin=tuned.so")
+
+
+def test_costs_are_shown_where_they_count() -> None:
+    costs = SpillCosts(functions=4, plain=20.0, tuned=15.0, change=-0.3)
+    allocated = Allocated(
+        functions=4, changed=1, before_bytes=9, after_bytes=9, put_back=0, user_seconds=1, compilations=2, trials=3,
+        costs=costs,
+    )  # fmt: skip
+    page = tuned_page(
+        dataclasses.replace(
+            TUNED, allocated=allocated, modules=(dataclasses.replace(module("a.o", 9, 9, costs=costs), plain=False),)
+        )
+    )
+
+    assert (page.answer, page.headline) == (
+        "Cheaper",
+        "Cost of spills, reloads and copies, summed up: 20 -> 15 (-25.00 %).",
+    )
+    assert part(page, "What each module adds", Bars).columns == ("module", "cost")
+    assert tuned_page(dataclasses.replace(TUNED, tuned_bytes=1000.0)).answer == "Nothing was found"
+
+
+def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
+    (tmp_path / "tuned.json").write_text(json.dumps(TUNED.to_json()))
+
+    assert Tuned.from_json(json.loads((tmp_path / "tuned.json").read_text())) == TUNED
+    told = report.run(report.MakeReport(result=tmp_path / "tuned.json"))
+    assert told == {"html": str(tmp_path / "tuned.html"), "markdown": str(tmp_path / "tuned.md")}
+    assert (tmp_path / "tuned.html").read_text() == render_page(tuned_page(TUNED))
