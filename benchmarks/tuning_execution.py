@@ -12,7 +12,7 @@ from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
 from treatments import clean_environment
 from tuning_builds import build_project, filled, image_of, source_folder
-from tuning_projects import PROJECTS
+from tuning_projects import PROJECTS, TunedProject
 
 from mlgokit.bench.callgrind import SLOWER, Callgrind, find_callgrind
 from mlgokit.bench.counts import Execution
@@ -158,28 +158,48 @@ def _executed(count: _Count, name: str, build: str, tuned: Path) -> dict[str, in
         plugin_flag="" if build == "plain" else f"-fpass-plugin={plugin}",
         workers=count.config.workers,
     )
-    image = image_of(project, place)
+    return count_work(count.counter, project, place, source=source, image_bytes=built.image.image)
+
+
+def count_work(
+    counter: Callgrind, project: TunedProject, place: Path, *, source: Path, image_bytes: int
+) -> dict[str, int]:
+    """What a project's work executes in the build at ``place``, as fields of :class:`Executed`.
+
+    Raises:
+        ToolError: it could not be counted.
+    """
+    found = counter.count(execution_of(project, place, source=source), _profiles(place))
+    if found.reason or found.own is None:
+        shown = shlex.join(WORK[project.name].argv)
+        raise ToolError(f"{project.name}: expected `{shown}` to be counted, found: {found.reason}")
+    return {
+        "instructions": found.own.instructions or 0,
+        "accesses": (found.own.loads or 0) + (found.own.stores or 0),
+        "everywhere": found.whole.instructions or 0,
+        "image": image_bytes,
+    }
+
+
+def execution_of(project: TunedProject, place: Path, *, source: Path) -> Execution:
+    """A project's work, done by the build at ``place``."""
+    work, image = WORK[project.name], image_of(project, place)
     marks = {"{source}": str(source), "{build}": str(place)}
     (folder,) = filled([work.folder], marks)
     libraries = os.pathsep.join([str(image.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-    execution = Execution(
+    return Execution(
         argv=[str(place / work.argv[0]), *filled(work.argv[1:], marks)],
         folder=Path(folder),
         environment={**clean_environment(), "LD_LIBRARY_PATH": libraries},
         own=image,
         timeout_seconds=SECONDS / SLOWER,
     )
+
+
+def _profiles(place: Path) -> Path:
     profiles = place.with_suffix(".profiles")
     profiles.mkdir(exist_ok=True)
-    found = count.counter.count(execution, profiles)
-    if found.reason or found.own is None:
-        raise ToolError(f"{name}: expected `{shlex.join(execution.argv)}` to be counted, found: {found.reason}")
-    return {
-        "instructions": found.own.instructions or 0,
-        "accesses": (found.own.loads or 0) + (found.own.stores or 0),
-        "everywhere": found.whole.instructions or 0,
-        "image": built.image.image,
-    }
+    return profiles
 
 
 def summarise(found: dict[str, dict[str, Executed]]) -> Result:

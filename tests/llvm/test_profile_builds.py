@@ -10,11 +10,15 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.request import ALWAYS, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.database import ImportedCommands, command_jobs, import_commands
 from mlgokit.corpus.verify import Verdict, compiled_in_one_go, objects_of_build, verify_corpus
+from mlgokit.tune.spaces.inlining.step import compile_decided
 
 pytestmark = pytest.mark.llvm
 
@@ -123,3 +127,20 @@ def test_a_stale_profile_is_told_by_how_many_functions(profiled: Path, toolchain
     failed = imported(build, corpus, toolchain).imported
     assert (failed.modules, failed.failures) == (3, 1)
     assert "ir.profdata" in failed.examples[0].reason or "ir.profdata" in str(failed.examples)
+
+
+def test_hot_functions_are_no_questions_of_a_search(profiled: Path, toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    imported(profiled, tmp_path / "corpus", toolchain)
+    module = next(one for one in load_corpus(tmp_path / "corpus").modules if one.name == "app/fe.o")
+    asked: dict[float, set[int]] = {}
+    listed: dict[float, set[str]] = {}
+    for kept in (0.0, 99.0):
+        compiler = ClangCompiler(toolchain=toolchain, plugin=plugin, keep_hot=kept)
+        asked[kept] = set(compile_decided(compiler, module, policy=ALWAYS).decisions.caller.tolist())
+        use = PluginUse(trials=TrialRequest(series=()))
+        listed[kept] = {one.name for one in compiler.compile(module, CompileRequest(use=use)).tried}
+    hot = function_id("steps")
+    assert hot in asked[0.0]
+    assert asked[99.0] == asked[0.0] - {hot}
+    assert listed[0.0] - listed[99.0] >= {"steps"}
+    assert "never" in listed[99.0]

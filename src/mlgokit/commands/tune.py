@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,17 @@ from mlgokit.commands.chosen import (
 )
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
 from mlgokit.commands.tune_builds import Recorded, check_build, record_plain, with_recorded
-from mlgokit.commands.tune_checks import check_claim, check_objective, earlier_table, measure_of, policies_of
+from mlgokit.commands.tune_checks import (
+    check_claim,
+    check_keep_hot,
+    check_link_without_profile,
+    check_objective,
+    earlier_table,
+    measure_of,
+    policies_of,
+    seconds_of,
+    with_hot_functions,
+)
 from mlgokit.commands.tune_lto import LinkTuning, link_option, open_link, prove_link, without_lto
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
@@ -64,7 +73,6 @@ ALLOCATION_SHARE = 0.4
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,10 @@ class Tune:
     """Policy file to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
+    keep_hot: float = 0.0
+    """Percent of the executions in the build's profile whose functions stay as LLVM has them, calls and registers, such
+    as 99, to save size and leave hot code alone; 0 keeps none. LLVM knows 90, 95, 99, 99.9 and finer, and takes the
+    next of these."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     compiler: Compiling = COMPILER
@@ -118,22 +130,6 @@ class Tune:
 
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
 """What the search counts; for all others the bytes of the image."""
-
-
-def seconds_of(budget: str) -> float:
-    """The seconds that a user means.
-
-    Raises:
-        UsageError: it is no time.
-
-    Example:
-        >>> seconds_of("1.5h")
-        5400.0
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
-    if found is None:
-        raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
@@ -151,6 +147,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
             f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
         )
     check_objective(config)
+    check_keep_hot(config)
     check_build(config)
     if not config.built.build:
         check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
@@ -184,6 +181,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
             residents=Residents(),
             known={},
             recheck=config.compiler.recheck(),
+            keep_hot=config.keep_hot,
         ),
         modules=found.modules,
         policies=policies,
@@ -406,6 +404,7 @@ class _Material:
 def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, report: Report) -> _Material:
     """Find what is to be tuned, and say what is left out."""
     if (linking := open_link(config, toolchain, report=report)) is not None:
+        check_link_without_profile(config)
         chosen = ModuleSelection(modules=(linking.module,), left_out=linking.left_out)
         chosen.tell(report)
         return _Material(
@@ -421,6 +420,7 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
     lto = without_lto(config)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
+    chosen = with_hot_functions(config, chosen)
     chosen.tell(report)
     measure = measure_of(config, chosen.modules, toolchain)
     by_name = {module.name: module for module in chosen.modules}

@@ -1,11 +1,15 @@
 """What a call of `mlgokit tune` may not say, and what it means."""
 
+import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgokit.commands.chosen import ModuleSelection
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import module_outputs
+from mlgokit.corpus.profiles import profiles_in
 from mlgokit.errors import ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT, link_words, plan_link
 from mlgokit.manifest import check_manifest, write_manifest
@@ -18,6 +22,26 @@ from mlgokit.tune.measurement import Measure, measuring_words
 
 if TYPE_CHECKING:
     from mlgokit.commands.tune import Tune
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_MOST_KEPT = 99.9999
+"""Percent; LLVM's summary of a profile goes no further."""
+
+
+def seconds_of(budget: str) -> float:
+    """The seconds that a user means.
+
+    Raises:
+        UsageError: it is no time.
+
+    Example:
+        >>> seconds_of("1.5h")
+        5400.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", budget)
+    if found is None:
+        raise UsageError(f"budget: expected a number with s, m or h, such as 30m, found {budget!r}")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def check_objective(config: "Tune") -> None:
@@ -59,6 +83,57 @@ def check_objective(config: "Tune") -> None:
             raise UsageError(
                 f"--command: expected --link-command to make {OUTPUT}, found none; add it, or measure {{objects}}"
             )
+
+
+def check_keep_hot(config: "Tune") -> None:
+    """Refuse a share of hot functions that is none, or a policy that would decide in them later.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if not 0 <= config.keep_hot <= _MOST_KEPT:
+        raise UsageError(
+            f"--keep-hot: expected a percentage from 0 to {_MOST_KEPT:g}, found {config.keep_hot:g}; correct it"
+        )
+    if config.keep_hot and config.fallback == "policy":
+        raise UsageError(
+            "--keep-hot: expected --fallback heuristic with it, found policy, which would decide in hot functions; "
+            "leave one out"
+        )
+
+
+def check_link_without_profile(config: "Tune") -> None:
+    """Refuse to keep hot functions of a link that is searched itself.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if config.keep_hot:
+        raise UsageError(
+            f"--keep-hot {config.keep_hot:g}: expected a search of compile steps with it, found one of a link with "
+            "-flto; leave it out, or name another objective"
+        )
+
+
+def with_hot_functions(config: "Tune", chosen: ModuleSelection) -> ModuleSelection:
+    """The same modules, with what is said of functions that are kept.
+
+    Raises:
+        UsageError: no module is compiled with a profile that could say which functions are hot.
+    """
+    if not config.keep_hot:
+        return chosen
+    profiled = sum(bool(profiles_in(module.command_line)) for module in chosen.modules)
+    if not profiled:
+        raise UsageError(
+            f"--keep-hot {config.keep_hot:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
+            f"none in {len(chosen.modules)} modules; build with one, or leave it out"
+        )
+    note = (
+        f"functions in the most executed {config.keep_hot:g} % of the profile stay as LLVM has them, in {profiled} of "
+        f"{len(chosen.modules)} modules"
+    )
+    return dataclasses.replace(chosen, notes=(*chosen.notes, note))
 
 
 def policies_of(config: "Tune") -> dict[str, Path]:
@@ -132,6 +207,7 @@ def check_claim(config: "Tune", place: Path, inputs: dict[str, str], versions: d
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}
     settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
+    settings |= {"keep_hot": str(config.keep_hot)} if config.keep_hot else {}
     settings |= {name: value for name, value in commands.items() if value is not None}
     began = check_manifest(place, kind="tuning", config=settings, toolchain=versions, inputs=inputs)
     if began and not config.go_on:

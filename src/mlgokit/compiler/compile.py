@@ -121,6 +121,8 @@ class ClangCompiler:
             beginning, and compared.
         limits: what each compilation may take.
         sandbox: where compilers run; ``None`` for the open.
+        keep_hot: percent of the executions in a module's profile whose functions the compiler's own plugin leaves to
+            LLVM; one that a use names has its decisions inside.
         room: asked before each compilation whether the disk has room; ``None`` for no question.
     """
 
@@ -134,6 +136,7 @@ class ClangCompiler:
     limits: ModuleLimits = field(default_factory=ModuleLimits)
     sandbox: Sandbox | None = None
     room: Room | None = None
+    keep_hot: float = 0.0
 
     @property
     def loaded(self) -> Loaded:
@@ -274,6 +277,14 @@ def _words(
     )
 
 
+def _settings(compiler: ClangCompiler, use: PluginUse | None, folder: Path) -> dict[str, str]:
+    """The variables for the plugin."""
+    if use is None:
+        return {}
+    kept = {"MLGOKIT_KEEP_HOT": repr(compiler.keep_hot)} if compiler.keep_hot and use.plugin is None else {}
+    return use.environment(folder) | kept
+
+
 def _compile(
     compiler: ClangCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
 ) -> Compilation:
@@ -289,7 +300,7 @@ def _compile(
         environment = _environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
-        settings = use.environment(folder) if use else {}
+        settings = _settings(compiler, use, folder)
         if box is not None:
             environment, settings = inside_environment(environment), box.settings(settings, folder)
         listed = folder / "functions"

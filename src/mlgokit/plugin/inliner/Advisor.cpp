@@ -7,6 +7,7 @@
 #include "inliner/SiteKeys.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
+#include "shared/HotFunctions.h"
 #include "shared/Policy.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -96,8 +97,8 @@ public:
             std::make_unique<PolicyModelRunner>(M.getContext(), FeatureMap),
 #endif
             [&FAM, Params](CallBase &Call) { return heuristicInlines(Call, FAM, Params); }),
-        S(S), R(R), P(std::move(P)), Sources(std::move(Sources)), Table(std::move(Table)), Tuned(Tuned),
-        Log(std::move(Log)) {
+        S(S), R(R), Hot(hotFunctions(M, S.KeepHot)), P(std::move(P)), Sources(std::move(Sources)),
+        Table(std::move(Table)), Tuned(Tuned), Log(std::move(Log)) {
     if (this->Log || Tuned)
       Keys.emplace(M);
   }
@@ -115,28 +116,30 @@ protected:
       Observer.observe(Call, BodyCounts::of(getCachedFPI(*Call.getCaller())), BodyCounts::of(getCachedFPI(Callee)),
                        Extra);
     const uint64_t Site = Keys ? Keys->next(Call) : 0;
-    const std::optional<bool> Decided = Tuned ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
+    const bool IsKept = Hot.contains(Call.getCaller()->getName());
+    const std::optional<bool> Decided = Tuned && !IsKept ? DecisionTable::decision(*Tuned, Site) : std::nullopt;
     // The heuristic's own decision costs one more cost analysis, so it is only taken when somebody reads it.
-    const bool Wanted = Decided ? Log && S.LogDefault : R == Rule::Default || Log;
+    const bool Wanted = Decided ? Log && S.LogDefault : R == Rule::Default || Log || IsKept;
     const int64_t Default = Wanted ? GetDefaultAdvice(Call) : -1;
 
     double Preference = 0;
     if (Decided) {
       Preference = *Decided ? HUGE_VAL : -HUGE_VAL;
-    } else if (R == Rule::Policy) {
+    } else if (R == Rule::Policy && !IsKept) {
       for (size_t I = 0; I < Sources.size(); ++I)
         Row[I] = double(Sources[I] < Runner.Values.size() ? Runner.Values[Sources[I]]
                                                           : Extra[Sources[I] - Runner.Values.size()]);
       Preference = P->preference(Row, [&] { return Log ? Default != 0 : GetDefaultAdvice(Call); });
     } else {
-      const bool Inline = R == Rule::Always || (R == Rule::Default && Default > 0);
+      const bool Inline = R == Rule::Default || IsKept ? Default > 0 : R == Rule::Always;
       Preference = Inline ? HUGE_VAL : -HUGE_VAL;
     }
     const auto [Inline, LogProbability] =
-        decideBinary(Preference, {S.Temperature, S.FlipProbability}, drawAt(S.Seed, Asked++));
+        decideBinary(Preference, IsKept ? Spread() : Spread{S.Temperature, S.FlipProbability}, drawAt(S.Seed, Asked++));
     Runner.Answer = Inline;
     Observer.decided(Callee, Inline);
-    if (Log)
+    // What is no question to a policy or a search is not logged as one.
+    if (Log && !IsKept)
       record(Call, Runner, Site, Decided.has_value(), Default, float(LogProbability));
     return advice(Call, ORE, Inline);
   }
@@ -173,6 +176,7 @@ private:
 
   const Settings S;
   const Rule R;
+  const StringSet<> Hot; // functions that are left to LLVM, the calls in them and what is allocated there
   std::optional<Policy> P;
   const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
   std::optional<DecisionTable> Table;
@@ -236,7 +240,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   Expected<std::unique_ptr<Logger>> Log = openLog(Problem::InlineSize, S, logColumns());
   if (!Log)
     return Log.takeError();
-  const bool OnlyDecides = P && !*Log && !Tuned && S.Temperature == 0 && S.FlipProbability == 0;
+  const bool OnlyDecides = P && !*Log && !Tuned && !S.Temperature && !S.FlipProbability && !S.KeepHot;
   if (OnlyDecides && canOnlyDecide(M, Sources, llvmFeatures().size()))
     return makePolicyAdvisor(M, MAM, FAM, Params, std::move(*P), std::move(Sources));
   if (*Log)

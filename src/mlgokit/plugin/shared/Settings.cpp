@@ -51,8 +51,10 @@ constexpr Name Names[] = {
      "allocation table that is asked before eviction and priority policies"},
     {"mlgokit-passes", "MLGOKIT_PASSES", "table of passes that do not run on some functions in code generation"},
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
+    {"mlgokit-keep-hot", "MLGOKIT_KEEP_HOT", "percent of a profile's executions whose functions are left to LLVM"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
+constexpr double MostKept = 99.9999; // beyond, LLVM's summary ends the compilation
 
 /// Options outlive the plugin's own statics, as LLVM's registry keeps pointing at them.
 cl::opt<std::string> *Options[std::size(Names)];
@@ -111,7 +113,9 @@ Expected<Settings> readSettings() {
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-seed or MLGOKIT_SEED: expected an unsigned integer, found '" + printable(Seed) +
                                  "'");
-  for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature), {SeedAt + 2, &S.FlipProbability}}) {
+  for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature),
+                           {SeedAt + 2, &S.FlipProbability},
+                           {SeedAt + 8, &S.KeepHot}}) {
     Expected<double> Value = numberOf(I);
     if (!Value)
       return Value.takeError();
@@ -120,6 +124,9 @@ Expected<Settings> readSettings() {
   if (S.FlipProbability > 1)
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-flip-probability or MLGOKIT_FLIP_PROBABILITY: expected at most 1");
+  if (S.KeepHot > MostKept)
+    return createStringError(inconvertibleErrorCode(),
+                             "-mlgokit-keep-hot or MLGOKIT_KEEP_HOT: expected at most 99.9999 percent");
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
   S.Decisions = valueOf(SeedAt + 4);
   S.Allocations = valueOf(SeedAt + 5);

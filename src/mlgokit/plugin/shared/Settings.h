@@ -35,6 +35,7 @@ struct Settings {
   uint64_t Seed = 0;          // of exploration
   double Temperature = 0;     // of the drawn decision; 0 acts greedily
   double FlipProbability = 0; // of flipping a decision after that
+  double KeepHot = 0;         // percent of a profile's executions whose functions are left to LLVM
   bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
   bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
 

@@ -2,6 +2,8 @@
 
 #include "shared/ByteReader.h"
 #include "shared/Descriptor.h"
+#include "shared/HotFunctions.h"
+#include "shared/Settings.h"
 #include "trials/TrialCopy.h"
 
 #include "llvm/IR/Function.h"
@@ -94,6 +96,18 @@ const std::optional<Request> &request() {
   return Read;
 }
 
+double keptPercent() {
+  static const double Kept = [] {
+    Expected<Settings> Read = readSettings();
+    if (Read)
+      return Read->KeepHot;
+    // The advisors have said what is wrong with them.
+    consumeError(Read.takeError());
+    return 0.0;
+  }();
+  return Kept;
+}
+
 /// Appends to the file with the results; false if that fails.
 bool report(ArrayRef<char> Bytes) {
   static const int File = [] {
@@ -149,6 +163,9 @@ bool runTrials(const TrialSubject &Subject, function_ref<void(const Overrides &,
     });
     return false;
   }
+  // One that is to stay as LLVM has it is not even listed.
+  if (isHot(Subject.Function, keptPercent()))
+    return false;
   const auto Found = Wanted->ByKey.find(Subject.Key);
   SmallVector<char, 0> Bytes;
   const StringRef Name = Subject.Function.getName();

@@ -1,0 +1,61 @@
+"""What `mlgokit tune --keep-hot` may not say, and what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.commands.chosen import ModuleSelection
+from mlgokit.commands.tune import Tune
+from mlgokit.commands.tune_checks import check_keep_hot, check_link_without_profile, with_hot_functions
+from mlgokit.errors import UsageError
+from mlgokit.module import Module
+
+
+def selection(*lines: str) -> ModuleSelection:
+    modules = tuple(
+        Module(
+            name=f"m{index}",
+            project="p",
+            language="c",
+            bitcode=Path("m.bc"),
+            command_line=("-cc1", *line.split()),
+            bitcode_bytes=1,
+        )
+        for index, line in enumerate(lines)
+    )
+    return ModuleSelection(modules=modules, left_out={}, notes=("first",))
+
+
+@pytest.mark.parametrize("percent", [-1.0, 100.0, float("nan")])
+def test_a_share_that_is_none_is_refused(percent: float):
+    with pytest.raises(UsageError, match=r"--keep-hot: expected a percentage from 0 to 99.9999, found .*; correct it"):
+        check_keep_hot(Tune(keep_hot=percent))
+
+
+def test_a_policy_would_decide_in_hot_functions_later():
+    check_keep_hot(Tune(keep_hot=99.0))
+    check_keep_hot(Tune(fallback="policy"))
+    with pytest.raises(UsageError, match="--keep-hot: expected --fallback heuristic with it, found policy"):
+        check_keep_hot(Tune(keep_hot=99.0, fallback="policy"))
+
+
+def test_without_a_profile_nothing_is_known_to_be_hot():
+    with pytest.raises(UsageError, match=r"--keep-hot 99: expected a build with a profile, .* found none in 2 modules"):
+        with_hot_functions(Tune(keep_hot=99.0), selection("-Oz", "-Os"))
+
+
+def test_a_link_keeps_no_functions():
+    check_link_without_profile(Tune())
+    with pytest.raises(
+        UsageError, match="--keep-hot 99: expected a search of compile steps with it, found one of a link"
+    ):
+        check_link_without_profile(Tune(keep_hot=99.0))
+
+
+def test_what_is_kept_is_said_with_the_number_of_modules():
+    chosen = selection("-Oz -fprofile-instrument-use-path=/p", "-Oz")
+    assert with_hot_functions(Tune(), chosen) is chosen
+    assert with_hot_functions(Tune(keep_hot=99.9), chosen).notes == (
+        "first",
+        "functions in the most executed 99.9 % of the profile stay as LLVM has them, in 1 of 2 modules",
+    )
