@@ -1,12 +1,16 @@
 """Tunings of whole builds: recorded, tuned, built again with the plugin, tested, compared."""
 
 import json
+import re
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgokit.cli import main
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.tune import Tune, run
@@ -162,3 +166,111 @@ def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Too
         record(f"env -i PATH=/usr/bin:/bin make -B CC={toolchain.clang} AR=ar")
     (project / "part1.o").unlink()
     assert set(record("make").left_out) == {"main.o", "part2.o"}
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "builds.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RECIPES = {
+    "CMake, INTERPROCEDURAL_OPTIMIZATION": ("cmake", "make"),
+    "Meson, b_lto": ("meson", "ninja"),
+    "Make": ("make",),
+    "autotools": ("make",),
+    "Ninja, in a build folder that is configured": ("cmake", "ninja"),
+    "A profile build": ("make", "llvm-profdata-22"),
+    "cargo": ("cargo",),
+}
+SYSTEMS = {
+    "CMakeLists.txt": """
+cmake_minimum_required(VERSION 3.13)
+project(app C)
+add_executable(app main.c part1.c part2.c)
+""",
+    "meson.build": "project('app', 'c')\nexecutable('app', 'main.c', 'part1.c', 'part2.c')\n",
+    "Makefile": """
+app: main.o part1.o part2.o
+\t$(CC) $(LDFLAGS) $(CFLAGS) main.o part1.o part2.o -o app
+check: app
+\ttest `./app | wc -l` = 48
+clean:
+\trm -f app *.o
+""",
+    # In the way of autotools: it asks the compiler, and writes what make reads.
+    "configure": """#!/bin/sh
+for word; do case $word in CFLAGS=*) CFLAGS=${word#CFLAGS=};; esac; done
+echo 'int main(void) { return 0; }' > conftest.c
+${CC-cc} $CFLAGS -c conftest.c -o conftest.o || exit 1
+rm -f conftest.*
+{ echo "CC = ${CC-cc}"; echo "CFLAGS = $CFLAGS"; cat Makefile; } > GNUmakefile
+""",
+    "Cargo.toml": '[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\nbuild = "build.rs"\n',
+    "src/main.rs": 'extern "C" { fn part1(); fn part2(); }\nfn main() { unsafe { part1(); part2(); } }\n',
+    "build.rs": """
+use std::{env, process::Command};
+fn run(program: &str, words: &[&str]) { assert!(Command::new(program).args(words).status().unwrap().success()); }
+fn main() {
+    let out = env::var("OUT_DIR").unwrap();
+    let library = format!("{out}/libparts.a");
+    for name in ["part1", "part2"] {
+        let object = format!("{out}/{name}.o");
+        run("cc", &[&env::var("CFLAGS").unwrap(), "-c", &format!("{name}.c"), "-o", &object]);
+        run("ar", &["rc", &library, &object]);
+    }
+    println!("cargo:rustc-link-search=native={out}");
+    println!("cargo:rustc-link-lib=static=parts");
+}
+""",
+}
+
+
+def recipe(title: str) -> str:
+    """What the document has below a heading."""
+    text = DOCUMENT.read_text()
+    begin = text.index(f"\n### {title}\n")
+    return text[begin : text.find("\n##", begin + 5)]
+
+
+@pytest.mark.parametrize("toolchain", [22], indirect=True, ids=["llvm-22"])
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_tunes_and_builds(
+    title: str, project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for program in RECIPES[title]:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    (project / "src").mkdir()
+    for name, text in SYSTEMS.items():
+        (project / name).write_text(text)
+    (project / "configure").chmod(0o755)
+    monkeypatch.chdir(project)
+    if title.startswith("Ninja"):
+        argv = ["cmake", "-G", "Ninja", "-B", "build", "-DCMAKE_BUILD_TYPE=Tuned", "-DCMAKE_C_FLAGS=-Oz"]
+        assert process.run(argv, timeout_seconds=120).returncode == 0
+    text = recipe(title)
+    for block in BLOCK.finditer(text):
+        kind, body = block.groups()
+        if kind == "sh":
+            words = shlex.split(body.replace("$PWD", str(project)))
+            more = ["--budget", "0s", "--workers", "1", "--llvm", "22", "--json"]
+            with pytest.raises(SystemExit) as ended:
+                main([*words[1:], *more])
+            assert ended.value.code == 0
+        elif kind == "bash":
+            done = process.run(["sh", "-e", "-c", body], cwd=project, timeout_seconds=120)
+            assert done.returncode == 0, done.stderr
+        else:
+            name = re.findall(r"`([\w.]+)`", text[: block.start()])[-1]
+            (project / name).write_text(body)
+    found = json.loads(capsys.readouterr().out)
+    (program,) = found["built"]["programs"]
+    is_link = "linked" in text
+    # LLVM's own link, and the profile of a program that calls all once, leave nothing to be gained here.
+    has_gain = not is_link and "profile" not in title
+    assert program["plain"]["image"] - program["tuned"]["image"] >= int(has_gain)
+    assert found["built"]["notes"] == []
+    assert ("load-pass-plugin" in found["built"]["line"]) is is_link
+
+
+def test_every_recipe_is_tried():
+    text = DOCUMENT.read_text()
+    begin = text.index("\n## Recipes\n")
+    assert re.findall(r"^### (.*)$", text[begin : text.index("\n## ", begin + 5)], re.MULTILINE) == [*RECIPES]

@@ -13,7 +13,6 @@ import tyro
 from mlgokit.commands.options import Texts
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import copy_sources
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.evaluation.linked import command_words
@@ -106,7 +105,9 @@ def run_step(site: BuildSite, what: str, side: str, added: AddedOptions) -> Wrap
     if not done.reason:
         return done
     with log.open("rb") as output:
-        said = first_error(process.tail(output))
+        lines = process.tail(output).splitlines()
+    # Build systems write it in their own ways, and more behind it.
+    said = next((line.strip() for line in lines if "error" in line.lower()), lines[-1].strip() if lines else "")
     return dataclasses.replace(done, reason=f"{done.reason}: {said}" if said else done.reason)
 
 

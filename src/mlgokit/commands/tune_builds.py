@@ -166,7 +166,11 @@ def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:
     chosen: dict[str, Path] = {}
     for wanted in options.program:
         text = wanted.as_posix().removeprefix(f"{options.build_folder.resolve().as_posix()}/")
-        names = [name for name in found if name == text] or [name for name in found if Path(name).name == wanted.name]
+        names = (
+            [name for name in found if name == text]
+            or [name for name, path in found.items() if _is_same(recorded.tree / text, path)]
+            or [name for name in found if Path(name).name == wanted.name]
+        )
         if not names:
             others = ", ".join(sorted(found)[:_MOST_NAMED]) or "nothing"
             raise UsageError(
@@ -175,6 +179,14 @@ def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:
             )
         chosen |= {name: found[name] for name in names}
     return chosen
+
+
+def _is_same(path: Path, linked: Path) -> bool:
+    """Whether a program lies where it was linked to, under another name, as cargo puts it."""
+    try:
+        return path.samefile(linked)
+    except OSError:
+        return False
 
 
 def link_of(recorded: Recorded, options: BuildOptions) -> RecordedLink:

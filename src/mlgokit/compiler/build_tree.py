@@ -77,12 +77,16 @@ def is_check(path: Path, tree: Path) -> bool:
 
 
 def project_calls(build: WrappedBuild, tree: Path) -> list[WrappedCall]:
-    """The compilations and links of a build, without the checks of its build system; those are gone when it ends."""
-    return [
-        call
-        for call in build.calls
-        if all(path.exists() for path in call.inputs) and not any(is_check(path, tree) for path in call.outputs)
-    ]
+    """The compilations and links of a build, without the checks of its build system; those are gone when it ends.
+
+    What rustc has linked is gone too, but for the program.
+    """
+
+    def stays(call: WrappedCall) -> bool:
+        kept = call.inputs if call.kind != "link" or call.code else call.outputs
+        return all(path.exists() for path in kept)
+
+    return [call for call in build.calls if stays(call) and not any(is_check(path, tree) for path in call.outputs)]
 
 
 def is_image(path: Path) -> bool:

@@ -5,16 +5,20 @@ for each compilation and link, in a Python without site packages; so it imports 
 
 Words: the programs of its folder, the settings of the build that runs now (nothing outside of one), and the name that
 it was called by; then those of the call.
+
+A configure script calls it hundreds of times, and most of its time is what it imports. So there is no pathlib in it.
 """
+
+from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"))
 """Suffixes of what the plugin has something to decide in; assembly is not."""
@@ -45,9 +49,13 @@ def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
     """The words with those of response files, which may name others."""
     found: list[str] = []
     for word in words:
-        path = Path(folder, word[1:])
-        if word.startswith("@") and depth < _DEPTH and path.is_file():
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        path = os.path.join(folder, word[1:])
+        if word.startswith("@") and depth < _DEPTH and os.path.isfile(path):
+            # Most calls have no response file.
+            import shlex
+
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                text = file.read()
             found += expanded(shlex.split(text), folder, depth + 1)
         else:
             found.append(word)
@@ -71,7 +79,7 @@ def read_call(words: list[str]) -> dict[str, Any]:
         kind = "both" if sources else "link"
     suffix = ".s" if "-S" in words else ".o"
     if kind == "compile":
-        outputs = [output] if output else [Path(source).stem + suffix for source in sources]
+        outputs = [output] if output else [_split(source)[0] + suffix for source in sources]
     else:
         outputs = [output or "a.out"]
     return {"kind": kind, "inputs": inputs, "sources": sources, "outputs": outputs}
@@ -93,10 +101,15 @@ def _files(words: list[str]) -> tuple[list[str], list[str], str]:
             language = "" if language == "none" else language
         elif word == "-" or not word.startswith("-"):
             inputs.append(word)
-            if language in _LANGUAGES or (not language and Path(word).suffix in SOURCES):
+            if language in _LANGUAGES or (not language and _split(word)[1] in SOURCES):
                 sources.append(word)
         position += 2 if word in _WITH_VALUE else 1
     return inputs, sources, output
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The name of a file without its suffix, and the suffix."""
+    return os.path.splitext(os.path.basename(path))
 
 
 def lto_link(words: list[str], inputs: list[str]) -> str:
@@ -110,7 +123,7 @@ def lto_link(words: list[str], inputs: list[str]) -> str:
 
 def _is_bitcode(path: str) -> bool:
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             return file.read(4) in _BITCODE
     except OSError:
         return False
@@ -125,13 +138,12 @@ def _environment() -> dict[str, str]:
 
 def main() -> int:
     """Run one call; gives its exit code."""
-    known: dict[str, Any] = json.loads(Path(sys.argv[1]).read_bytes())
+    known = _read(sys.argv[1])
     name, words = sys.argv[3], sys.argv[4:]
     program = known["programs"].get(name) or known["foreign"][name]
     if not sys.argv[2]:
         os.execve(program, [program, *words], _environment())  # noqa: S606  (in the place of the compiler)
-    settings: dict[str, Any] = json.loads(Path(sys.argv[2]).read_bytes())
-    folder = str(Path.cwd())
+    settings, folder = _read(sys.argv[2]), os.getcwd()
     try:
         whole = expanded(words, folder)
     except ValueError:
@@ -139,13 +151,12 @@ def main() -> int:
     call = read_call(whole)
     if name in known["foreign"] and call["kind"] != "other":
         call["kind"] = "foreign"
-    log = Path(settings["log"])
-    number = f"{time.time_ns()}-{os.getpid()}"
+    log = os.path.join(settings["log"], f"{time.time_ns()}-{os.getpid()}")
     facts: dict[str, Any] = {**call, "name": name, "folder": folder, "words": whole, "record": ""}
     facts |= {"code": 0, "errors": "", "user_seconds": 0.0, "wall_seconds": 0.0, "lto_linker": "", "files": []}
     if call["kind"] in {"other", "foreign"}:
         if call["kind"] == "foreign" or "-c" in whole or "-r" in whole:
-            _write(log / number, facts)
+            _write(log, facts)
         os.execve(program, [program, *words], _environment())  # noqa: S606  (in the place of the compiler)
     added: list[str] = []
     if call["kind"] != "link":
@@ -153,17 +164,18 @@ def main() -> int:
     # Of code that is left to a link there is nothing to record yet, and its bitcode would have lines of the source.
     is_left = bool(lto_link(whole, []))
     if call["kind"] == "compile" and settings["record"] and len(call["sources"]) == 1 and not is_left:
-        facts["record"] = str(log / f"{number}.yaml")
+        facts["record"] = f"{log}.yaml"
         added += [option.replace("{record}", facts["record"]) for option in settings["record"]]
     if call["kind"] != "compile":
         facts["lto_linker"] = lto_link(whole, call["inputs"])
         added += settings["link"]
         if facts["lto_linker"] == "lld":
             added += settings["lto_link"]
-            facts["record"] = str(log / f"{number}.yaml") if settings["link_record"] else ""
+            facts["record"] = f"{log}.yaml" if settings["link_record"] else ""
             added += [option.replace("{record}", facts["record"]) for option in settings["link_record"]]
     begin = time.monotonic()
-    with tempfile.TemporaryFile() as errors:
+    with open(f"{log}.errors", "w+b") as errors:
+        os.unlink(errors.name)
         actions = [(os.POSIX_SPAWN_DUP2, errors.fileno(), 2)]
         child = os.posix_spawn(program, [program, *words, *added], _environment(), file_actions=actions)
         _, status, usage = os.wait4(child, 0)
@@ -177,17 +189,22 @@ def main() -> int:
         "errors": text[-_TAIL_BYTES:].decode("utf-8", "replace") if code else "",
         "user_seconds": usage.ru_utime,
         "wall_seconds": time.monotonic() - begin,
-        "files": [Path(name).stat().st_ino for name in call["outputs"] if Path(name).is_file()],
+        "files": [os.stat(name).st_ino for name in call["outputs"] if os.path.isfile(name)],
     }
-    _write(log / number, facts)
+    _write(log, facts)
     return code if code >= 0 else 128 - code
 
 
-def _write(path: Path, facts: dict[str, Any]) -> None:
+def _read(path: str) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        return json.load(file)
+
+
+def _write(path: str, facts: dict[str, Any]) -> None:
     """Whole, or not at all: a build may be killed."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps(facts))
-    partial.rename(path.with_name(f"{path.name}.json"))
+    with open(f"{path}.part", "w") as file:
+        json.dump(facts, file)
+    os.rename(f"{path}.part", f"{path}.json")
 
 
 if __name__ == "__main__":
