@@ -126,3 +126,19 @@ def test_settings_of_the_plugin_are_the_users_and_those_of_wrappers_are_not(
     }
     # A build in a wrapped build does not take wrappers for compilers.
     assert open_wrappers(clang) == Path(wrapper_variables(open_wrappers(clang), tmp_path)["CC"]).parent.parent
+
+
+def test_a_program_that_the_build_has_made_is_found_where_it_was_made(clang: Toolchain, tmp_path: Path):
+    commands = [["sh", "-c", "printf '#!/bin/sh\\necho $1 > said\\n' > made; chmod +x made"], ["./made", "well"]]
+    (tmp_path / "tree").mkdir()
+    found = run_wrapped(
+        commands,
+        tree=tmp_path / "tree",
+        folder=tmp_path / "wrapping",
+        toolchain=clang,
+        added=AddedOptions(),
+        timeout_seconds=30,
+    )
+
+    assert found.reason == ""
+    assert (tmp_path / "tree/said").read_text() == "well\n"

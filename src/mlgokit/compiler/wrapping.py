@@ -144,7 +144,9 @@ def run_wrapped(
     reason, code, spent = "", 0, 0.0
     for words in commands:
         left = max(1.0, timeout_seconds - spent)
-        done = process.run(words, timeout_seconds=left, cwd=tree, env=variables, limits=USERS_LIMITS, output=output)
+        # A script or a program that the build has made, and nothing of the folder where mlgokit was started.
+        argv = [str(tree / words[0]) if "/" in words[0] else words[0], *words[1:]]
+        done = process.run(argv, timeout_seconds=left, cwd=tree, env=variables, limits=USERS_LIMITS, output=output)
         spent += done.wall_seconds
         code = done.returncode
         if done.timed_out:
