@@ -29,6 +29,7 @@ from mlgokit.manifest import digest_value
 from mlgokit.progress import Report
 
 FLAGS = ("-Oz", "-ffunction-sections", "-fdata-sections")
+LINKING = ("-Wl,--gc-sections",)
 PREPARED = "prepared.json"
 SECTIONS = ((".text",), (".rodata", ".gcc_except_table"), (".eh_frame", ".eh_frame_hdr"))
 _SHOWN = 1500
@@ -104,6 +105,8 @@ def build_project(
     toolchain: Toolchain,
     plugin_flag: str,
     workers: int,
+    linking: Sequence[str] = LINKING,
+    runs_tests: bool = True,
 ) -> Built:
     """Configure and build a project, and run its tests.
 
@@ -112,8 +115,10 @@ def build_project(
         build: the folder to build in; made anew.
         source: its sources.
         toolchain: whose clang.
-        plugin_flag: what tuning says to add to the compiler's flags; empty for the plain build.
+        plugin_flag: what tuning says to add to the compiler's flags; empty for the plain build. Several are one text.
         workers: compilers at once.
+        linking: flags of all links.
+        runs_tests: whether the tests run.
 
     Raises:
         ToolError: a command fails, the tests among them.
@@ -125,7 +130,7 @@ def build_project(
     build = build.resolve()
     flags = [*FLAGS, *project.flags]
     flags += [] if project.assertions else ["-DNDEBUG"]
-    flags += [plugin_flag] if plugin_flag else []
+    flags += shlex.split(plugin_flag)
     doors = {
         "CMake, Ninja": cmake_by_flags,
         "CMake, Make": cmake_by_toolchain_file,
@@ -133,7 +138,7 @@ def build_project(
         "autotools": autotools,
         "Make": make,
     }
-    configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags)
+    configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags, linking)
     marks = {"{source}": str(source), "{build}": str(build), "{cc}": str(toolchain.clang)}
     options = filled(project.options, marks, make_words)
     seconds = 0.0
@@ -147,7 +152,7 @@ def build_project(
     image = weigh(image_of(project, build))
     (place,) = filled([project.tests_folder], marks, [])
     output = ""
-    for words in project.tests:
+    for words in project.tests if runs_tests else ():
         argv = filled(words, marks, make_words)
         if argv[0].startswith("./"):
             argv[0] = str(build / argv[0])
@@ -157,12 +162,12 @@ def build_project(
 
 
 def cmake_by_flags(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """CMake's own variables, and Ninja."""
     shown = shlex.join(flags)
     configure = [
-        *_cmake(build, source, "Ninja"),
+        *_cmake(build, source, "Ninja", linking),
         f"-DCMAKE_C_COMPILER={toolchain.clang}", f"-DCMAKE_CXX_COMPILER={toolchain.clangxx}",
         f"-DCMAKE_C_FLAGS={shown}", f"-DCMAKE_CXX_FLAGS={shown}",
     ]  # fmt: skip
@@ -170,7 +175,7 @@ def cmake_by_flags(
 
 
 def cmake_by_toolchain_file(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """A toolchain file, and Make."""
     file = build / "toolchain.cmake"
@@ -179,55 +184,55 @@ def cmake_by_toolchain_file(
         f'string(APPEND CMAKE_C_FLAGS_INIT " {shlex.join(flags)}")\n'
         f'string(APPEND CMAKE_CXX_FLAGS_INIT " {shlex.join(flags)}")\n'
     )
-    configure = [*_cmake(build, source, "Unix Makefiles"), f"-DCMAKE_TOOLCHAIN_FILE={file}"]
+    configure = [*_cmake(build, source, "Unix Makefiles", linking), f"-DCMAKE_TOOLCHAIN_FILE={file}"]
     return configure, ["cmake", "--build", str(build)], []
 
 
-def _cmake(build: Path, source: Path, generator: str) -> list[str]:
+def _cmake(build: Path, source: Path, generator: str, linking: Sequence[str]) -> list[str]:
     # A build type would add its own -O behind ours, and some projects set one if there is none: this one has no flags.
     return [
         "cmake", "-G", generator, "-S", str(source), "-B", str(build), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
-        "-DCMAKE_BUILD_TYPE=Tuned", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections",
-        "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections",
+        "-DCMAKE_BUILD_TYPE=Tuned", f"-DCMAKE_EXE_LINKER_FLAGS={shlex.join(linking)}",
+        f"-DCMAKE_SHARED_LINKER_FLAGS={shlex.join(linking)}",
     ]  # fmt: skip
 
 
 def meson_by_native_file(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """A native file."""
     file = build.with_name(f"{build.name}.native.ini")
-    listed = "[" + ", ".join(f"'{flag}'" for flag in flags) + "]"
+    listed, linked = ("[" + ", ".join(f"'{flag}'" for flag in each) + "]" for each in (flags, linking))
     file.write_text(
         f"[binaries]\nc = '{toolchain.clang}'\ncpp = '{toolchain.clangxx}'\n"
         f"[built-in options]\nc_args = {listed}\ncpp_args = {listed}\n"
-        "c_link_args = ['-Wl,--gc-sections']\ncpp_link_args = ['-Wl,--gc-sections']\n"
+        f"c_link_args = {linked}\ncpp_link_args = {linked}\n"
     )
     configure = ["meson", "setup", str(build), str(source), "--native-file", str(file), "--buildtype=plain"]
     return configure, ["meson", "compile", "-C", str(build)], []
 
 
 def autotools(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str]
+    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """A configure script beside the build folder, and make under Bear."""
-    configure = [str(source / "configure"), *_variables(toolchain, flags)]
+    configure = [str(source / "configure"), *_variables(toolchain, flags, linking)]
     return configure, _bear(build, ["make"]), ["make"]
 
 
 def make(
-    build: Path, _source: Path, toolchain: Toolchain, flags: Sequence[str]
+    build: Path, _source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """Make alone, in a copy of the sources, under Bear."""
-    words = ["make", *_variables(toolchain, flags)]
+    words = ["make", *_variables(toolchain, flags, linking)]
     return [], _bear(build, words), words
 
 
-def _variables(toolchain: Toolchain, flags: Sequence[str]) -> list[str]:
+def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]) -> list[str]:
     shown = shlex.join(flags)
     return [
         f"CC={toolchain.clang}", f"CXX={toolchain.clangxx}", f"CFLAGS={shown}", f"CXXFLAGS={shown}",
-        "LDFLAGS=-Wl,--gc-sections",
+        f"LDFLAGS={shlex.join(linking)}",
     ]  # fmt: skip
 
 

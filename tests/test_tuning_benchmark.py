@@ -139,3 +139,38 @@ def test_what_is_not_known_is_one_sentence(
 ):
     assert benchmark("tuning").main(words) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_the_benchmark_of_links_counts_programs_and_builds_with_a_policy(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("tuning_lto")
+
+    def row(image: int, **more: Any) -> dict[str, Any]:
+        return {"image": {"image": image, "text": image // 2}, "tests": 3, **more}
+
+    tuned = {"core_seconds": 900.0, "compilations": 70, "ended": "the budget was spent"}
+    rows = {
+        ("ninja", "plain"): row(2000), ("ninja", "lto"): row(1000), ("ninja", "tuned lto"): row(950, **tuned),
+        ("ninja", "lto with policy"): row(1002), ("cmark", "lto"): row(1000), ("cmark", "tuned lto"): row(990, **tuned),
+    }  # fmt: skip
+    given = {"projects": ("ninja", "cmark"), "failed": {}, "minutes": 15.0, "seed": 1}
+    found = module.summarise(rows, **given)
+    assert found.passed is False
+    assert "-5.00 % on 1 c++ programs, -1.00 % on 1 c programs; 0 of 2 larger; with a policy 1 of 1" in found.answer
+    assert found.tables[0].rows[0][4:8] == ("-50.00 %", "-52.50 %", "-5.00 %", "-5.00 %")
+    rows["cmark", "tuned lto"] = row(970, **tuned)
+    rows["ninja", "lto with policy"] = row(1000)
+    assert module.summarise(rows, **given).passed is True
+    del rows["cmark", "tuned lto"]
+    assert module.summarise(rows, **given).passed is None
+
+
+def test_a_link_is_found_in_what_cmake_and_ninja_write(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    image = tmp_path / "src" / "tool"
+    place = tmp_path / "src" / "CMakeFiles" / "tool.dir"
+    place.mkdir(parents=True)
+    image.touch()
+    (place / "link.txt").write_text("/usr/bin/clang -O2 a.o -o tool -lm\n")
+    assert benchmark("tuning_lto").link_of(image, tmp_path) == ("/usr/bin/clang -O2 a.o -o tool -lm", tmp_path / "src")
+    (place / "link.txt").unlink()
+    with pytest.raises(benchmark("tuning_lto").ToolError, match="found neither"):
+        benchmark("tuning_lto").link_of(image, tmp_path)

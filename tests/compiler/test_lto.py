@@ -1,10 +1,11 @@
 """The linker's call in a link command, and what is left of it; drivers and linkers are scripts."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.lto import LinkerCall, image_beside, link_for_object, linker_call, merge
+from mlgokit.compiler.lto import LinkerCall, back_end, image_beside, link_for_object, linker_call, merge, take_object
 from mlgokit.errors import UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
 
@@ -77,3 +78,19 @@ def test_a_link_makes_an_object_and_keeps_its_image_beside_it(tmp_path: Path):
         str(image_beside(path)),
     ]  # fmt: skip
     assert only == ["ld.lld", "a.o", "--threads=1", "--plugin-opt=obj-path=-", "-o", "/dev/null"]
+
+
+def test_a_back_end_writes_a_numbered_object_and_no_image(tmp_path: Path):
+    call = LinkerCall(words=("ld.lld", "a.o", "b.o"), folder=tmp_path)
+    link = dataclasses.replace(toy_source("a", command_line=back_end(call, "a.o")), link_folder=tmp_path)
+    words = link_for_object(link, tmp_path / "1.o", plugin=Path("/p.so"), keeps=True)
+    assert words == [
+        "ld.lld", "a.o", "b.o", "--thinlto-single-module=a.o", "--load-pass-plugin=/p.so", "--threads=1",
+        "--thinlto-jobs=1", f"--plugin-opt=obj-path={tmp_path / '1.o'}",
+    ]  # fmt: skip
+    (tmp_path / "1.o").write_bytes(b"the index")
+    (tmp_path / "1.o1").write_bytes(b"object")
+    take_object(link, tmp_path / "1.o")
+    assert (tmp_path / "1.o").read_bytes() == b"object"
+    take_object(link, tmp_path / "1.o")
+    assert [path.name for path in tmp_path.iterdir()] == ["1.o"]

@@ -33,7 +33,7 @@ from mlgokit.commands.tune_checks import (
     seconds_of,
     with_hot_functions,
 )
-from mlgokit.commands.tune_lto import LinkTuning, link_option, open_link, prove_link, without_lto
+from mlgokit.commands.tune_lto import LinkTuning, link_options, open_link, prove_link, without_lto
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
@@ -222,7 +222,7 @@ class _Session:
         notes: what is to be said of the build.
         recorded: the user's build, if that is what is tuned.
         report: told what is done.
-        linking: the link, if that is the one module.
+        linking: the link, if its modules are what is tuned.
     """
 
     config: Tune
@@ -250,9 +250,9 @@ class _Session:
             ToolError: the link that was tuned does not give what was verified.
         """
         if self.linking is not None:
-            build = next(verifier.builds[kind] for kind in reversed(verifier.inside) if kind in verifier.builds)
-            prove_link(self.linking, verifier.plugin, build.objects, verifier.folder)
-            tuned = dataclasses.replace(tuned, flag=link_option(self.linking, verifier.output))
+            judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
+            options = link_options(self.linking, verifier.output, digest=digest_file(verifier.plugin))
+            tuned = dataclasses.replace(tuned, judged=judged, flag=" ".join(options))
         if self.recorded is not None:
             trial = PluginTrial(plugin=verifier.plugin, place="compile" if self.linking is None else "link")
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
@@ -388,7 +388,7 @@ class _Material:
         inputs: digests of what the search depends on.
         measure: what judges, if the objective is more than the account.
         corpus: the folder of the modules, if they are a corpus.
-        linking: the link, if that is the one module.
+        linking: the link, if its modules are what is tuned.
         notes: what is to be said of the build.
     """
 
@@ -405,7 +405,7 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
     """Find what is to be tuned, and say what is left out."""
     if (linking := open_link(config, toolchain, report=report)) is not None:
         check_link_without_profile(config)
-        chosen = ModuleSelection(modules=(linking.module,), left_out=linking.left_out)
+        chosen = ModuleSelection(modules=linking.modules, left_out=linking.left_out)
         chosen.tell(report)
         return _Material(
             modules=chosen.modules,

@@ -1,32 +1,38 @@
-"""Tuning a link: a program's full link-time optimization as the one module of a search, judged by the user's link."""
+"""Tuning a link: what the linker compiles of a program are the modules of a search, judged by the user's link.
+
+With ``-flto`` that is one module, what the linker merges; with ``-flto=thin`` each back end is one.
+"""
 
 import dataclasses
 import itertools
+import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgokit.compiler.lto import LinkerCall, linker_call, merge
+from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
+from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.errors import CorpusError, ToolError, UsageError
-from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words
+from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words, plan_link
 from mlgokit.evaluation.sides import plugin_link_option
 from mlgokit.files import digest_file
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.measurement import LinkedBuild, Measure, link_build, measure, measuring_words
+from mlgokit.tune.measurement import Comparison, LinkedBuild, Measure, measure, measuring_words
 
 if TYPE_CHECKING:
     from mlgokit.commands.tune import Tune
 
 LINK_MODULE = " (link)"
-"""How the name of a module ends that is a link."""
+"""How the name of a module ends that the linker compiles."""
 _FOLDER = "link"
 _SIZE_LEVELS = {"-Oz", "-Os"}
+_CACHE = re.compile(r"--?(?:thinlto-cache-dir=|plugin-opt=cache-dir=)([^,]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,21 +40,25 @@ class LinkTuning:
     """A link that is tuned.
 
     Attributes:
-        module: the link.
+        modules: what the linker compiles.
         plan: the command as the user gave it.
-        measure: how the images of the module's compilations are judged.
+        image: what it writes without a plugin.
+        measure: how what comes of the modules is judged.
         left_out: what takes part in the build and is not tuned, with the reason.
+        cache: the folder where lld keeps objects of ThinLTO, if the command names one.
     """
 
-    module: Module
+    modules: tuple[Module, ...]
     plan: LinkPlan
+    image: Path
     measure: Measure
     left_out: dict[str, str]
+    cache: str = ""
 
     @property
     def inputs(self) -> dict[str, str]:
         """Digests of what a search depends on."""
-        return {"merged module": digest_file(self.module.bitcode)}
+        return {"what is linked": digest_value({one.name: digest_file(one.bitcode) for one in self.modules})}
 
 
 def asked_lto(config: "Tune") -> dict[str, int]:
@@ -71,16 +81,11 @@ def without_lto(config: "Tune") -> dict[str, str]:
     count = kinds["full"] + kinds["thin"]
     if not count:
         return {}
-    thin = kinds["thin"] > kinds["full"]
-    word = "-flto=thin" if thin else "-flto"
-    remedy = (
-        "build with -flto and --objective linked to search that link"
-        if thin
-        else "give --objective linked and the --link-command to search the link itself"
-    )
     return {
-        word: f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
-        f"result is for a build without it; {remedy}"
+        "-flto=thin" if kinds["thin"] > kinds["full"] else "-flto": (
+            f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
+            "result is for a build without it; give --objective linked and the --link-command to search the link itself"
+        )
     }
 
 
@@ -96,7 +101,8 @@ def open_link(config: "Tune", toolchain: Toolchain, *, report: Report) -> LinkTu
         return None
     words = link_words(config.link_command)
     kinds = asked_lto(config)
-    if lto_of(words) != "full" and not kinds["full"]:
+    kind = lto_of(words) or ("full" if kinds["full"] else "thin")
+    if not kinds["full"] and not kinds["thin"]:
         return None
     if "{objects}" in words:
         raise UsageError(
@@ -123,55 +129,152 @@ def open_link(config: "Tune", toolchain: Toolchain, *, report: Report) -> LinkTu
         )
     shown = [word.replace("{output}", str(scratch / "asked")) for word in words]
     call = linker_call(shown, folder, toolchain=toolchain, timeout_seconds=config.judge.timeout_seconds)
+    asked = _Asked(
+        config=config,
+        database=config.compile_commands,
+        words=words,
+        folder=folder,
+        kinds=kinds,
+        call=call,
+        image=real.image,
+    )
+    found = _merged_link(asked, scratch, report) if kinds["full"] and kind == "full" else None
+    if found is None and kinds["thin"]:
+        found = _thin_link(asked, toolchain)
+    if found is not None:
+        _check_level(config)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """A link that was asked for, and made once."""
+
+    config: "Tune"
+    database: Path
+    words: tuple[str, ...]
+    folder: Path
+    kinds: dict[str, int]
+    call: LinkerCall
+    image: Path
+
+    @property
+    def project(self) -> str:
+        return self.config.project or self.folder.name
+
+    def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
+        return Measure(
+            plan=plan,
+            command=() if self.config.command is None else measuring_words(self.config.command),
+            modules=modules,
+            timeout_seconds=self.config.judge.timeout_seconds,
+            error=self.config.judge.error,
+            is_lto=is_lto,
+        )
+
+
+def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | None:
+    """Full link-time optimization; nothing if nothing is merged."""
     report(1, 2, "link once more, and keep what is merged")
-    merged = merge(call, scratch / "merged", timeout_seconds=config.judge.timeout_seconds)
+    merged = merge(asked.call, scratch / "merged", timeout_seconds=asked.config.judge.timeout_seconds)
     if merged.reason:
         raise UsageError(
             f"--link-command: expected the linker alone to link as the driver does, found: {merged.reason}"
         )
     if merged.bitcode is None:
         return None
-    _check_level(config)
-    name = f"{_output_name(config.link_command)}{LINK_MODULE}"
-    how = Measure(
-        plan=plan,
-        command=() if config.command is None else measuring_words(config.command),
-        modules=(name,),
-        timeout_seconds=config.judge.timeout_seconds,
-        error=config.judge.error,
-        is_lto=True,
-    )
-    is_same = real.image.read_bytes() == merged.image.read_bytes()
+    plan = LinkPlan(words=asked.words, folder=asked.folder, modules=())
+    name = f"{_output_name(asked.config.link_command or '')}{LINK_MODULE}"
+    language = "c++" if "++" in Path(asked.words[0]).name else "c"
+    left_out: dict[str, str] = {}
+    if count := asked.kinds[""] + asked.kinds["thin"]:
+        left_out["objects without -flto"] = (
+            f"{count} of {sum(asked.kinds.values())} sources are compiled without it, and stay as the build has them"
+        )
+    if asked.image.read_bytes() != merged.image.read_bytes():
+        left_out["the linker alone"] = (
+            "it writes another image than the whole link command, so that only the command's own image says what is "
+            "gained"
+        )
     return LinkTuning(
-        module=_module(config.project or folder.name, name, call, merged.bitcode, driver=words[0]),
+        modules=(_module(asked, name, merged.bitcode, asked.call.words, language),),
         plan=plan,
-        measure=how,
-        left_out=_left_out(kinds, is_same=is_same),
+        image=asked.image,
+        measure=asked.measure(plan, (name,), is_lto=True),
+        left_out=left_out,
     )
 
 
-def link_option(tuning: LinkTuning, plugin: Path) -> str:
-    """What is to be added to the user's link."""
-    return plugin_link_option(plugin.resolve(), linker=tuning.plan.words[0])
+def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
+    """ThinLTO: each object of the build that is linked, alone or in a library, has a back end."""
+    kinds = lto_by_module(asked.database)
+    found = {name: path for name, path in module_outputs(asked.database).items() if kinds.get(name) == "thin"}
+    outputs = {f"{name}{LINK_MODULE}": path for name, path in found.items()}
+    plan = plan_link(asked.words, folder=asked.folder, outputs=outputs, modules=tuple(outputs), toolchain=toolchain)
+    spelled = {name: plan.words[place] for place, name in plan.objects.items()}
+    for place, members in plan.libraries.items():
+        # So lld calls a member of a library, with its place behind it.
+        spelled |= {name: f"{plan.words[place]}({Path(one.name).name} at " for one, name in members if name}
+    left_out: dict[str, str] = {}
+    if asked.kinds[""] + asked.kinds["full"]:
+        left_out["objects without -flto=thin"] = "they stay as the build has them"
+    modules: list[Module] = []
+    for name in plan.modules:
+        others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
+        if others:
+            raise UsageError(
+                f"--link-command: expected paths of objects none of which is a part of another, found {spelled[name]} "
+                f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
+            )
+        language = "c" if outputs[name].stem.endswith(".c") else "c++"
+        modules.append(_module(asked, name, outputs[name], back_end(asked.call, spelled[name]), language))
+    return LinkTuning(
+        modules=tuple(modules),
+        plan=LinkPlan(words=asked.words, folder=asked.folder, modules=()),
+        image=asked.image,
+        measure=asked.measure(plan, plan.modules, is_lto=False),
+        left_out=left_out,
+        cache=next((match[1] for word in asked.words if (match := _CACHE.search(word))), ""),
+    )
 
 
-def prove_link(tuning: LinkTuning, plugin: Path, objects: Mapping[str, Path], folder: Path) -> None:
-    """Hold the user's own link, with the plugin added, against the image that was verified.
+def link_options(tuning: LinkTuning, plugin: Path, *, digest: str) -> list[str]:
+    """What is to be added to the user's link.
+
+    lld's cache of ThinLTO does not know of plugins, so a plugin has a cache of its own.
+    """
+    linker = tuning.plan.words[0]
+    options = [plugin_link_option(plugin.resolve(), linker=linker)]
+    if tuning.cache:
+        prefix = options[0].partition("--")[0]
+        options.append(f"{prefix}--thinlto-cache-dir={tuning.cache}-{digest[:12]}")
+    return options
+
+
+def prove_link(tuning: LinkTuning, plugin: Path, folder: Path) -> Comparison | None:
+    """Run the user's own link, with the plugin added, and compare its image with the one without.
+
+    Returns:
+        Both sizes; ``None`` if the objective is another number.
 
     Raises:
-        ToolError: it fails, or writes an image of another size.
+        ToolError: it fails, or writes a larger image.
     """
-    option = link_option(tuning, plugin)
-    how = dataclasses.replace(tuning.measure, command=())
-    found = link(tuning.plan, {}, folder / "with-plugin", timeout_seconds=how.timeout_seconds, added=[option])
-    real = measure(how, LinkedBuild(objects={}, image=found.image, reason=found.reason))
-    verified = measure(how, link_build(how, objects, folder / "verified"))
-    if real.value is None or real.value != verified.value:
-        shown = f"{real.value:,.0f} in place of {verified.value:,.0f} bytes" if real.value and verified.value else ""
+    how = dataclasses.replace(tuning.measure, command=(), is_lto=False)
+    own_cache = dataclasses.replace(tuning, cache=str(folder / "cache")) if tuning.cache else tuning
+    added = link_options(own_cache, plugin, digest=digest_file(plugin))
+    found = link(tuning.plan, {}, folder / "with-plugin", timeout_seconds=how.timeout_seconds, added=added)
+    plain = measure(how, LinkedBuild(objects={}, image=tuning.image))
+    tuned = measure(how, LinkedBuild(objects={}, image=found.image, reason=found.reason))
+    is_size = tuning.measure.is_size
+    if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
+        reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
         raise ToolError(
-            f"--link-command: expected the link with {option} to be the one that was verified, found "
-            f"{shown or real.reason or verified.reason}; nothing was published"
+            f"--link-command: expected the link with {added[0]} to be no larger than the plain one, found {reason}; "
+            "nothing was published"
         )
+    change = tuned.value - plain.value
+    return Comparison(before=plain.value, after=tuned.value, low=change, high=change, pairs=1) if is_size else None
 
 
 def _check_level(config: "Tune") -> None:
@@ -183,16 +286,16 @@ def _check_level(config: "Tune") -> None:
         )
 
 
-def _module(project: str, name: str, call: LinkerCall, bitcode: Path, *, driver: str) -> Module:
+def _module(asked: _Asked, name: str, bitcode: Path, words: tuple[str, ...], language: str) -> Module:
     return Module(
         name=name,
-        project=project,
-        language="c++" if "++" in Path(driver).name else "c",
+        project=asked.project,
+        language=language,
         bitcode=bitcode,
-        command_line=call.words,
+        command_line=words,
         bitcode_bytes=bitcode.stat().st_size,
         bitcode_sha256=digest_file(bitcode),
-        link_folder=call.folder,
+        link_folder=asked.folder,
     )
 
 
@@ -200,17 +303,3 @@ def _output_name(text: str) -> str:
     words = command_words(text, option="--link-command", known={"{output}", "{objects}"})
     named = [Path(value).name for word, value in itertools.pairwise(words) if word == "-o"]
     return named[0] if named and "{" not in named[0] else "program"
-
-
-def _left_out(kinds: dict[str, int], *, is_same: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
-    if kinds[""]:
-        found["objects without -flto"] = (
-            f"{kinds['']} of {sum(kinds.values())} sources are compiled without it, and stay as the build has them"
-        )
-    if not is_same:
-        found["the linker alone"] = (
-            "it writes another image than the whole link command, so that only the command's own image says what is "
-            "gained"
-        )
-    return found

@@ -18,7 +18,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
-from mlgokit.compiler.lto import link_for_object
+from mlgokit.compiler.lto import is_back_end, link_for_object, take_object
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
@@ -319,9 +319,9 @@ def _compile(
             return () if box is None else box(limits, program=program, writable=writable, readable=named)
 
         done = None
-        # A linker that stays writes its object alone, where a kept one has its image beside it.
-        leaves_image = module.link_folder is not None and request.keep_object is not None
-        may_stay = content and record is None and module.thinlto_index is None and not leaves_image
+        # A linker that stays writes its object alone, where a kept one has its image beside it; ThinLTO has threads.
+        is_alone = is_back_end(module) or (module.link_folder is not None and request.keep_object is not None)
+        may_stay = content and record is None and module.thinlto_index is None and not is_alone
         if compiler.residents is not None and may_stay:
             argv = words(output=Path("-"))
             # A resident has its limits and its sandbox for all that is asked of it later, logs too.
@@ -351,6 +351,7 @@ def _compile(
                 limits=limits,
                 inside=inside(limits, folder),
             )
+        take_object(module, output)
         failed = _failure(done, output, timeout_seconds)
         if failed is not None:
             return failed

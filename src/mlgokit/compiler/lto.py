@@ -1,8 +1,9 @@
-"""A program's full link-time optimization as a module: what the linker merges, and the linker's own call compiles.
+"""A program's link-time optimization as modules: what the linker compiles, by the linker's own call.
 
-The object is what the linker's LTO makes of all bitcode that is linked, by its own pipeline, and the image beside it
-what the same call makes of that. lld writes both (``--plugin-opt=obj-path=``); with one thread it can stay as compilers
-do.
+Full link-time optimization is one module, what the linker merges. The object is what the linker's LTO makes of all
+bitcode that is linked, by its own pipeline, and the image beside it what the same call makes of that. lld writes both
+(``--plugin-opt=obj-path=``); with one thread it can stay as compilers do. Of ThinLTO each back end is a module: lld
+imports and compiles it alone (``--thinlto-single-module=``), and does not link.
 """
 
 import re
@@ -26,6 +27,9 @@ _BESIDE = re.compile(
 )
 """What would be written beside the image, or needs several threads; the image is the same without."""
 _BESIDE_VALUES = ("-Map", "--Map", "--reproduce")
+_CACHE = re.compile(r"--?(thinlto-cache-|plugin-opt=cache-|thinlto-jobs|plugin-opt=jobs)")
+"""A cache of ThinLTO would give objects that were made without the plugin."""
+_BACK_END = "--thinlto-single-module="
 _SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
 _MANY_OBJECTS = 8 << 20
 
@@ -75,9 +79,34 @@ def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps:
         keeps: whether the image is kept, beside the object.
     """
     output = output if output == Path("-") else output.absolute()
+    if is_back_end(module):
+        extra = [] if plugin is None else [f"--load-pass-plugin={plugin}"]
+        return [*module.command_line, *extra, "--threads=1", "--thinlto-jobs=1", f"--plugin-opt=obj-path={output}"]
     image = image_beside(output) if keeps else _NOTHING
     extra = [] if plugin is None else [f"--load-pass-plugin={plugin}"]
     return [*module.command_line, *extra, "--threads=1", f"--plugin-opt=obj-path={output}", "-o", str(image)]
+
+
+def is_back_end(module: Module) -> bool:
+    """Whether a module is a back end of ThinLTO, which has threads of its own."""
+    return module.link_folder is not None and any(word.startswith(_BACK_END) for word in module.command_line)
+
+
+def take_object(module: Module, output: Path) -> None:
+    """Put the object where it was asked for; lld numbers those of ThinLTO, and writes the index's beside them."""
+    numbered = output.with_name(f"{output.name}1")
+    if is_back_end(module) and numbered.exists():
+        numbered.replace(output)
+
+
+def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
+    """The command line of a back end.
+
+    Args:
+        call: the link.
+        identifier: part of what lld calls the module: the object as the link spells it, or ``library(member at``.
+    """
+    return (*call.words, f"{_BACK_END}{identifier}")
 
 
 def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, timeout_seconds: float) -> LinkerCall:
@@ -159,7 +188,7 @@ def _without_outputs(call: Sequence[str], folder: Path) -> LinkerCall:
     while position < len(call):
         word = call[position]
         takes = 2 if word == "-o" or word in _BESIDE_VALUES else 1
-        if takes == 1 and _BESIDE.match(word):
+        if takes == 1 and (_BESIDE.match(word) or _CACHE.match(word)):
             left_out.append(word)
         elif takes == 1:
             kept.append(word)
