@@ -93,7 +93,7 @@ void readDecisions(StringRef Bytes) {
   Expected<DecisionTable> T = DecisionTable::parse(Bytes, "x");
   if (failed(T.takeError()))
     return;
-  if (const DecisionTable::Entry *E = T->find(someModule()))
+  if (const DecisionTable::Entry *E = T->find(someModule(), /*AtLink=*/true))
     for (const uint64_t Key : E->Keys)
       EXPECT(Key < 2 || DecisionTable::decision(*E, Key & ~uint64_t(1)).has_value());
 }

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import (
@@ -157,7 +158,9 @@ def diagnose(search: tuple[Path, ...] | None = None, *, plugin: bool = True) -> 
     """
     found = survey(search)
     toolchains = tuple(diagnose_toolchain(toolchain, plugin=plugin) for toolchain in found.toolchains)
-    system = _system_checks()
+    trials = rust_trials(plugin=plugin) if search is None else ()
+    rust = tuple(_check(name, attempt) for name, attempt in trials)
+    system = (*_system_checks(), *rust)
     return Diagnosis(
         toolchains=toolchains,
         unusable=found.unusable,

@@ -22,6 +22,7 @@ from mlgokit.commands.chosen import (
 )
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
 from mlgokit.commands.tune_builds import Recorded, check_build, record_plain, with_recorded
+from mlgokit.commands.tune_cargo import CargoTuning, check_cargo, open_cargo, prove_programs, versions_of
 from mlgokit.commands.tune_checks import (
     check_claim,
     check_keep_hot,
@@ -39,21 +40,19 @@ from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.request import NEVER
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.corpus.importers.project_name import default_project
-from mlgokit.errors import PolicyError, UsageError
-from mlgokit.files import atomic_write, digest_file, remove_leftovers, writing
+from mlgokit.files import digest_file, remove_leftovers
 from mlgokit.locks import locked, locked_output, reading
 from mlgokit.module import Module
-from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.decisions import DecisionTable, table_bytes
+from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, overrides_inside
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import run_search
@@ -65,7 +64,7 @@ from mlgokit.tune.spaces.allocation.finish import finish_bytes, finish_costs
 from mlgokit.tune.spaces.allocation.opening import open_allocation, open_bytes
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
-from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy, try_start
+from mlgokit.tune.spaces.inlining.opening import known_policy, open_inlining, try_whole
 from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
 from mlgokit.tune.verify import Verifier
 
@@ -85,6 +84,9 @@ class Tune:
     """Build to record, and to make again with the plugin."""
     corpus: Path | None = None
     """Folder of a corpus with the project's modules."""
+    cargo: str | None = None
+    """Cargo build of a Rust project in place of both, as in --cargo 'cargo build --release'; it runs in the current
+    folder or --link-folder, and each program with lto = "fat" is tuned, std and all crates in it."""
     project: str | None = None
     """Name of the project to tune, in a corpus of several."""
     budget: str = "30m"
@@ -142,22 +144,37 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds_of(config.budget)
-    if not 0 <= config.allocation_share <= 1:
-        raise UsageError(
-            f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
-        )
     check_objective(config)
     check_keep_hot(config)
     check_build(config)
-    if not config.built.build:
+    cargo = None if config.cargo is None else check_cargo(config)
+    if not config.built.build and cargo is None:
         check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
     with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:
-        return _tune(config, stack, report)
+        return _tune(config, stack, report) if cargo is None else _tune_programs(config, cargo, report)
+
+
+def _tune_programs(config: Tune, words: tuple[str, ...], report: Report) -> Tuned:
+    """Tune what cargo builds, in a folder that is ours."""
+    policies = policies_of(config)
+    found = open_cargo(config, words, report=report)
+    earlier = earlier_table(config, found.compiler.toolchain)
+    session = _Session(
+        config=config,
+        compiler=found.compiler,
+        modules=found.modules,
+        policies=policies,
+        earlier=earlier,
+        claim=check_claim(config, config.folder / "search", found.inputs, versions_of(found)),
+        left_out=found.left_out,
+        cargo=found,
+        report=report,
+    )
+    return _tune_session(session, None)
 
 
 def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     """Tune in a folder that is ours; the stack holds the corpus."""
-    costs = config.objective == "spill-cost"
     policies = policies_of(config)
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     check_sandbox(config.compiler, toolchain)
@@ -193,11 +210,17 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         linking=found.linking,
         report=report,
     )
+    return _tune_session(session, found.measure)
+
+
+def _tune_session(session: "_Session", measure: Measure | None) -> Tuned:
+    """Tune what was found, after the folder is as the last session should have left it."""
+    config = session.config
     complete_publishing(session.folder, config.output, config.folder)
     remove_leftovers(config.folder)
     remove_leftovers(config.output.absolute().parent, below=False)
     try:
-        return _tune_costs(session) if costs else _tune_bytes(session, found.measure)
+        return _tune_costs(session) if config.objective == "spill-cost" else _tune_bytes(session, measure)
     finally:
         session.compiler.close()
 
@@ -223,19 +246,21 @@ class _Session:
         recorded: the user's build, if that is what is tuned.
         report: told what is done.
         linking: the link, if its modules are what is tuned.
+        cargo: the cargo build, if the modules are its programs.
     """
 
     config: Tune
-    compiler: ClangCompiler
+    compiler: Compiler
     modules: Sequence[Module]
     policies: dict[str, Path]
     earlier: DecisionTable | OverrideTable | None
     claim: Callable[[], None]
     left_out: dict[str, str]
-    notes: tuple[str, ...]
-    recorded: Recorded | None
     report: Report
+    notes: tuple[str, ...] = ()
+    recorded: Recorded | None = None
     linking: LinkTuning | None = None
+    cargo: CargoTuning | None = None
 
     @property
     def folder(self) -> Path:
@@ -253,6 +278,8 @@ class _Session:
             judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
             options = link_options(self.linking, verifier.output, digest=digest_file(verifier.plugin))
             tuned = dataclasses.replace(tuned, judged=judged, flag=" ".join(options))
+        if self.cargo is not None:
+            tuned = prove_programs(self.cargo, verifier.plugin, verifier.output, tuned)
         if self.recorded is not None:
             trial = PluginTrial(plugin=verifier.plugin, place="compile" if self.linking is None else "link")
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
@@ -313,9 +340,10 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, config.judge, objects, folder=workplace, report=report)
     session.claim()
-    _try_whole(search, session)
+    table = session.earlier if isinstance(session.earlier, DecisionTable) else None
+    try_whole(search, policies=session.policies, earlier=table, report=report)
     known = search.folder / POLICY_NAME
-    search.space.policy = _known_policy(known)
+    search.space.policy = known_policy(known)
     if search.space.policy is None and config.policy is not None:
         search.space.policy = load_policy(config.policy, problem=INLINE_SIZE.name)
     whole = seconds_of(config.budget)
@@ -354,30 +382,6 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
     return tuned
 
 
-def _known_policy(path: Path) -> Policy | None:
-    """What an earlier session fitted; a damaged file goes, as what it was fitted to is there to fit another."""
-    try:
-        return load_policy(path, problem=INLINE_SIZE.name) if path.exists() else None
-    except PolicyError:
-        with writing(path):
-            path.unlink()
-        return None
-
-
-def _corpus_to_tune(config: Tune, toolchain: Toolchain, *, report: Report) -> Path:
-    """The folder of the corpus, imported if a compilation database was named."""
-    return given_corpus(
-        compile_commands=config.compile_commands,
-        corpus=config.corpus,
-        folder=config.folder / "corpus",
-        level=config.level,
-        llvm=toolchain.major,
-        workers=config.compiler.workers,
-        report=report,
-        project=default_project(config.built.build_folder) if config.built.build else None,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Material:
     """What is tuned, and where it comes from.
@@ -414,7 +418,16 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
             measure=linking.measure,
             linking=linking,
         )
-    corpus = _corpus_to_tune(config, toolchain, report=report)
+    corpus = given_corpus(
+        compile_commands=config.compile_commands,
+        corpus=config.corpus,
+        folder=config.folder / "corpus",
+        level=config.level,
+        llvm=toolchain.major,
+        workers=config.compiler.workers,
+        report=report,
+        project=default_project(config.built.build_folder) if config.built.build else None,
+    )
     stack.enter_context(reading(corpus))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(corpus, config.project)
     lto = without_lto(config)
@@ -432,16 +445,3 @@ def _material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, r
         corpus=corpus,
         notes=chosen.notes,
     )
-
-
-def _try_whole(search: InliningSearch, session: _Session) -> None:
-    """Build everything by a rule, the earlier plugin and the policy, unless the search is beyond that."""
-    # A search that was killed before its first step has not tried all of them.
-    if (begun := search.folder / "begun").exists():
-        return
-    try_policy(search, NEVER, report=session.report)
-    if isinstance(session.earlier, DecisionTable):
-        try_start(search, table_bytes(session.earlier.entries), report=session.report)
-    for policy in session.policies.values():
-        try_policy(search, str(policy), report=session.report)
-    atomic_write(begun, "")

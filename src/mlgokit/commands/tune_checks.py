@@ -50,6 +50,10 @@ def check_objective(config: "Tune") -> None:
     Raises:
         UsageError: such a call.
     """
+    if not 0 <= config.allocation_share <= 1:
+        raise UsageError(
+            f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
+        )
     if config.problem != "both" and config.objective != "spill-cost":
         raise UsageError(
             f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
@@ -206,6 +210,7 @@ def check_claim(config: "Tune", place: Path, inputs: dict[str, str], versions: d
     """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}
+    settings |= {} if config.cargo is None else {"cargo": config.cargo}
     settings |= {"problem": config.problem} if config.objective == "spill-cost" else {}
     settings |= {"keep_hot": str(config.keep_hot)} if config.keep_hot else {}
     settings |= {name: value for name, value in commands.items() if value is not None}

@@ -249,10 +249,15 @@ def _environment() -> dict[str, str]:
     return {**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
-def _plugin_of(compiler: ClangCompiler, use: PluginUse | None) -> Path | None:
+def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
+    """The plugin that a compilation loads: the one that its use names, else the compiler's own.
+
+    Raises:
+        UsageError: there is none.
+    """
     if use is None:
         return None
-    plugin = use.plugin or compiler.plugin
+    plugin = use.plugin or own
     if plugin is None:
         raise UsageError("compile: expected a plugin for what is asked of it, found none; build it, or name one")
     # Without a folder, clang would look for it where the system's libraries are.
@@ -307,7 +312,7 @@ def _compile(
         if known is not None:
             (folder / "known").write_bytes(known.file())
             settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
-        plugin = _plugin_of(compiler, use)
+        plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
         timeout_seconds = deadline + request.extra_seconds
@@ -352,7 +357,7 @@ def _compile(
                 inside=inside(limits, folder),
             )
         take_object(module, output)
-        failed = _failure(done, output, timeout_seconds)
+        failed = failure_of(done, output, timeout_seconds)
         if failed is not None:
             return failed
         if _is_plain(use):
@@ -364,7 +369,7 @@ def _compile(
             )
         measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        ended = _with_outputs(ended, functools.partial(measure, output), request, folder, record)
+        ended = with_outputs(ended, functools.partial(measure, output), request, folder, record)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)
@@ -376,7 +381,7 @@ def _is_plain(use: PluginUse | None) -> bool:
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
 
 
-def _failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
+def failure_of(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
     """The record of a compiler that did not succeed; ``None`` if it did."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     if done.timed_out:
@@ -394,7 +399,7 @@ def _failure(done: process.Completed, output: Path, timeout_seconds: float) -> C
     return None
 
 
-def _with_outputs(
+def with_outputs(
     ended: Compilation,
     measure: Callable[[], ObjectSizes | None],
     request: CompileRequest,

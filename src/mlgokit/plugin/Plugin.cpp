@@ -33,6 +33,9 @@ namespace {
 /// Registration and pipeline run on one thread, also in parallel ThinLTO.
 thread_local ModuleAnalysisManager *Manager = nullptr;
 
+/// Whether the pipeline that runs is that of a full link-time optimization, as the builder of it said.
+thread_local bool AtLink = false;
+
 /// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody
 /// makes a register allocator.
 const bool Registered = (mlgokit::registerOptions(), mlgokit::registerPassGate(), mlgokit::registerEvictionAdvisor(),
@@ -64,9 +67,10 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
                               any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
   if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  if (!Settings->AnyLevel && !isForSize(M))
+  if ((Settings->OnlyAtLink && !AtLink) || (!Settings->AnyLevel && !isForSize(M)))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  Expected<std::unique_ptr<InlineAdvisor>> Advisor = mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings);
+  Expected<std::unique_ptr<InlineAdvisor>> Advisor =
+      mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings, AtLink);
   if (!Advisor) {
     // An error fails the compilation; the advisor only lets the pipeline run to its end.
     M.getContext().emitError("mlgokit: " + toString(Advisor.takeError()));
@@ -81,6 +85,9 @@ extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {
             mlgokit::registerDescription(Builder);
             mlgokit::registerKnownFunctions(Builder);
+            AtLink = false;
+            Builder.registerFullLinkTimeOptimizationEarlyEPCallback(
+                [](ModulePassManager &, OptimizationLevel) { AtLink = true; });
             Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
               Manager = &MAM;
               MAM.registerPass([] { return PluginInlineAdvisorAnalysis(advisorFactory); });

@@ -20,7 +20,7 @@ from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_tabl
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
-_PLAIN = 1
+_PLAIN, _AT_LINK = 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,11 +31,13 @@ class TableEntry:
         names: [S] ids of its externally visible functions, by which the compiler finds the entry.
         keys: [K] ascending keys of call sites; bit 0 is the decision.
         plain: the module is left to LLVM's own advisor; its keys only tell it from modules with the same names.
+        at_link: the module is what a full link-time optimization merged; the compiler looks for it there alone.
     """
 
     names: Keys
     keys: Keys
     plain: bool = False
+    at_link: bool = False
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
@@ -83,7 +85,14 @@ class DecisionTable:
     summary: TuningSummary | None
 
 
-def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], *, plain: bool = False) -> TableEntry:
+def entry_of(
+    names: Iterable[int],
+    sites: Keys,
+    inlined: npt.NDArray[np.bool_],
+    *,
+    plain: bool = False,
+    at_link: bool = False,
+) -> TableEntry:
     """The entry that repeats the decisions of one compilation.
 
     Example:
@@ -92,7 +101,7 @@ def entry_of(names: Iterable[int], sites: Keys, inlined: npt.NDArray[np.bool_], 
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain)
+    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link)
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
@@ -101,7 +110,7 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
     for entry in entries:
         parts.extend(
             (
-                struct.pack("<III", len(entry.names), len(entry.keys), _PLAIN if entry.plain else 0),
+                struct.pack("<III", len(entry.names), len(entry.keys), _PLAIN * entry.plain | _AT_LINK * entry.at_link),
                 entry.names.astype("<u8").tobytes(),
                 entry.keys.astype("<u8").tobytes(),
             )
@@ -170,7 +179,12 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
             )
         numbers = np.frombuffer(data, "<u8", counts[0] + counts[1], end)
         entries.append(
-            TableEntry(names=numbers[: counts[0]], keys=numbers[counts[0] :], plain=bool(counts[2] & _PLAIN))
+            TableEntry(
+                names=numbers[: counts[0]],
+                keys=numbers[counts[0] :],
+                plain=bool(counts[2] & _PLAIN),
+                at_link=bool(counts[2] & _AT_LINK),
+            )
         )
         position = end + 8 * (counts[0] + counts[1])
     text = text_at_end(data, position)

@@ -48,7 +48,10 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         _print_programs(tuned.built, out)
     if tuned.report:
         say(out, f"report: {tuned.report}")
-    say(out, f"add to the build: {tuned.flag if tuned.built is None else tuned.built.line}")
+    for name, (plain, small) in tuned.cargo_programs.items():
+        say(out, f"the program {name}, as rustc links it: {_change(plain, small)}")
+    line = tuned.flag if tuned.built is None else tuned.built.line
+    say(out, f"{'build with' if tuned.cargo_programs else 'add to the build'}: {line}")
 
 
 def _print_programs(built: TunedBuild, out: Console) -> None:

@@ -133,7 +133,7 @@ class Tuned:
         built: the user's build with the plugin, if the tuning was of a build.
         plugin_sha256: digest of the library that was verified; empty before it is published.
         table: the decision table; the allocation table, where costs count.
-        flag: what to add to clang's command line.
+        flag: what to add to clang's command line; of a cargo build the command with the plugin.
         plain_bytes: the project's account under the plain build: every COMDAT signature once; its code, where costs
             count.
         tuned_bytes: the same under the artifact, from the objects that were compiled with it.
@@ -156,6 +156,8 @@ class Tuned:
         mlgokit_version: of this package.
         toolchain: tool name -> version.
         report: the page that is made of this.
+        cargo_programs: of a cargo build, code, read-only data and unwind tables of each program as rustc links it,
+            plain and tuned.
     """
 
     plugin: str
@@ -184,6 +186,7 @@ class Tuned:
     mlgokit_version: str = ""
     toolchain: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     report: str = ""
+    cargo_programs: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict[str, tuple[int, int]])
 
     @property
     def costs(self) -> SpillCosts | None:

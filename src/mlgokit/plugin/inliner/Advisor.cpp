@@ -205,7 +205,7 @@ std::vector<TensorSpec> logColumns() {
 
 Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                        FunctionAnalysisManager &FAM, const InlineParams &Params,
-                                                       const Settings &S) {
+                                                       const Settings &S, bool AtLink) {
   std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
                                   .Case(":default", Rule::Default)
                                   .Case(":never", Rule::Never)
@@ -233,7 +233,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
   if (!Table)
     return Table.takeError();
-  const DecisionTable::Entry *Tuned = *Table ? (*Table)->find(M) : nullptr;
+  const DecisionTable::Entry *Tuned = *Table ? (*Table)->find(M, AtLink) : nullptr;
   // Without a policy to fall back on, what was not tuned stays as LLVM would have it, and is not even looked at.
   if (*Table && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
     return nullptr;

@@ -11,9 +11,11 @@
 namespace mlgokit {
 
 /// Makes the advisor for \p M, or says in one sentence why it cannot be made; null if \p M is to stay as LLVM has it.
+/// \p AtLink says that \p M is what a full link-time optimization merged.
 llvm::Expected<std::unique_ptr<llvm::InlineAdvisor>> createAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                                                                    llvm::FunctionAnalysisManager &FAM,
-                                                                   const llvm::InlineParams &Params, const Settings &S);
+                                                                   const llvm::InlineParams &Params, const Settings &S,
+                                                                   bool AtLink);
 
 } // namespace mlgokit
 

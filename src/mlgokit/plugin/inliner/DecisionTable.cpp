@@ -17,7 +17,7 @@ namespace mlgokit {
 namespace {
 
 constexpr StringRef Magic("MLGODT2\n", 8);
-constexpr uint32_t PlainFlag = 1;
+constexpr uint32_t PlainFlag = 1, LinkFlag = 2;
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("decision table " + Origin + ": " + What).str());
@@ -39,6 +39,7 @@ Expected<DecisionTable> DecisionTable::parse(StringRef Bytes, StringRef Origin) 
     if (!In.read(&Names) || !In.read(&Keys) || !In.read(&Flags) || !In.read(Functions, Names) || !In.read(E.Keys, Keys))
       return failure(Origin, "it is cut short");
     E.Plain = Flags & PlainFlag;
+    E.OnlyAtLink = Flags & LinkFlag;
     for (uint64_t Name : Functions)
       Table.Owners.emplace_back(Name, I);
     if (!std::is_sorted(E.Keys.begin(), E.Keys.end()))
@@ -54,7 +55,7 @@ Expected<DecisionTable> DecisionTable::parse(StringRef Bytes, StringRef Origin) 
   return Table;
 }
 
-const DecisionTable::Entry *DecisionTable::find(const Module &M) const {
+const DecisionTable::Entry *DecisionTable::find(const Module &M, bool AtLink) const {
   // Names that the linker knows say more than local ones, which many modules may have alike.
   for (const bool Local : {false, true}) {
     std::vector<uint32_t> Shared(Entries.size());
@@ -64,7 +65,8 @@ const DecisionTable::Entry *DecisionTable::find(const Module &M) const {
       const uint64_t Name = uint64_t(functionId(F));
       auto Owner = std::lower_bound(Owners.begin(), Owners.end(), std::pair(Name, uint32_t(0)));
       for (; Owner != Owners.end() && Owner->first == Name; ++Owner)
-        ++Shared[Owner->second];
+        if (AtLink || !Entries[Owner->second].OnlyAtLink)
+          ++Shared[Owner->second];
     }
     const auto Most = std::max_element(Shared.begin(), Shared.end());
     if (Most == Shared.end() || *Most == 0)

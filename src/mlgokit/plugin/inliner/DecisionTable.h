@@ -19,14 +19,15 @@ class DecisionTable {
 public:
   struct Entry {
     bool Plain = false;         // keep LLVM's own advisor; the keys only tell the module from others
+    bool OnlyAtLink = false;    // for the merged module of a full link-time optimization
     std::vector<uint64_t> Keys; // ascending, bit 0 is the decision
   };
 
   static llvm::Expected<DecisionTable> parse(llvm::StringRef Bytes, llvm::StringRef Origin);
 
   /// The entry of the module with which \p M shares most of its externally visible functions, or if it has none, its
-  /// local ones; among several the one that knows most of its calls.
-  const Entry *find(const llvm::Module &M) const;
+  /// local ones; among several the one that knows most of its calls. Those for the link are not found before it.
+  const Entry *find(const llvm::Module &M, bool AtLink) const;
 
   static std::optional<bool> decision(const Entry &E, uint64_t Key);
 

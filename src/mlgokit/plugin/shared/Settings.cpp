@@ -52,6 +52,7 @@ constexpr Name Names[] = {
     {"mlgokit-passes", "MLGOKIT_PASSES", "table of passes that do not run on some functions in code generation"},
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
     {"mlgokit-keep-hot", "MLGOKIT_KEEP_HOT", "percent of a profile's executions whose functions are left to LLVM"},
+    {"mlgokit-phase", "MLGOKIT_PHASE", "link: inline as LLVM does but in a full link-time optimization"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 constexpr double MostKept = 99.9999; // beyond, LLVM's summary ends the compilation
@@ -132,6 +133,7 @@ Expected<Settings> readSettings() {
   S.Allocations = valueOf(SeedAt + 5);
   S.Passes = valueOf(SeedAt + 6);
   S.LogDefault = valueOf(SeedAt + 7) != "0";
+  S.OnlyAtLink = valueOf(SeedAt + 9) == "link";
   return S;
 }
 

@@ -37,6 +37,7 @@ struct Settings {
   double FlipProbability = 0; // of flipping a decision after that
   double KeepHot = 0;         // percent of a profile's executions whose functions are left to LLVM
   bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
+  bool OnlyAtLink = false;    // leave inlining to LLVM but in the pipeline of a full link-time optimization
   bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
 
   const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }

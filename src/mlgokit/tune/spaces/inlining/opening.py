@@ -7,11 +7,15 @@ from pathlib import Path
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler, CompileRequest
-from mlgokit.errors import CorpusError
+from mlgokit.compiler.request import NEVER, Compiler, CompileRequest
+from mlgokit.errors import CorpusError, PolicyError
+from mlgokit.files import atomic_write, writing
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import load_policy
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
-from mlgokit.tables.decisions import entry_of
+from mlgokit.tables.decisions import DecisionTable, entry_of, table_bytes
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.inlining.merge import merge
 from mlgokit.tune.spaces.inlining.space import EFFECTS_NAME, InliningSpace, SearchConfig
@@ -150,3 +154,28 @@ def try_on_all(
 
     parallel(attempt, space.units, workers=space.compiler.workers, report=report, label=label)
     search.mark()
+
+
+def try_whole(
+    search: InliningSearch, *, policies: Mapping[str, Path], earlier: DecisionTable | None, report: Report
+) -> None:
+    """Build everything by a rule, the earlier decisions and the policies, unless the search is beyond that."""
+    # A search that was killed before its first step has not tried all of them.
+    if (begun := search.folder / "begun").exists():
+        return
+    try_policy(search, NEVER, report=report)
+    if earlier is not None:
+        try_start(search, table_bytes(earlier.entries), report=report)
+    for policy in policies.values():
+        try_policy(search, str(policy), report=report)
+    atomic_write(begun, "")
+
+
+def known_policy(path: Path) -> Policy | None:
+    """What an earlier session fitted; a damaged file goes, as what it was fitted to is there to fit another."""
+    try:
+        return load_policy(path, problem=INLINE_SIZE.name) if path.exists() else None
+    except PolicyError:
+        with writing(path):
+            path.unlink()
+        return None

@@ -294,7 +294,13 @@ class InliningSpace:
     def write_table(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write the decisions of all modules; where they are not kept, the module is left to LLVM."""
         entries = [
-            entry_of(one.names, one.build.decisions.sites, one.build.decisions.inlined, plain=name not in kept)
+            entry_of(
+                one.names,
+                one.build.decisions.sites,
+                one.build.decisions.inlined,
+                plain=name not in kept,
+                at_link=one.module.language == "rust",
+            )
             for name, one in self.modules.items()
         ]
         expected = {name: one.build.measured if name in kept else one.plain for name, one in self.modules.items()}

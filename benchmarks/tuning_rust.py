@@ -1,0 +1,248 @@
+"""How much smaller does tuning make Rust programs with opt-level=z, fat LTO and one codegen unit, by rustc itself?"""
+
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Setup, check_names, kept_row, run_benchmark
+from results import Cell, Result, Table
+
+from mlgokit.commands import tune
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune_cargo import open_cargo
+from mlgokit.compiler import process
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.plugin_build import link_policies
+from mlgokit.compiler.rust.compile import link_program
+from mlgokit.compiler.rust.toolchain import find_rustc
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
+
+MANIFEST = Path(__file__).with_suffix(".toml")
+RUN_SECONDS = 60.0
+BAR, AIM = -0.03, -0.06
+PROFILE = {"OPT_LEVEL": "z", "LTO": "fat", "CODEGEN_UNITS": "1"}
+_TESTS = re.compile(r"^\[(target\.[^\n]*\.)?dev-dependencies[^\n]*\]\n(?:(?!\[)[^\n]*\n?)*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRust:
+    """Tune programs by their cargo builds, build them plainly, with the plugin and with a policy, and run them all."""
+
+    sources: Path = Path("build/rust-sources")
+    """Folder with the unpacked source packages of programs that are no librust-*-dev (apt-get source)."""
+    registry: Path = Path("/usr/share/cargo/registry")
+    """Folder of crates, as librust-*-dev packages fill it."""
+    folder: Path = Path("build/tuning-rust")
+    """Where copies, searches and finished programs are kept; a run goes on where the last one stopped."""
+    programs: tuple[str, ...] = ()
+    """Which programs; all of the list if none is named."""
+    minutes: float = 15.0
+    """Processor time of each search in minutes; a search is looked at after each slice, so that it takes some more."""
+    slice_seconds: int = 300
+    """Wall time of each slice of a search."""
+    allocation_share: float = tune.ALLOCATION_SHARE
+    """As of `mlgokit tune`."""
+    policy: Path | None = None
+    """A policy for inlining, tried as it is; none if not given."""
+    workers: int = 2
+    """Compilers that run at once."""
+    json: Path = Path("docs/results/tuning_rust.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(TuningRust, measure, arguments)
+
+
+def measure(config: TuningRust, setup: Setup) -> Result:
+    """Run what is not finished yet.
+
+    Raises:
+        UsageError: a program is not known, or not there.
+    """
+    listed = {one["name"]: one for one in tomllib.loads(MANIFEST.read_text())["program"]}
+    check_names("programs", config.programs, listed)
+    rustc = find_rustc()
+    setup.toolchain(rustc.major)
+    setup.tools.update({"rustc": rustc.version, "LLVM of rustc": rustc.llvm})
+    if config.policy is not None:
+        setup.policies([config.policy])
+    os.environ.update({f"CARGO_PROFILE_RELEASE_{name}": value for name, value in PROFILE.items()})
+    rows = {
+        name: kept_row(
+            config.folder / name / f"finished-{config.minutes:g}-{config.allocation_share:g}.json",
+            functools.partial(_measured, config, listed[name], setup.report),
+        )
+        for name in config.programs or tuple(listed)
+    }
+    return summarise(rows, config)
+
+
+def _measured(config: TuningRust, program: dict[str, Any], report: Report) -> dict[str, Any]:
+    folder = (config.folder / program["name"]).resolve()
+    source = _copied(config, program, folder / "source")
+    how = tune.Tune(
+        cargo=" ".join(["cargo", "build", "--release", "--offline", *program["build"]]),
+        link_folder=source,
+        folder=folder / "tune",
+        output=folder / "tuned.so",
+        budget=f"{config.slice_seconds}s",
+        allocation_share=config.allocation_share,
+        compiler=CompilerOptions(workers=config.workers),
+    )
+    begun = (how.folder / "search" / "manifest.json").exists()
+    tuned = tune.run(dataclasses.replace(how, go_on=begun), report=report)
+    while tuned.user_seconds + (0 if tuned.allocated is None else tuned.allocated.user_seconds) < 60 * config.minutes:
+        tuned = tune.run(dataclasses.replace(how, go_on=True), report=report)
+    name = program.get("binary", program["name"])
+    built = {side: how.folder / "cargo" / "programs" / side / name for side in ("plain", "tuned")}
+    if config.policy is not None:
+        built["policy"] = _with_policy(config.policy, how, folder, name, report)
+    outcomes = {side: _outcomes(path, program, source) for side, path in built.items()}
+    return {
+        "sizes": {
+            side: dataclasses.asdict(section_totals(read_elf(path.read_bytes()))) for side, path in built.items()
+        },
+        "files": {side: _stripped(path) for side, path in built.items()},
+        "same": {side: found == outcomes["plain"] for side, found in outcomes.items()},
+        "runs": len(program["runs"]),
+        "output bytes": sum(len(text) for _, text, _ in outcomes["plain"]),
+        "compilations": tuned.compilations,
+        "user seconds": tuned.user_seconds,
+        "allocation seconds": 0.0 if tuned.allocated is None else tuned.allocated.user_seconds,
+        "decisions": sum(one.decisions for one in tuned.modules),
+        "curve": [(point.user_seconds, point.change) for point in tuned.curve],
+    }
+
+
+def _copied(config: TuningRust, program: dict[str, Any], place: Path) -> Path:
+    """The program's sources, whose dependencies for tests are left out: they are not all packaged."""
+    if place.exists():
+        return place
+    found = [root / program["source"] for root in (config.registry, config.sources)]
+    source = next((path for path in found if path.is_dir()), None)
+    if source is None:
+        raise UsageError(
+            f"{program['name']}: expected its sources in {found[0]} or {found[1]}, found none; get them from "
+            f"{', '.join(program['packages'])}"
+        )
+    shutil.copytree(source, place)
+    for name in ("Cargo.lock", ".cargo-checksum.json"):
+        (place / name).unlink(missing_ok=True)
+    manifest = _TESTS.sub("", (place / "Cargo.toml").read_text())
+    for feature in program.get("without_features", ()):
+        manifest = re.sub(rf"^{feature} = .*\n", "", manifest, flags=re.MULTILINE)
+    (place / "Cargo.toml").write_text(manifest)
+    (place / ".cargo").mkdir(exist_ok=True)
+    settings = (
+        f'[source.crates-io]\nreplace-with = "debian"\n\n[source.debian]\ndirectory = "{config.registry.resolve()}"\n'
+    )
+    (place / ".cargo" / "config.toml").write_text(settings)
+    return place
+
+
+def _with_policy(policy: Path, how: tune.Tune, folder: Path, name: str, report: Report) -> Path:
+    opened = open_cargo(how, tuple((how.cargo or "").split()), report=report)
+    plugin = link_policies(opened.compiler.toolchain, {INLINE_SIZE.name: policy}, folder / "policy.so")
+    module = next(one for one in opened.modules if one.name == name)
+    path = folder / "policy" / name
+    failed = link_program(opened.compiler, module, path, plugin=plugin)
+    if failed:
+        raise UsageError(f"{name}: expected a program with the policy, found: {failed}")
+    return path
+
+
+def _outcomes(path: Path, program: dict[str, Any], source: Path) -> list[tuple[int, bytes, str]]:
+    """Exit code and both outputs of each run."""
+    given = (source / program["input"]).read_bytes() if "input" in program else b""
+    found = [
+        process.run([path, *words], timeout_seconds=RUN_SECONDS, cwd=source, stdin=given) for words in program["runs"]
+    ]
+    return [(done.returncode, done.stdout, done.stderr.replace(str(path), "")) for done in found]
+
+
+def _stripped(path: Path) -> int:
+    """Size of the file without symbols."""
+    stripped = path.with_name(f"{path.name}.stripped")
+    process.run(["strip", "-o", stripped, path], timeout_seconds=RUN_SECONDS)
+    return stripped.stat().st_size
+
+
+def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
+    """The tables of all programs, and the bar."""
+
+    def image(row: dict[str, Any], side: str) -> int:
+        sizes = row["sizes"][side]
+        return sizes["text"] + sizes["rodata"] + sizes["eh_frame"]
+
+    def change(side: str) -> float:
+        pairs = np.array([(image(row, "plain"), image(row, side)) for row in rows.values()], float)
+        return geometric_mean_change(pairs[:, 0], pairs[:, 1])
+
+    def percent(after: float, before: float) -> str:
+        return f"{100 * (after / before - 1):+.2f} %"
+
+    table: list[tuple[Cell, ...]] = []
+    for name, row in rows.items():
+        plain, small = row["sizes"]["plain"], row["sizes"]["tuned"]
+        table.append(
+            (
+                name,
+                image(row, "plain"),
+                percent(image(row, "tuned"), image(row, "plain")),
+                percent(small["text"], plain["text"]),
+                percent(small["eh_frame"], plain["eh_frame"]),
+                percent(row["files"]["tuned"], row["files"]["plain"]),
+                percent(image(row, "policy"), image(row, "plain")) if "policy" in row["sizes"] else None,
+                row["compilations"],
+                (row["user seconds"] + row["allocation seconds"]) / 60,
+                "yes" if all(row["same"].values()) else "no",
+            )
+        )
+    tuned = change("tuned")
+    same = all(all(row["same"].values()) for row in rows.values())
+    larger = [name for name, row in rows.items() if image(row, "tuned") > image(row, "plain")]
+    policy = ""
+    if config.policy is not None:
+        policy = f"; the policy as it is: {100 * change('policy'):+.2f} %"
+    columns = (
+        "program", "image, bytes", "tuned", "code", "unwind tables", "stripped file", "policy", "compilations",
+        "core-minutes", "same output",
+    )  # fmt: skip
+    return Result(
+        benchmark="tuning_rust",
+        question="How much smaller does `mlgokit tune --cargo` make Rust programs that are built with opt-level=z, fat "
+        "LTO and one codegen unit?",
+        answer=f"{len(rows)} programs: {100 * tuned:+.2f} % in the geometric mean, {len(larger)} larger, outputs "
+        f"{'all the same' if same else 'differ'}{policy}",
+        bar=f"image {100 * BAR:g} % in the geometric mean of at least 4 programs (aim {100 * AIM:g} %), none larger, "
+        "same output",
+        passed=tuned <= BAR and not larger and same and len(rows) >= 4,
+        seed=0,
+        tables=(
+            Table(
+                title="Programs",
+                columns=columns,
+                rows=tuple(table),
+                note="Image: code, read-only data and unwind tables of the program as rustc links it, against the "
+                "build without a plugin. The standard library takes part.",
+            ),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

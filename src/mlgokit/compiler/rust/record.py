@@ -1,0 +1,197 @@
+"""Runs a cargo build and writes down what it asks of rustc; finds the calls that make programs by full LTO."""
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.errors import CorpusError, InputError, UsageError
+from mlgokit.files import digest_file, writing
+
+_WRAPPER, _CALLS, _TARGET = "rustc-wrapper", "calls", "target"
+_SCRIPT = """#!/bin/sh
+n=$(mktemp "$MLGOKIT_RUSTC_CALLS/XXXXXXXX") || exit 1
+printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment" && mv "$n.new" "$n.call" && rm -f "$n"
+exec "$@"
+"""
+_LINKED = {"bin", "cdylib", "staticlib", "dylib"}
+_FULL = {"fat", "yes", "y", "on", "true", ""}
+_LATER = re.compile(r"(MLGOKIT|RUSTC_WRAPPER|CARGO_MAKEFLAGS|MAKEFLAGS|MFLAGS)(_.*)?")
+"""Variables of the build itself: its jobs are over when rustc is called again."""
+_STDERR_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RustcCall:
+    """What cargo asked of rustc.
+
+    Attributes:
+        words: the program and its arguments.
+        folder: where it ran.
+        environment: all of it.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def crate(self) -> str:
+        """Its name."""
+        return self.value("--crate-name")
+
+    @property
+    def kind(self) -> str:
+        """What it makes, such as ``bin``."""
+        return self.value("--crate-type")
+
+    @property
+    def lto(self) -> str:
+        """Its link-time optimization: ``full``, another one as rustc calls it, or nothing."""
+        found = self.codegen("lto")
+        if found is None:
+            return ""
+        return "full" if found in _FULL else found
+
+    def value(self, option: str) -> str:
+        """What follows the last such option; empty without one."""
+        values = [after for word, after in itertools.pairwise(self.words) if word == option]
+        values += [word.removeprefix(f"{option}=") for word in self.words if word.startswith(f"{option}=")]
+        return values[-1] if values else ""
+
+    def codegen(self, name: str) -> str | None:
+        """The last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
+        found = [text for text in codegen_options(self.words) if text == name or text.startswith(f"{name}=")]
+        return found[-1].partition("=")[2] if found else None
+
+    def inputs(self) -> dict[str, str]:
+        """Digests of the libraries and sources that it reads, by path.
+
+        Raises:
+            InputError: one of them is gone.
+        """
+        extern = (word.partition("=")[2] for word in self.words if word.endswith((".rlib", ".rmeta", ".so")))
+        folders = [word.removeprefix("dependency=") for word in self.words if word.startswith("dependency=")]
+        libraries = [path for folder in folders for path in sorted(Path(folder).glob("*.rlib"))]
+        found = [*(Path(path) for path in extern if path), *libraries, *self._sources()]
+        try:
+            return {str(path): digest_file(path) for path in found}
+        except OSError as error:
+            raise InputError(f"{error.filename}: expected what rustc has read, found it gone; build again") from error
+
+    def _sources(self) -> Iterator[Path]:
+        name = f"{self.crate}{self.codegen('extra-filename') or ''}.d"
+        listed = Path(self.value("--out-dir") or self.folder) / name
+        if not listed.is_file():
+            return
+        for line in listed.read_text("utf-8", "surrogateescape").splitlines():
+            if line.endswith(":") and not line.startswith("#"):
+                yield self.folder / line[:-1].replace("\\ ", " ")
+
+
+def codegen_options(words: Sequence[str]) -> Iterator[str]:
+    """What rustc is told by ``-C``, in either spelling.
+
+    Example:
+        >>> list(codegen_options(["rustc", "-C", "lto=fat", "-Copt-level=z"]))
+        ['lto=fat', 'opt-level=z']
+    """
+    for before, word in itertools.pairwise(("", *words)):
+        if before in ("-C", "--codegen"):
+            yield word
+        elif word.startswith("-C") and word != "-C":
+            yield word[2:]
+        elif word.startswith("--codegen="):
+            yield word.removeprefix("--codegen=")
+
+
+def record_cargo(command: Sequence[str], folder: Path, *, place: Path, timeout_seconds: float) -> list[RustcCall]:
+    """Run a cargo build with a target folder of our own, and give the calls of rustc that it and earlier ones made.
+
+    Args:
+        command: as ``cargo build --release``.
+        folder: where it runs.
+        place: where the target folder and the calls are kept.
+        timeout_seconds: deadline of the build.
+
+    Returns:
+        Of each crate and kind the last call; earlier builds count, as cargo does not make again what is up to date.
+
+    Raises:
+        ToolError: the build cannot be started.
+        UsageError: it fails.
+        StorageError: the disk is full or not writable.
+    """
+    place = place.resolve()
+    wrapper, calls = place / _WRAPPER, place / _CALLS
+    with writing(place):
+        calls.mkdir(parents=True, exist_ok=True)
+        wrapper.write_text(_SCRIPT)
+        wrapper.chmod(0o755)
+    ours = {"RUSTC_WRAPPER": str(wrapper), "MLGOKIT_RUSTC_CALLS": str(calls), "CARGO_TARGET_DIR": str(place / _TARGET)}
+    done = process.run(
+        command,
+        timeout_seconds=timeout_seconds,
+        cwd=folder,
+        env={**os.environ, **ours},
+        stderr_bytes=_STDERR_BYTES,
+        limits=USERS_LIMITS,
+    )
+    if done.timed_out or done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if line.startswith("error")), lines[-1] if lines else "no message")
+        reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
+        raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
+    return read_calls(calls)
+
+
+def read_calls(folder: Path) -> list[RustcCall]:
+    """The calls in a folder that the wrapper wrote; of each crate and kind the last one."""
+    found: dict[tuple[str, str], RustcCall] = {}
+    for path in sorted(folder.glob("*.call"), key=lambda path: path.stat().st_mtime_ns):
+        place, *words = _texts(path)
+        pairs = (text.partition("=") for text in _texts(path.with_suffix(".environment")))
+        environment = {name: value for name, _, value in pairs if name and not _LATER.fullmatch(name)}
+        call = RustcCall(words=tuple(words), folder=Path(place), environment=environment)
+        if call.crate:
+            found.pop((call.crate, call.kind), None)
+            found[call.crate, call.kind] = call
+    return list(found.values())
+
+
+def programs_of(calls: Sequence[RustcCall]) -> tuple[list[RustcCall], dict[str, str]]:
+    """The calls whose code is made by full link-time optimization for size, and of the other programs, why not.
+
+    Raises:
+        CorpusError: there is no such call.
+    """
+    found: list[RustcCall] = []
+    others: dict[str, str] = {}
+    for call in calls:
+        if call.kind not in _LINKED or call.crate.startswith("build_script_") or "--test" in call.words:
+            continue
+        level = call.codegen("opt-level") or "0"
+        if call.lto != "full":
+            others[call.crate] = f"it is linked with lto={call.lto or 'off'} in place of fat"
+        elif level not in ("z", "s"):
+            others[call.crate] = f"it is compiled with opt-level={level} in place of z or s"
+        elif call.codegen("linker-plugin-lto") is not None:
+            others[call.crate] = "its linker makes the code (-Clinker-plugin-lto)"
+        else:
+            found.append(call)
+    if not found:
+        why = "; ".join(f"{name}: {reason}" for name, reason in others.items()) or "no program"
+        raise CorpusError(
+            f'--cargo: expected a program with opt-level = "z" or "s", lto = "fat" and codegen-units = 1, found {why}; '
+            "add them to [profile.release] in Cargo.toml, or to the environment as CARGO_PROFILE_RELEASE_LTO=fat and "
+            "the like"
+        )
+    return found, others
+
+
+def _texts(path: Path) -> list[str]:
+    return path.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]

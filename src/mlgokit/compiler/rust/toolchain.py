@@ -1,0 +1,130 @@
+"""What a rustc is made of, and whether it loads the plugin: tried, not assumed."""
+
+import functools
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.errors import ToolError
+from mlgokit.problems import INLINE_SIZE
+
+TRIAL_SECONDS = 120.0
+"""A first start of rustc reads a hundred megabytes."""
+_CRATE = b"""#![crate_type = "lib"]
+#![no_std]
+fn callee(x: u32) -> u32 { x.wrapping_mul(3) ^ (x >> 2) }
+#[no_mangle] pub extern "C" fn caller(x: u32) -> u32 { callee(x).wrapping_add(callee(x ^ 1)) }
+"""
+_NAME = "mlgokit_trial"
+_LLVM = re.compile(r"LLVM version: ((\d+)\.[\d.]+)")
+_LIBRARY = re.compile(r"(libLLVM\S*) => (/\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rustc:
+    """A rustc.
+
+    Attributes:
+        program: itself, not what starts one of several.
+        version: the line that it prints.
+        llvm: version of its LLVM, such as ``22.1.2``.
+        library: its LLVM, if that is a shared library.
+    """
+
+    program: Path
+    version: str
+    llvm: str
+    library: Path | None
+
+    @property
+    def major(self) -> int:
+        """That of its LLVM."""
+        return int(self.llvm.partition(".")[0])
+
+    @property
+    def is_nightly(self) -> bool:
+        """Whether it takes unstable options."""
+        return "-nightly" in self.version or "-dev" in self.version
+
+
+def find_rustc(name: str = "rustc") -> Rustc:
+    """The rustc of that name, or at that path.
+
+    Raises:
+        ToolError: there is none, or it does not say what it is.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise ToolError(f"{name}: expected a rustc, found none; install Rust, or put its folder into PATH")
+    said = _ask(found, "-vV")
+    version = _LLVM.search(said)
+    if version is None:
+        raise ToolError(f"{name}: expected a rustc with LLVM, found: {said.strip()[:200] or 'no answer'}")
+    own = Path(_ask(found, "--print", "sysroot").strip()) / "bin" / "rustc"
+    program = own if own.is_file() else Path(found)
+    return Rustc(
+        program=program,
+        version=said.partition("\n")[0].strip(),
+        llvm=version[1].rstrip("."),
+        library=_llvm_library(program),
+    )
+
+
+def unstable_options(rustc_version: str, crate: str) -> dict[str, str]:
+    """The variables with which a rustc takes unstable options for one crate; a nightly one needs none.
+
+    Example:
+        >>> unstable_options("rustc 1.95.0 (59807616e 2026-04-14)", "hexyl")
+        {'RUSTC_BOOTSTRAP': 'hexyl'}
+    """
+    return {} if "-nightly" in rustc_version or "-dev" in rustc_version else {"RUSTC_BOOTSTRAP": crate}
+
+
+def load_plugin(rustc: Rustc, plugin: Path) -> None:
+    """Let a rustc compile a crate of two functions with the plugin, which must be asked about the call in it.
+
+    Raises:
+        ToolError: it does not load the plugin, or does not ask it.
+    """
+    with tempfile.TemporaryDirectory(prefix="mlgokit-rustc-") as name:
+        log = Path(name) / "log"
+        words = [rustc.program, "--crate-name", _NAME, "-Copt-level=z", "-Ccodegen-units=1"]
+        words += ["--emit=obj", "-o", Path(name) / "trial.o", f"-Zllvm-plugins={plugin}", "-"]
+        asked = {INLINE_SIZE.policy_variable: ":default", INLINE_SIZE.log_variable: str(log)}
+        environment = {**os.environ, **unstable_options(rustc.version, _NAME), **asked}
+        done = process.run(words, timeout_seconds=TRIAL_SECONDS, env=environment, stdin=_CRATE)
+        if done.timed_out or done.returncode != 0:
+            raise ToolError(_complaint(done))
+        if not log.is_file() or not log.stat().st_size:
+            raise ToolError("rustc loads the plugin, and did not ask it about a call")
+
+
+def _ask(program: str | Path, *words: str) -> str:
+    done = process.run([program, *words], timeout_seconds=TRIAL_SECONDS)
+    if done.timed_out or done.returncode != 0:
+        raise ToolError(f"{program}: expected a rustc that answers {words[0]}, found: {_complaint(done)}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _complaint(done: process.Completed) -> str:
+    if done.timed_out:
+        return f"no end after {TRIAL_SECONDS:g} s"
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[-1] if lines else f"exit status {done.returncode}")
+
+
+@functools.cache
+def _llvm_library(program: Path) -> Path | None:
+    """The shared LLVM that a rustc or its driver library loads, as the loader says; ``None`` without one or loader."""
+    if shutil.which("ldd") is None:
+        return None
+    drivers = sorted((program.parent.parent / "lib").glob("librustc_driver-*.so"))
+    for file in (*drivers, program):
+        done = process.run(["ldd", file], timeout_seconds=TRIAL_SECONDS)
+        if found := _LIBRARY.search(done.stdout.decode("utf-8", "replace")):
+            return Path(found[2])
+    return None

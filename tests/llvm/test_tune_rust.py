@@ -1,0 +1,130 @@
+"""Tuning a cargo build: rustc loads the plugin, its last call is searched, and the program is as small as promised."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.cli import main
+from mlgokit.commands.doctor_rust import rust_trials
+from mlgokit.compiler import process
+from mlgokit.compiler.objects.elf import read_elf
+from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.rust.toolchain import find_rustc
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain
+from mlgokit.errors import ToolError
+from mlgokit.tables.decisions import read_table
+
+pytestmark = pytest.mark.llvm
+
+# Without the standard library a compilation takes a part of a second.
+LIBRARY = """
+#![no_std]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }
+
+fn leaf(rows: &[u32], count: u32) -> u32 {
+    let mut sum = 0u32;
+    for (place, row) in rows.iter().enumerate() {
+        sum = sum.wrapping_add(row.wrapping_mul(count));
+        if sum > 1000 { sum = sum.wrapping_sub(rows[0] ^ place as u32); }
+    }
+    sum ^ count
+}
+fn branch(rows: &[u32], count: u32) -> u32 {
+    let sum = leaf(rows, 3).wrapping_add(leaf(&rows[1..], 4));
+    if sum & 1 == 1 { sum.wrapping_add(leaf(rows, count)) } else { sum ^ leaf(&rows[2..], 6) }
+}
+#[no_mangle]
+pub extern "C" fn answer(count: u32) -> u32 {
+    let rows = [count, 2, 3, 4, 5, 6, 7, 8];
+    branch(&rows, 5) ^ branch(&rows[..4], count) ^ branch(&rows[2..], 7)
+}
+"""
+MANIFEST = """
+[package]
+name = "toy"
+version = "0.1.0"
+edition = "2021"
+[lib]
+crate-type = ["cdylib"]
+[profile.release]
+opt-level = "z"
+lto = "fat"
+codegen-units = 1
+panic = "abort"
+"""
+
+
+@pytest.fixture(scope="module")
+def major() -> int:
+    """The LLVM of a rustc that the plugin can be built for."""
+    try:
+        rustc = find_rustc()
+        find_toolchain(rustc.major, need_plugin=True)
+    except ToolError as error:
+        pytest.skip(f"no Rust to test with: {error}")
+    if rustc.major not in SUPPORTED_MAJORS:
+        pytest.skip(f"{rustc.version} has LLVM {rustc.llvm}, which the plugin is not made for")
+    return rustc.major
+
+
+def put_package(folder: Path, manifest: str = MANIFEST) -> Path:
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "lib.rs").write_text(LIBRARY)
+    (folder / "Cargo.toml").write_text(manifest)
+    return folder
+
+
+def tune(package: Path, place: Path, *words: str) -> int:
+    given = ["--cargo", "cargo build --release --offline", "--link-folder", str(package), "--workers", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *given, "--folder", str(place), "--output", str(place / "tuned.so"), *words])
+    return int(ended.value.code or 0)
+
+
+def result_of(place: Path) -> dict[str, Any]:
+    return json.loads((place / "tuned.json").read_text())
+
+
+def test_doctor_tries_the_rustc_in_path(major: int):
+    found = {name: attempt() for name, attempt in rust_trials(plugin=True)}
+    assert f"LLVM {major}." in found["rustc"]
+    assert found["plugin in rustc"].startswith("it loads it and asks it about calls: ")
+
+
+def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    package, place = put_package(tmp_path / "toy"), tmp_path / "t"
+    before = sorted(path for path in package.rglob("*") if path.name != "Cargo.lock")
+    plain = small = 0
+    for go_on in ([], *[["--continue"]] * 9):
+        assert tune(package, place, "--budget", "5s", *go_on) == 0
+        plain, small = result_of(place)["cargo_programs"]["toy (cdylib)"]
+        if small < plain:
+            break
+
+    assert 0 < small < plain
+    assert sorted(path for path in package.rglob("*") if path.name != "Cargo.lock") == before
+    assert "as rustc links it" in capsys.readouterr().out
+    (entry,) = read_table(place / "tuned.so").entries
+    assert entry.at_link
+    *variables, cargo = re.split(r"(?<=\S) (?=cargo )", result_of(place)["flag"])
+    environment = (
+        os.environ | dict(word.split("=", 1) for word in variables) | {"CARGO_TARGET_DIR": str(tmp_path / "o")}
+    )
+    done = process.run(cargo.split(), timeout_seconds=120, cwd=package, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert section_totals(read_elf((tmp_path / "o/release/libtoy.so").read_bytes())).llvm_size_text == small
+
+
+def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    package = put_package(tmp_path / "toy", MANIFEST.replace('lto = "fat"', "lto = false"))
+    assert tune(package, tmp_path / "t", "--budget", "1s") != 0
+    assert "found toy: it is linked with lto=off in place of fat; add them" in re.sub(
+        r"\s+", " ", capsys.readouterr().err
+    )
+    assert tune(package, tmp_path / "t", "--budget", "1s", "--level", "Oz") == 2
+    assert "--level: expected no --cargo with it" in re.sub(r"\s+", " ", capsys.readouterr().err)
