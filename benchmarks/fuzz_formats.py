@@ -40,7 +40,7 @@ from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, render_
 from mlgokit.traces.sequence_example import encode_sequence
 from mlgokit.traces.tfrecord import frame
 from mlgokit.traces.training_set import iter_training_set
-from mlgokit.tune.spaces.allocation.state import FunctionState, load_functions, save_functions
+from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
 from mlgokit.tune.spaces.inlining.state import Progress, append_effects, load_effects, load_progress, save_progress
 
 NOTHING = "nothing was in it"

@@ -26,7 +26,7 @@ from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
 from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 from mlgokit.tune.check import check_plugin
-from mlgokit.tune.spaces.allocation.state import load_functions
+from mlgokit.tune.spaces.functions.state import load_functions
 from mlgokit.tune.spaces.inlining.state import load_effects, load_progress
 
 MARKER = "MLGOKIT_KILLS"

@@ -15,8 +15,8 @@ from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.finish import finish_bytes
 from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.spaces.inlining.space import SearchConfig

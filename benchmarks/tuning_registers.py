@@ -1,6 +1,5 @@
 """What register allocation for size saves by itself, and what spills cost then: real projects, inlining as it is."""
 
-import dataclasses
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned, mean_ratio
-from mlgokit.tune.spaces.allocation.finish import finish_bytes
 from mlgokit.tune.spaces.allocation.opening import open_bytes
-from mlgokit.tune.spaces.allocation.trials import SHARE_OF_FEW
+from mlgokit.tune.spaces.allocation.trials import SHARE_OF_FEW, TrialConfig
+from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import open_inlining
 from mlgokit.tune.spaces.inlining.space import SearchConfig
@@ -118,7 +117,7 @@ def tune_one(
                     seed=config.seed,
                     report=report,
                 )
-                found.space.config = dataclasses.replace(found.space.config, few=share)
+                found.space.config = TrialConfig(weights=found.space.config.weights, few=share)
                 opened = found.user_seconds
                 run_search(
                     found,

@@ -18,10 +18,10 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
-from mlgokit.tune.result import Allocated, SpillCosts, Tuned, costs_of
-from mlgokit.tune.spaces.allocation.finish import finish_costs
-from mlgokit.tune.spaces.allocation.opening import open_allocation
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, costs_of
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.finish import finish_costs
+from mlgokit.tune.spaces.functions.opening import open_functions
 from mlgokit.tune.verify import Verifier
 
 
@@ -60,7 +60,7 @@ class TunedProject:
 
     name: str
     tuned: Tuned
-    allocated: Allocated
+    allocated: SearchedFunctions
     costs: SpillCosts
     spilling: int
     change: float
@@ -109,7 +109,7 @@ def tune_one(
     """Search until the time is spent, then compile everything with the result."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-spill-") as scratch:
         folder = Path(scratch)
-        search = open_allocation(
+        search = open_functions(
             modules,
             compiler=compiler,
             config=TrialConfig(),

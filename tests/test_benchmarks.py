@@ -46,6 +46,7 @@ PARTS = (
     "fuzz_readers",
     "fuzz_corpus",
     "fuzz_gate",
+    "fuzz_passes",
     "guards",
     "kill_rounds",
     "fuzz_plugin",

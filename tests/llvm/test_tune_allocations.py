@@ -22,11 +22,11 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.progress import say_nothing
 from mlgokit.tables.overrides import ALLOCATIONS, read_overrides, write_overrides
-from mlgokit.tune.result import Allocated, SpillCosts, Tuned
-from mlgokit.tune.spaces.allocation.opening import open_allocation
-from mlgokit.tune.spaces.allocation.space import AllocationSpace
-from mlgokit.tune.spaces.allocation.state import ModuleFunctions
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.opening import open_functions
+from mlgokit.tune.spaces.functions.space import FunctionSpace
+from mlgokit.tune.spaces.functions.state import ModuleFunctions
 
 pytestmark = pytest.mark.llvm
 
@@ -94,7 +94,7 @@ class Project:
         return self.tuned.flag
 
     @property
-    def allocated(self) -> Allocated:
+    def allocated(self) -> SearchedFunctions:
         assert self.tuned.allocated is not None
         return self.tuned.allocated
 
@@ -248,10 +248,10 @@ def test_going_on_begins_where_the_search_stopped_and_another_start_keeps_what_a
 
 def opened(
     project: Project, plugin: Path, folder: Path, policies: dict[str, str] | None = None
-) -> tuple[AllocationSpace, ModuleFunctions]:
+) -> tuple[FunctionSpace, ModuleFunctions]:
     """A space just opened, and the module with work."""
     compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
-    search = open_allocation(
+    search = open_functions(
         load_corpus(project.config.folder / "corpus").modules,
         compiler=compiler,
         config=TrialConfig(policies=policies or {}),

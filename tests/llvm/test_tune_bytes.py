@@ -25,10 +25,11 @@ from mlgokit.tables.overrides import ALLOCATIONS, overrides_inside
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.finish import finish_bytes
-from mlgokit.tune.spaces.allocation.opening import AllocationSearch, open_bytes
-from mlgokit.tune.spaces.allocation.space import AllocationSpace
+from mlgokit.tune.spaces.allocation.opening import open_bytes
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.finish import finish_bytes
+from mlgokit.tune.spaces.functions.opening import FunctionSearch
+from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import open_inlining
 from mlgokit.tune.spaces.inlining.space import SearchConfig
@@ -156,9 +157,9 @@ def test_a_check_counts_the_functions_that_are_still_allocated_otherwise(project
 
 def test_a_trial_counts_the_bytes_that_the_object_has(project: Project, plugin: Path):
     compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
-    space = AllocationSpace(folder=plugin.parent, compiler=compiler, config=TrialConfig(weights=IMAGE_BYTES))
+    space = FunctionSpace(folder=plugin.parent, compiler=compiler, config=TrialConfig(weights=IMAGE_BYTES))
     code = TrialConfig(weights=np.array([0.0] * 6 + [1.0, 0.0, 0.0]))
-    text = AllocationSpace(folder=plugin.parent, compiler=compiler, config=code)
+    text = FunctionSpace(folder=plugin.parent, compiler=compiler, config=code)
     trials = np.zeros(1, TRIAL)
     for module in project.modules:
         plain = compiler.compile(module).measured
@@ -222,7 +223,7 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
 @contextmanager
 def opened(
     project: Project, folder: Path, plugin: Path
-) -> Generator[tuple[Tuned, AllocationSearch, Callable[[], Tuned]]]:
+) -> Generator[tuple[Tuned, FunctionSearch, Callable[[], Tuned]]]:
     compiler = ClangCompiler(toolchain=project.toolchain, plugin=plugin)
     config, place = SearchConfig(), folder / "search"
     search = open_inlining(project.modules, compiler=compiler, config=config, folder=place, report=say_nothing)

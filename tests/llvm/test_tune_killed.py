@@ -15,7 +15,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.tune.spaces.allocation.state import load_functions
+from mlgokit.tune.spaces.functions.state import load_functions
 from mlgokit.tune.spaces.inlining.state import load_effects, load_progress
 
 pytestmark = pytest.mark.llvm

@@ -16,8 +16,8 @@ from mlgokit.compiler.reuse.trials import TRIAL, Overrides, Series
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.space import AllocationSpace
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.space import FunctionSpace
 
 pytestmark = pytest.mark.llvm
 
@@ -84,7 +84,7 @@ def test_every_function_is_measured_alone(firmware: Firmware, plugin: Path):
     compiler = ClangCompiler(toolchain=firmware.toolchain, plugin=plugin)
     plain = compiler.compile(module).measured
     text = TrialConfig(weights=np.array([0.0] * 6 + [1.0, 0.0, 0.0]))
-    space = AllocationSpace(folder=firmware.folder, compiler=compiler, config=text)
+    space = FunctionSpace(folder=firmware.folder, compiler=compiler, config=text)
     listed = space.compile(module).tried
     trials = np.zeros(1, TRIAL)
     asked = [Series(key=one.key, base=Overrides(), score=np.inf, trials=trials) for one in listed]

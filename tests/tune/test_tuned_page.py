@@ -13,7 +13,7 @@ from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
 from mlgokit.evaluation.records import BuiltImage
 from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.page import tuned_page
-from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram
 from mlgokit.tune.search import CurvePoint
 
 HOSTILE = "</script><b>|"
@@ -113,7 +113,7 @@ def test_programs_of_the_build_are_shown() -> None:
 
 def test_costs_are_shown_where_they_count() -> None:
     costs = SpillCosts(functions=4, plain=20.0, tuned=15.0, change=-0.3)
-    allocated = Allocated(
+    allocated = SearchedFunctions(
         functions=4, changed=1, before_bytes=9, after_bytes=9, put_back=0, user_seconds=1, compilations=2, trials=3,
         costs=costs,
     )  # fmt: skip

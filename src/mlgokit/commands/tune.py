@@ -28,12 +28,14 @@ from mlgokit.commands.tune_checks import (
     check_keep_hot,
     check_link_without_profile,
     check_objective,
+    check_shares,
     earlier_table,
     measure_of,
     policies_of,
     seconds_of,
     with_hot_functions,
 )
+from mlgokit.commands.tune_functions import tune_functions
 from mlgokit.commands.tune_lto import LinkTuning, link_options, open_link, prove_link, without_lto
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
@@ -42,7 +44,6 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.corpus.importers.project_name import default_project
@@ -53,16 +54,16 @@ from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable
-from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, overrides_inside
+from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.judge import JudgeConfig, conclude, open_judge, plain_object
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.publish import complete_publishing
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.finish import finish_bytes, finish_costs
-from mlgokit.tune.spaces.allocation.opening import open_allocation, open_bytes
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.finish import finish_costs
+from mlgokit.tune.spaces.functions.opening import open_functions
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import known_policy, open_inlining, try_whole
 from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
@@ -70,6 +71,10 @@ from mlgokit.tune.verify import Verifier
 
 ALLOCATION_SHARE = 0.4
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
+PASS_SHARE = 0.0
+"""Of the budget."""
+SLOWDOWN = 0.0
+"""Of any function by passes that do not run, as far as LLVM estimates it."""
 _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
 
@@ -112,6 +117,11 @@ class Tune:
     """Plugin of an earlier version of the code; the search starts from its decisions that still apply."""
     allocation_share: float = ALLOCATION_SHARE
     """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
+    pass_share: float = PASS_SHARE
+    """Share of the budget for passes of the code generator that do not run on a function where it is smaller without
+    them; 0 lets all run."""
+    slowdown: float = SLOWDOWN
+    """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None
     """Policy file to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
@@ -145,6 +155,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     """
     seconds_of(config.budget)
     check_objective(config)
+    check_shares(config)
     check_keep_hot(config)
     check_build(config)
     cargo = None if config.cargo is None else check_cargo(config)
@@ -292,7 +303,7 @@ def _tune_costs(session: _Session) -> Tuned:
     """Search and verify register allocations for spill cost."""
     config, policies, report = session.config, session.policies, session.report
     falls_back = policies if config.fallback == "policy" else {}
-    search = open_allocation(
+    search = open_functions(
         session.modules,
         compiler=session.compiler,
         config=TrialConfig(
@@ -321,7 +332,7 @@ def _tune_costs(session: _Session) -> Tuned:
 
 
 def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
-    """Search and verify inlining decisions, then register allocations beside them."""
+    """Search and verify inlining decisions, then passes and register allocations beside them."""
     config, compiler, report = session.config, session.compiler, session.report
     # The link runs in another folder.
     workplace = config.folder.resolve() / _JUDGE
@@ -348,12 +359,12 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
         search.space.policy = load_policy(config.policy, problem=INLINE_SIZE.name)
     whole = seconds_of(config.budget)
     # What a command measures may be anything, and need not become better with fewer bytes.
-    share = 0.0 if config.objective == "command" else config.allocation_share
-    seconds, begin = (1 - share) * whole, time.monotonic()
+    by_bytes = config.objective != "command"
+    shares = config.pass_share + config.allocation_share if by_bytes else 0.0
+    seconds, end = (1 - shares) * whole, time.monotonic() + whole
     run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge)
     if judge is not None:
         conclude(judge, seconds=seconds)
-    left = max(share * whole, whole - (time.monotonic() - begin))
     fallback = {INLINE_SIZE.name: known} if config.fallback == "policy" and known.exists() else {}
     with Verifier(
         compiler=compiler,
@@ -364,19 +375,10 @@ def _tune_bytes(session: _Session, measure: Measure | None) -> Tuned:
         report=report,
         judge=judge,
     ) as verifier:
+        left = end - time.monotonic()
         tuned = finish_inlining(verifier, search)
-        if share:
-            earlier = dict[int, Overrides]() if config.start is None else overrides_inside(ALLOCATIONS, config.start)
-            found = open_bytes(
-                verifier,
-                objective=search.space.config.objective,
-                folder=search.folder,
-                start=earlier,
-                seed=search.seed,
-                report=report,
-            )
-            run_search(found, seconds=left, workers=config.compiler.workers, report=report)
-            tuned = finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+        if by_bytes:
+            tuned = tune_functions(config, verifier, search, tuned, whole=whole, left=left, report=report)
         tuned = session.publish(verifier, tuned)
     shutil.rmtree(workplace, ignore_errors=True)
     return tuned

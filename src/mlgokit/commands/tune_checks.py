@@ -89,6 +89,23 @@ def check_objective(config: "Tune") -> None:
             )
 
 
+def check_shares(config: "Tune") -> None:
+    """Refuse shares of the budget, and a bound, that cannot be.
+
+    Raises:
+        UsageError: such a call.
+    """
+    if not 0 <= config.pass_share <= 1 - config.allocation_share:
+        raise UsageError(
+            f"--pass-share: expected a part from 0 to 1, and at most 1 with --allocation-share, found "
+            f"{config.pass_share:g} and {config.allocation_share:g}; correct one"
+        )
+    if not config.slowdown >= 0:
+        raise UsageError(
+            f"--slowdown: expected a part of at least 0, such as 0.01, found {config.slowdown:g}; correct it"
+        )
+
+
 def check_keep_hot(config: "Tune") -> None:
     """Refuse a share of hot functions that is none, or a policy that would decide in them later.
 

@@ -63,7 +63,7 @@ def link_policies(
 ) -> Path:
     """Write to ``output`` a plugin that has policy files inside, by the name of their problem.
 
-    Under the name ``decisions`` a decision table goes in, under ``allocations`` an allocation table.
+    Under the name ``decisions`` a decision table goes in, under ``passes`` and ``allocations`` those of functions.
 
     Raises:
         ToolError: as :func:`build_plugin`, or the linker failed.

@@ -7,6 +7,7 @@ from pathlib import Path
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import Stage
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
@@ -28,7 +29,11 @@ class BuildPair:
     @property
     def functions(self) -> Mapping[str, int]:
         """Keys of all functions that came to the register allocator, by name, if they were asked for."""
-        return {one.name: one.key for one in self.tuned.tried}
+        return self.keys(Stage.REGISTERS)
+
+    def keys(self, stage: Stage) -> Mapping[str, int]:
+        """Keys of all functions that came to a stage, by name, if they were asked for."""
+        return {one.name: one.key for one in self.tuned.tried if one.stage is stage}
 
 
 def compile_pairs(

@@ -13,7 +13,7 @@ from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import Compiler, PluginUse
-from mlgokit.compiler.reuse.trials import Overrides, TrialRequest
+from mlgokit.compiler.reuse.trials import Overrides, Stage, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -69,6 +69,8 @@ class CheckResult:
         kept: how many of those the table answered; each key answers once.
         allocations: functions that the plugin allocates otherwise than LLVM.
         allocations_kept: how many of those today's code has, as they were.
+        passes: functions on which the plugin lets some passes not run.
+        passes_kept: how many of those today's code has, as they were.
         promised_change: of the project's account, or of the sum of costs, when it was tuned, such as -0.06.
         plain_bytes: the account of today's plain build; its code, where costs count.
         tuned_bytes: the same with the plugin.
@@ -91,6 +93,8 @@ class CheckResult:
     kept: int = 0
     allocations: int = 0
     allocations_kept: int = 0
+    passes: int = 0
+    passes_kept: int = 0
     plain_link: LinkedImage | None = None
     tuned_link: LinkedImage | None = None
     costs: SpillCosts | None = None
@@ -139,6 +143,7 @@ def check_plugin(
     decisions: DecisionTable | None,
     allocations: OverrideTable | None,
     *,
+    passes: OverrideTable | None = None,
     report: Report,
 ) -> CheckResult:
     """Compile every module plainly and with the plugin, and compare: bytes; or costs, if it has no decisions.
@@ -149,16 +154,19 @@ def check_plugin(
         plugin: a tuned plugin.
         decisions: its decision table, if it has one.
         allocations: its allocation table, if it has one; one of both there is.
+        passes: its pass table, if it has one.
         report: told after every module.
     """
+    stages = Stage(0)
+    for table, stage in ((allocations, Stage.REGISTERS), (passes, Stage.PASSES)):
+        stages |= stage if table is not None else Stage(0)
     use = PluginUse(
         plugin=plugin.resolve(),
         logs=() if decisions is None else (INLINE_SIZE.name,),
         # Without trials, what comes of it is the list of all functions.
-        trials=None if allocations is None else TrialRequest(),
+        trials=TrialRequest(stages=stages) if stages else None,
     )
-    by_key = dict[int, Overrides]() if allocations is None else allocations.by_key
-    changed = frozenset(key for key, overrides in by_key.items() if len(overrides))
+    changed, left_out = _changed(allocations), _changed(passes)
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         folder = Path(scratch)
         pairs, failures = compile_pairs(modules, compiler, use, folder, costs=decisions is None, report=report)
@@ -167,15 +175,26 @@ def check_plugin(
         else:
             compared = _compare_bytes(pairs, changed, decisions)
             compared |= _links(list(pairs.values()), folder, compiler.toolchain)
-    kept = changed & {key for one in pairs.values() for key in one.functions.values()}
+    kept, left_out_kept = (
+        wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
+        for wanted, stage in ((changed, Stage.REGISTERS), (left_out, Stage.PASSES))
+    )
     return CheckResult(
         plugin=str(plugin),
         failures=failures,
         promised_change=_promised_change(decisions, allocations),
         allocations=len(changed),
         allocations_kept=len(kept),
+        passes=len(left_out),
+        passes_kept=len(left_out_kept),
         **compared,
     )
+
+
+def _changed(table: OverrideTable | None) -> frozenset[int]:
+    """Keys of the functions about which a table says something else than LLVM."""
+    by_key = dict[int, Overrides]() if table is None else table.by_key
+    return frozenset(key for key, overrides in by_key.items() if len(overrides))
 
 
 def _promised_change(decisions: DecisionTable | None, allocations: OverrideTable | None) -> float | None:

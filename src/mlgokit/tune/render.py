@@ -9,7 +9,7 @@ from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.records import LINKED
 from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
-from mlgokit.tune.result import Allocated, SpillCosts, Tuned, TunedBuild, TunedModule
+from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule
 
 MOST_ROWS = 25
 _BY_COSTS = "Modules, by what spills, reloads and copies cost"
@@ -77,7 +77,7 @@ def _print_programs(built: TunedBuild, out: Console) -> None:
 
 
 def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Console) -> None:
-    titles = ("plain", "tuned", "change", "decisions", "allocated")
+    titles = ("plain", "tuned", "change", "decisions", "passes", "allocated")
     if costs is not None:
         titles = ("changed", "plain", "tuned", "sum", "mean", "text")
     table = plain_table(
@@ -87,7 +87,7 @@ def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Co
         change = f"{one.tuned_bytes - one.plain_bytes:+,.0f}"
         if one.costs is None:
             sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", change)
-            table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.allocated))
+            table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.passes), str(one.allocated))
         else:
             cells = (*_cost_cells(one.costs), f"{100 * one.costs.change:+.1f} %", change)
             table.add_row(Text(one.name), f"{one.allocated} of {one.costs.functions}", *cells)
@@ -96,6 +96,12 @@ def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Co
 
 def _say_bytes(tuned: Tuned, out: Console) -> None:
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
+    if (passes := tuned.passes) is not None:
+        say(
+            out,
+            f"of that by passes left out: {_change(passes.before_bytes, passes.after_bytes)}, "
+            f"in {passes.changed:,} of {passes.functions:,} functions",
+        )
     if (allocated := tuned.allocated) is not None:
         say(
             out,
@@ -115,7 +121,7 @@ def _say_bytes(tuned: Tuned, out: Console) -> None:
         say(out, f"found by the search, but not by the objective, and taken back: {tuned.taken_back}")
 
 
-def _say_costs(tuned: Tuned, allocated: Allocated, costs: SpillCosts, out: Console) -> None:
+def _say_costs(tuned: Tuned, allocated: SearchedFunctions, costs: SpillCosts, out: Console) -> None:
     say(
         out,
         f"{allocated.functions:,} functions with costs, {allocated.changed:,} allocated otherwise, "
@@ -203,7 +209,9 @@ def verdict(found: CheckResult) -> str:
     share, change = f"{100 * found.share:.0f} %", f"changes by {100 * found.change:+.1f} %{promised}"
     if found.costs is not None:
         return f"{allocations} ({share}) are as they were, the sum of costs {change}: {advice}"
-    also = f" and {allocations}" if found.allocations else ""
+    parts = [allocations] if found.allocations else []
+    parts += [f"{found.passes_kept:,} of {found.passes:,} functions with passes left out"] if found.passes else []
+    also = "".join(f" and {part}" for part in parts)
     return f"{found.kept:,} of {found.decisions:,} decisions ({share}){also} still apply, the build {change}: {advice}"
 
 

@@ -51,6 +51,7 @@ class TunedModule:
         plain: it stays as the plain build has it, byte for byte.
         decisions: how many the artifact holds for it.
         allocated: how many of its functions are allocated otherwise; a COMDAT function counts in each module.
+        passes: on how many of its functions some passes do not run, likewise.
         note: what was put back although something better had been found, and why; empty otherwise.
         costs: of its functions, where these count.
     """
@@ -62,22 +63,23 @@ class TunedModule:
     note: str
     decisions: int = 0
     allocated: int = 0
+    passes: int = 0
     costs: SpillCosts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allocated:
-    """What a search over register allocations gave.
+class SearchedFunctions:
+    """What a search function by function gave: over register allocations, or over passes.
 
     Attributes:
         functions: how many were measured; where costs count, those with costs in each module that has them.
-        changed: how many the artifact allocates otherwise.
-        before_bytes: the project's account without allocations; its code, where costs count.
+        changed: how many the artifact changes.
+        before_bytes: the project's account without this table; its code, where costs count.
         after_bytes: the same with them.
         put_back: functions, and all of a module, that the objects did not bear out.
         user_seconds: processor time of this search.
         compilations: how many there were.
-        trials: how often a function was allocated.
+        trials: how often the code of a function was made, or its registers allocated.
         costs: of the functions, where these count.
     """
 
@@ -141,6 +143,7 @@ class Tuned:
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         allocated: what register allocation gave, if it was searched.
+        passes: what passes that do not run gave, likewise.
         left_out: sources of the project that were not tuned, with the reason.
         notes: what is to be said of the build, such as options that are left out of it.
         taken_back: how often it showed that a module's gain was none.
@@ -175,7 +178,8 @@ class Tuned:
     curve: tuple[CurvePoint, ...]
     user_seconds: float
     compilations: int
-    allocated: Allocated | None = None
+    allocated: SearchedFunctions | None = None
+    passes: SearchedFunctions | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
@@ -242,7 +246,7 @@ def json_of(found: "DataclassInstance") -> dict[str, Any]:
     for key in ("plain_link", "tuned_link"):
         if value[key] is not None:
             value[key]["status"] = value[key]["status"].value
-    for part in (value, value.get("allocated"), *value["modules"]):
+    for part in (value, value.get("allocated"), value.get("passes"), *value["modules"]):
         if part is not None and part.get("costs") is None:
             part.pop("costs", None)
             part.pop("worse", None)

@@ -9,10 +9,14 @@ import pytest
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, OVERRIDE, Outcome, Overrides
 from mlgokit.errors import InputError
 from mlgokit.module import Module
-from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, load_functions, save_functions
-from mlgokit.tune.spaces.allocation.trials import MOST_TRIALS, TrialConfig, plan_round, take
+from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.rounds import MOST_TRIALS, plan_round, take
+from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions, save_functions
 
 SOME = np.array([(1, 0, 4), (2, 3, 0), (7, 0, 1)], OVERRIDE)
+
+
+IN_BYTES = TrialConfig(weights=IMAGE_BYTES)
 
 
 def function(key: int = 1, *, spills: bool = True) -> FunctionState:
@@ -30,11 +34,11 @@ def module(*functions: FunctionState, seconds: float = 9.0) -> ModuleFunctions:
 
 def test_the_best_outcome_is_kept_and_of_equal_ones_that_with_fewer_overrides():
     one = function()
-    assert take(one, [outcome(math.inf), outcome(120.0), outcome(50.0, 3), outcome(60.0)]) == pytest.approx(
-        math.log(100.01 / 50.01)
-    )
+    assert take(
+        one, [outcome(math.inf), outcome(120.0), outcome(50.0, 3), outcome(60.0)], TrialConfig()
+    ) == pytest.approx(math.log(100.01 / 50.01))
     assert (one.score, one.trials, one.gained, one.evictions, one.priorities) == (50.0, 4, 3, 40, 90)
-    assert take(one, [outcome(50.0, 2), outcome(50.0, 3)]) == 0
+    assert take(one, [outcome(50.0, 2), outcome(50.0, 3)], TrialConfig()) == 0
     assert (len(one.overrides), one.gained, one.trials) == (2, 3, 6)
 
 
@@ -55,11 +59,11 @@ def test_a_function_without_gains_is_left_alone_the_later_the_more_questions_it_
 def test_bytes_are_measured_by_the_first_trial_and_gains_are_bytes():
     one = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
     assert not one.exhausted
-    assert take(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], in_bytes=True) == 10.0
+    assert take(one, [outcome(80.0, 0), outcome(90.0), outcome(70.0)], IN_BYTES) == 10.0
     assert (one.plain, one.score, one.trials) == (80.0, 70.0, 3)
-    assert take(one, [outcome(75.0)], in_bytes=True) == 0.0
+    assert take(one, [outcome(75.0)], IN_BYTES) == 0.0
     other = FunctionState(key=1, name="f", plain=math.inf, score=math.inf)
-    assert take(other, [outcome(math.inf, 0), outcome(60.0)], in_bytes=True) == 0.0
+    assert take(other, [outcome(math.inf, 0), outcome(60.0)], IN_BYTES) == 0.0
     assert other.exhausted
     assert TrialConfig().in_bytes is False
     for weights in (CODE_BYTES, IMAGE_BYTES):
@@ -71,7 +75,7 @@ def test_bytes_are_not_bought_with_spills_in_deep_loops():
     deep = dataclasses.replace(outcome(60.0), cost=1e-9 * 200_000)
     near = dataclasses.replace(outcome(90.0), cost=1e-9 * 1500)
     plain = dataclasses.replace(outcome(100.0, 0), cost=1e-9 * 500)
-    take(one, [plain, deep, near], in_bytes=True)
+    take(one, [plain, deep, near], IN_BYTES)
     # A thousand more: one byte.
     assert (one.plain, one.score) == (100.0, pytest.approx(91.0))
 
@@ -83,19 +87,19 @@ def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first(
     rng = np.random.default_rng(1)
     assert [series.key for series in plan_round(in_bytes, both, rng)] == [1, 2, 3]
     for function, score in zip(functions, (99.0, 80.0, 99.5), strict=True):
-        take(function, [outcome(100.0, 0), outcome(score)], in_bytes=True)
+        take(function, [outcome(100.0, 0), outcome(score)], IN_BYTES)
         function.seconds = 0.2
     assert [series.key for series in plan_round(in_bytes, both, rng)] == [2, 1]
     # The second saves nothing any more, and the first has its turn.
     for _ in range(5):
-        take(functions[1], [outcome(80.0, 0)] * 9, in_bytes=True)
+        take(functions[1], [outcome(80.0, 0)] * 9, IN_BYTES)
     functions[1].seconds = 0.2
     assert next(series.key for series in plan_round(in_bytes, both, rng)) == 1
 
 
 def test_a_function_that_asks_nothing_is_left_alone():
     one = function()
-    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())])
+    take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())], TrialConfig())
     assert one.exhausted
 
 
@@ -119,7 +123,7 @@ def test_the_first_round_counts_questions_and_tries_the_earlier_plugin_and_the_p
     assert first.trials["eviction_flips"][0] == pytest.approx(0, abs=1e-9)
     assert first.trials["eviction_flips"][0] > 0
     assert first.trials["eviction_flips"][1] == 0
-    take(one, [outcome(90.0)] * 8)
+    take(one, [outcome(90.0)] * 8, TrialConfig())
     (later,) = plan_round(TrialConfig(), module(one), np.random.default_rng(1))
     assert (len(later.trials), later.score, len(later.base)) == (24, 90.0, 1)
     assert not later.trials["by_rule"].any()
@@ -127,7 +131,7 @@ def test_the_first_round_counts_questions_and_tries_the_earlier_plugin_and_the_p
 
 def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
     one = function()
-    take(one, [outcome(90.0)] * 8)
+    take(one, [outcome(90.0)] * 8, TrialConfig())
     rng = np.random.default_rng(1)
     (series,) = plan_round(TrialConfig(priority=False), module(one), rng)
     assert not series.trials["priority_flips"].any()
@@ -148,10 +152,10 @@ def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("numbers", np.zeros((2, 6), np.int64)),
-        ("numbers", np.array([[1, 1, 1, 1, 5, 9]])),
-        ("numbers", np.array([[1, 1, -1, 1, 0, 3]])),
-        ("numbers", np.array([[1, 1, 1, 1, 4, 3]])),
+        ("counts", np.zeros((2, 8), np.int64)),
+        ("counts", np.zeros((1, 6), np.int64)),
+        ("counts", np.array([[1, 1, 0, 1, 1, 5, 4, 0]])),
+        ("counts", np.array([[1, 1, 0, -1, 1, 1, 2, 0]])),
         ("score", np.zeros((1, 3))),
         ("records", np.zeros(4, np.uint64)),
         ("records", np.zeros(6, np.float64)),
@@ -171,9 +175,17 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, name: str, value: An
         load_functions(path)
 
 
+def test_what_an_earlier_version_wrote_is_nothing_known(tmp_path: Path):
+    save_functions(tmp_path / "m.npz", [function(1)])
+    with np.load(tmp_path / "m.npz") as found:
+        arrays: dict[str, Any] = dict(found)
+    np.savez(tmp_path / "m.npz", numbers=np.zeros((1, 6), np.int64), **arrays)
+    assert load_functions(tmp_path / "m.npz") == {}
+
+
 def test_what_is_known_survives_and_damage_is_said(tmp_path: Path):
     first, second = function(1), function(2**64 - 1)
-    take(first, [outcome(50.0, 3)])
+    take(first, [outcome(50.0, 3)], TrialConfig())
     second.overrides = Overrides(evictions=SOME[:1], priorities=SOME[1:])
     save_functions(tmp_path / "m", [first, second])
     found = load_functions(tmp_path / "m")
@@ -190,7 +202,7 @@ def test_what_is_known_survives_and_damage_is_said(tmp_path: Path):
 
 def test_scores_that_another_compiler_measured_are_only_decisions_to_try(tmp_path: Path):
     one = function(1)
-    take(one, [outcome(50.0, 3)])
+    take(one, [outcome(50.0, 3)], TrialConfig())
     save_functions(tmp_path / "m", [one], measured_by="clang and options of yesterday")
 
     again = function(1)

@@ -1,113 +1,14 @@
-"""The beginning of a search over register allocations: the functions of every module, and what is known of them."""
+"""The beginning of a search over register allocations for bytes, beside decisions that were verified."""
 
-import contextlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.inputs import digest_once, named_files
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.regalloc_cost import COSTS
-from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, Overrides
-from mlgokit.errors import CorpusError
-from mlgokit.manifest import digest_value
-from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.search import Search, progress_path
-from mlgokit.tune.spaces.allocation.space import AllocationSpace
-from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, load_functions
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
 from mlgokit.tune.verify import Verifier
-
-AllocationSearch = Search[AllocationSpace]
-
-
-def open_allocation(
-    modules: Sequence[Module],
-    *,
-    compiler: Compiler,
-    config: TrialConfig,
-    decisions: bytes = b"",
-    objective: Objective = Objective.LINK_AWARE,
-    folder: Path,
-    start: Mapping[int, Overrides],
-    list_all: bool = False,
-    seed: int,
-    report: Report,
-) -> AllocationSearch:
-    """Begin a search, or go on with the one in the folder; every module is compiled once.
-
-    Args:
-        modules: in link order.
-        compiler: compiles.
-        config: what is tried.
-        decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
-        objective: which bytes count, if it is bytes.
-        folder: where progress is kept.
-        start: by function, what an earlier plugin does otherwise than LLVM; tried first.
-        list_all: whether the table has functions that stay as LLVM allocates them as well.
-        seed: random seed.
-        report: told after every module.
-
-    Raises:
-        CorpusError: no module compiles, or nothing has costs; bytes have all functions.
-    """
-    space = AllocationSpace(
-        folder=folder, compiler=compiler, config=config, decisions=decisions, objective=objective, list_all=list_all
-    )
-
-    space.measured_by = _measured_by(compiler, modules)
-
-    def begin(module: Module) -> Compilation:
-        return space.compile(module, costs=not config.in_bytes)
-
-    label = "list the functions" if decisions else "compile every module plainly"
-    results = parallel(begin, modules, workers=compiler.workers, report=report, label=label)
-    known: set[int] = set()
-    for module, found in zip(modules, results, strict=True):
-        if not found.ok or (found.regalloc is None and not config.in_bytes):
-            space.failures[module.name] = f"{found.status.value}: {found.reason}"
-            continue
-        keys = {one.name: one.key for one in found.tried}
-        progress = load_functions(
-            progress_path(folder, module.name), measured_by=space.measured_by.get(module.name, "")
-        )
-        functions: list[FunctionState] = []
-        for one in _functions_of(found, keys):
-            if one.key not in known:
-                known.add(one.key)
-                one.start = start.get(one.key)
-                one.recall(progress.get(one.key))
-                functions.append(one)
-        space.units.append(
-            ModuleFunctions(module=module, keys=keys, functions=functions, compile_seconds=found.user_seconds)
-        )
-    if not config.in_bytes and not space.functions:
-        reason = next((f" ({name}: {reason})" for name, reason in space.failures.items()), "")
-        raise CorpusError(
-            f"tune: expected functions with spills, reloads or copies, found none in {len(modules)} modules{reason}; "
-            "build with -O1 or more: at -O0 LLVM has another allocator"
-        )
-    search = Search(folder=folder, space=space, seed=seed)
-    search.count(sum(found.user_seconds for found in results), compilations=len(modules))
-    search.recall()
-    search.mark()
-    return search
-
-
-def _measured_by(compiler: Compiler, modules: Sequence[Module]) -> dict[str, str]:
-    """By module, the digest of what scores depend on beside the functions, whose keys follow their code."""
-    plugin, loaded = compiler.plugin, compiler.loaded.facts
-    found: dict[str, str] = {}
-    for module in modules:
-        words = module.command_line
-        with contextlib.suppress(OSError):
-            made = None if plugin is None else digest_once(plugin)
-            found[module.name] = digest_value([loaded, made, words, dict(named_files(words))])
-    return found
 
 
 def open_bytes(
@@ -118,39 +19,23 @@ def open_bytes(
     start: Mapping[int, Overrides],
     seed: int,
     report: Report,
-) -> AllocationSearch:
-    """Begin with the functions as the decisions that were verified make them, or go on from what is known of them.
+) -> FunctionSearch:
+    """Begin with the functions as the tables that were verified make them, or go on from what is known of them.
 
     Args:
-        verifier: has verified inlining decisions.
+        verifier: has verified inlining decisions, and perhaps passes.
         objective: which bytes count.
         folder: that of the search for these decisions; this one is kept below it.
         start: by function, what an earlier plugin does otherwise than LLVM; tried first.
         seed: random seed.
         report: told after every module.
     """
-    return open_allocation(
-        verifier.modules,
-        compiler=verifier.compiler,
-        config=TrialConfig(weights=CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES),
-        decisions=verifier.inside["decisions"].read_bytes(),
+    return open_verified(
+        verifier,
+        TrialConfig(weights=CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES),
         objective=objective,
         folder=folder / "allocation",
         start=start,
         seed=seed,
         report=report,
     )
-
-
-def _functions_of(found: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:
-    """The functions with costs; all of them, with scores to be measured, if costs were not asked for."""
-    if found.regalloc is None:
-        return [FunctionState(key=key, name=name, plain=math.inf, score=math.inf) for name, key in keys.items()]
-    costs = found.regalloc
-    beside_copies = costs.costs[:, [name != "copies" for name in COSTS]].sum(axis=1)
-    spills: list[bool] = (beside_copies > 0).tolist()
-    return [
-        FunctionState(key=keys[name], name=name, plain=score, score=score, spills=has_spills)
-        for name, score, has_spills in zip(costs.functions, costs.scores.tolist(), spills, strict=True)
-        if name in keys and score > 0
-    ]

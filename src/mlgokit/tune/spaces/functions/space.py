@@ -1,4 +1,4 @@
-"""Register allocation as a space: functions of modules, scored by what spills cost, or by bytes after inlining."""
+"""Decisions about functions as a space: tried function by function, scored by what spills cost, or by bytes."""
 
 import functools
 import math
@@ -14,13 +14,13 @@ from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, Plugin
 from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.overrides import ALLOCATIONS, OverrideSummary, write_overrides
+from mlgokit.tables.overrides import OverrideSummary, write_overrides
 from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver
-from mlgokit.tune.spaces.allocation.compare import dearer_functions, larger_functions, objection_in_bytes
-from mlgokit.tune.spaces.allocation.state import FunctionState, ModuleFunctions, save_functions
-from mlgokit.tune.spaces.allocation.trials import LEAST_TRIAL_SECONDS, ROUND_SECONDS, TrialConfig, plan_round, take
+from mlgokit.tune.spaces.functions.compare import dearer_functions, larger_functions, objection_in_bytes
+from mlgokit.tune.spaces.functions.rounds import LEAST_TRIAL_SECONDS, ROUND_SECONDS, TrialPlan, plan_round, take
+from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, save_functions
 from mlgokit.tune.verify import VerifiedBuild
 
 _LEAST = 0.5
@@ -43,19 +43,20 @@ class Round:
 
     @property
     def trials(self) -> int:
-        """How often a function was allocated."""
+        """How often the code of a function was made, or its registers allocated."""
         return sum(len(one.outcomes) for one in self.tried)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class AllocationSpace:
-    """The evictions and priorities of one project.
+class FunctionSpace:
+    """What is decided about the functions of one project.
 
     Attributes:
         folder: where progress is kept.
         compiler: compiles.
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
+        passes: a pass table by which passes are left out beneath what is tried; empty for none.
         units: modules that compile, with their functions.
         failures: those that do not, with the reason.
         list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
@@ -65,20 +66,25 @@ class AllocationSpace:
 
     folder: Path
     compiler: Compiler
-    config: TrialConfig
+    config: TrialPlan
     decisions: bytes = b""
+    passes: bytes = b""
     units: list[ModuleFunctions] = field(default_factory=list[ModuleFunctions])
     failures: dict[str, str] = field(default_factory=dict[str, str])
     list_all: bool = False
     objective: Objective = Objective.LINK_AWARE
     measured_by: dict[str, str] = field(default_factory=dict[str, str])
-    table: str = "allocations"
     owed: float = 0.0
+
+    @property
+    def table(self) -> str:
+        """The name of the table in the plugin."""
+        return self.config.kind.table
 
     @property
     def label(self) -> str:
         """What progress is called."""
-        return "registers" if self.config.in_bytes else "search"
+        return self.config.label
 
     @property
     def functions(self) -> list[FunctionState]:
@@ -100,9 +106,18 @@ class AllocationSpace:
         """Compile a module as LLVM would, and make the trials of its functions, each within ``seconds``."""
         inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
         trials = TrialRequest(
-            series=tuple(series), seconds=seconds, weights=self.config.weights, penalty=self.config.penalty
+            series=tuple(series),
+            stages=self.config.stage,
+            seconds=seconds,
+            weights=self.config.weights,
+            penalty=self.config.penalty,
         )
-        use = PluginUse(policies={**self.config.policies, **inlining}, decisions=self.decisions, trials=trials)
+        use = PluginUse(
+            policies={**self.config.policies, **inlining},
+            decisions=self.decisions,
+            passes=self.passes,
+            trials=trials,
+        )
         extra = 10 * ROUND_SECONDS + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
@@ -137,7 +152,7 @@ class AllocationSpace:
         """Keep the best outcome of each function."""
         by_key = {function.key: function for function in unit.functions}
         unit.failures = 0 if step.tried else unit.failures + 1
-        gain = sum(take(by_key[one.key], one.outcomes, in_bytes=self.config.in_bytes) for one in step.tried)
+        gain = sum(take(by_key[one.key], one.outcomes, self.config) for one in step.tried)
         rate = gain / max(step.user_seconds, 1e-3)
         unit.rate = rate if unit.rate == math.inf else 0.5 * unit.rate + 0.5 * rate
         name = unit.module.name
@@ -171,7 +186,7 @@ class AllocationSpace:
             plain_score=sum(one.plain for one in measured),
             tuned_score=sum(one.score if one.key in kept else one.plain for one in measured),
         )
-        write_overrides(ALLOCATIONS, path, every | chosen, summary)
+        write_overrides(self.config.kind, path, every | chosen, summary)
 
     def refused(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]

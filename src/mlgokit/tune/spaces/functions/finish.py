@@ -1,4 +1,4 @@
-"""The end of a search over register allocations: the plugin verified, and what that says."""
+"""The end of a search function by function: the plugin verified, and what that says."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -6,28 +6,29 @@ from collections.abc import Callable, Sequence
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.tables.decisions import renew_summary
-from mlgokit.tables.overrides import ALLOCATIONS, renew_scores
-from mlgokit.tune.result import Allocated, Tuned, TunedModule, costs_of
-from mlgokit.tune.spaces.allocation.compare import scores_of
-from mlgokit.tune.spaces.allocation.opening import AllocationSearch
-from mlgokit.tune.spaces.allocation.state import ModuleFunctions
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, renew_scores
+from mlgokit.tune.result import SearchedFunctions, Tuned, TunedModule, costs_of
+from mlgokit.tune.spaces.functions.compare import scores_of
+from mlgokit.tune.spaces.functions.opening import FunctionSearch
+from mlgokit.tune.spaces.functions.state import ModuleFunctions
 from mlgokit.tune.verify import Verified, Verifier, verify
 
 INLINING_TABLE = "decisions"
+_FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes"}
 
 
 def finish_bytes(
-    verifier: Verifier, search: AllocationSearch, tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
+    verifier: Verifier, search: FunctionSearch, tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
 ) -> Tuned:
-    """Put the allocations into the plugin of ``tuned`` as well, and compile everything with it once more.
+    """Put what was found into the plugin of ``tuned`` as well, and compile everything with it once more.
 
-    A function that is then larger than by the decisions alone is put back, and all functions of a module that is; so
-    the result is no larger than ``tuned`` in any module.
+    A function that is then larger than before is put back, and all functions of a module that is; so the result is no
+    larger than ``tuned`` in any module.
 
     Args:
         verifier: what has verified ``tuned``.
-        search: for allocations.
-        tuned: the result without allocations.
+        search: for allocations, or for passes.
+        tuned: the result without them.
         bytes_of: what a module answers for in the project's account with an object of these sizes.
 
     Raises:
@@ -39,17 +40,29 @@ def finish_bytes(
     after, sizes, whole = done.after, done.after.sizes, done.after.total_bytes(space.objective)
     if done.kept and renew_summary(verifier.inside[INLINING_TABLE], whole):
         verifier.link_again()
-    allocated = {unit.module.name: _changed(unit, done) for unit in space.units}
+    changed = {unit.module.name: _changed(unit, done) for unit in space.units}
+    # What rows and the whole call it.
+    field = _FIELDS[space.table]
     rows = tuple(
         dataclasses.replace(
             row,
             tuned_bytes=bytes_of(row.name, sizes[row.name]),
             plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
-            allocated=allocated.get(row.name, 0),
+            **{field: changed.get(row.name, 0)},
         )
         if row.name in sizes
         else row
         for row in tuned.modules
+    )
+    found = SearchedFunctions(
+        functions=sum(bool(one.trials) for one in space.functions),
+        changed=len(done.kept),
+        before_bytes=tuned.tuned_bytes,
+        after_bytes=whole,
+        put_back=len(done.put_back),
+        user_seconds=search.user_seconds,
+        compilations=search.compilations,
+        trials=search.trials,
     )
     return dataclasses.replace(
         tuned,
@@ -59,20 +72,11 @@ def finish_bytes(
         modules=rows,
         user_seconds=tuned.user_seconds + search.user_seconds,
         compilations=tuned.compilations + search.compilations,
-        allocated=Allocated(
-            functions=sum(bool(one.trials) for one in space.functions),
-            changed=len(done.kept),
-            before_bytes=tuned.tuned_bytes,
-            after_bytes=whole,
-            put_back=len(done.put_back),
-            user_seconds=search.user_seconds,
-            compilations=search.compilations,
-            trials=search.trials,
-        ),
+        **{field: found},
     )
 
 
-def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
+def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     """Make the plugin and compile everything with it and without, where only costs count.
 
     A function that then costs more than in the plain build is put back, and all functions of a module that does not
@@ -106,7 +110,7 @@ def finish_costs(verifier: Verifier, search: AllocationSearch) -> Tuned:
         curve=tuple(search.curve),
         user_seconds=search.user_seconds,
         compilations=search.compilations,
-        allocated=Allocated(
+        allocated=SearchedFunctions(
             functions=len(pairs),
             changed=sum(one.allocated for one in rows),
             before_bytes=before,

@@ -1,4 +1,4 @@
-"""Functions and modules in a search over register allocations, and what of them is kept on disk."""
+"""Functions and modules in a search function by function, and what of them is kept on disk."""
 
 import functools
 import io
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.tune.kept import Arrays, column, read_kept
@@ -34,6 +34,7 @@ class FunctionState:
         start: decisions of an earlier plugin, to be tried first.
         evictions: questions about evictions, once they were counted.
         priorities: questions about priorities.
+        passes: questions of passes.
         trials: how many there were.
         gained: after how many of them the score became better last.
         seconds: what one takes.
@@ -49,6 +50,7 @@ class FunctionState:
     start: Overrides | None = None
     evictions: int = 0
     priorities: int = 0
+    passes: int = 0
     trials: int = 0
     gained: int = 0
     seconds: float = 0.01
@@ -58,7 +60,7 @@ class FunctionState:
     @property
     def exhausted(self) -> bool:
         """Whether so many trials gave nothing that the time is better spent elsewhere."""
-        questions = self.evictions + self.priorities
+        questions = self.evictions + self.priorities + self.passes
         if self.trials and (not questions or math.isinf(self.score)):
             return True
         patience = _PATIENCE + _PATIENCE_PER_QUESTION * questions
@@ -73,7 +75,7 @@ class FunctionState:
         self.plain, self.cost = min(self.plain, kept.plain), kept.cost
         self.score, self.overrides = kept.score, kept.overrides
         self.trials, self.gained, self.seconds = kept.trials, kept.gained, kept.seconds
-        self.evictions, self.priorities = kept.evictions, kept.priorities
+        self.evictions, self.priorities, self.passes = kept.evictions, kept.priorities, kept.passes
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -117,17 +119,17 @@ def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_b
     Raises:
         StorageError: the disk is full or not writable.
     """
-    numbers = [
-        (one.evictions, one.priorities, one.trials, one.gained, len(one.overrides.evictions), len(one.overrides))
+    counts = [
+        (one.evictions, one.priorities, one.passes, one.trials, one.gained, *map(len, one.overrides.lists))
         for one in functions
     ]
-    records = [part for one in functions for part in (one.overrides.evictions, one.overrides.priorities)]
+    records = [part for one in functions for part in one.overrides.lists]
     file = io.BytesIO()
     np.savez_compressed(
         file,
         key=np.array([one.key for one in functions], np.uint64),
         score=np.array([(one.plain, one.score, one.seconds, one.cost) for one in functions], np.float64).reshape(-1, 4),
-        numbers=np.array(numbers, np.int64).reshape(-1, 6),
+        counts=np.array(counts, np.int64).reshape(-1, 8),
         records=np.concatenate([np.zeros(0, OVERRIDE), *records]).view(np.uint64),
         measured_by=np.frombuffer(measured_by.encode(), np.uint8),
     )
@@ -148,18 +150,21 @@ def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionSt
 
 def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionState]:
     found: dict[int, FunctionState] = {}
+    if "numbers" in arrays:
+        # An earlier version wrote it, whose plugin measured something else.
+        return found
     # Files of earlier versions do not say.
     holds = "measured_by" in arrays and arrays["measured_by"].tobytes() == measured_by.encode()
     records = column(arrays, "records", "u").view(OVERRIDE)
-    scores, numbers = column(arrays, "score", "f", width=4), column(arrays, "numbers", "i", width=6)
-    if len(numbers) and (numbers.min() < 0 or (numbers[:, 4] > numbers[:, 5]).any()):
-        raise ValueError("numbers: counts that cannot be")
-    if int(numbers[:, 5].sum()) != len(records):
-        raise ValueError(f"records: {len(records)} overrides for {int(numbers[:, 5].sum())}")
-    rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), numbers.tolist(), strict=True)
-    for key, (plain, score, seconds, cost), (evictions, priorities, trials, gained, first, both) in rows:
-        mine, records = records[:both], records[both:]
-        overrides = Overrides(evictions=mine[:first], priorities=mine[first:])
+    scores, counts = column(arrays, "score", "f", width=4), column(arrays, "counts", "i", width=8)
+    if len(counts) and counts.min() < 0:
+        raise ValueError("counts: numbers that cannot be")
+    if int(counts[:, 5:].sum()) != len(records):
+        raise ValueError(f"records: {len(records)} overrides for {int(counts[:, 5:].sum())}")
+    rows = zip(column(arrays, "key", "u").tolist(), scores.tolist(), counts.tolist(), strict=True)
+    for key, (plain, score, seconds, cost), (evictions, priorities, passes, trials, gained, *lengths) in rows:
+        mine, records = records[: sum(lengths)], records[sum(lengths) :]
+        overrides = overrides_in(mine, lengths)
         if not holds:
             found[key] = FunctionState(key=key, name="", plain=math.inf, score=math.inf, start=overrides)
             continue
@@ -171,6 +176,7 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
             overrides=overrides,
             evictions=evictions,
             priorities=priorities,
+            passes=passes,
             trials=trials,
             gained=gained,
             seconds=seconds,

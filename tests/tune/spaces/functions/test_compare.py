@@ -1,7 +1,7 @@
 import pytest
 
 from mlgokit.testing import toy_sizes
-from mlgokit.tune.spaces.allocation.compare import larger_functions
+from mlgokit.tune.spaces.functions.compare import larger_functions
 
 KEYS = {"f": 1, "g": 2, "h": 3}
 

@@ -1,4 +1,4 @@
-"""What the objects of two verified builds say of a search over register allocations."""
+"""What the objects of two verified builds say of a search function by function."""
 
 from collections.abc import Mapping
 

@@ -1,0 +1,72 @@
+"""The parts of a tuning that go function by function, beside inlining decisions that were verified."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.progress import Report
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideKind, overrides_inside
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.result import Tuned
+from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.functions.finish import finish_bytes
+from mlgokit.tune.spaces.functions.opening import FunctionSearch
+from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.spaces.passes.opening import open_passes
+from mlgokit.tune.verify import Verifier
+
+if TYPE_CHECKING:
+    from mlgokit.commands.tune import Tune
+
+
+def tune_functions(
+    config: "Tune",
+    verifier: Verifier,
+    inlining: InliningSearch,
+    tuned: Tuned,
+    *,
+    whole: float,
+    left: float,
+    report: Report,
+) -> Tuned:
+    """Search and verify passes that are left out, then register allocations on top of them.
+
+    Args:
+        config: the call.
+        verifier: has verified the decisions.
+        inlining: the search for them.
+        tuned: what they gave.
+        whole: seconds of the whole budget; each search has its share of them at least.
+        left: seconds that are left of it, of which each may also have what no later one has a share in.
+        report: told what is done.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked.
+    """
+    space, folder, seed = inlining.space, inlining.folder, inlining.seed
+    objective = space.config.objective
+
+    def run(found: FunctionSearch, seconds: float) -> Tuned:
+        run_search(found, seconds=seconds, workers=config.compiler.workers, report=report)
+        return finish_bytes(verifier, found, tuned, space.account.module_bytes)
+
+    def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:
+        return {} if config.start is None else overrides_inside(kind, config.start)
+
+    kept = config.allocation_share * whole
+    if config.pass_share:
+        begin, seconds = time.monotonic(), max(config.pass_share * whole, left - kept)
+        found = open_passes(
+            verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(PASSES), seed=seed,
+            report=report,
+        )  # fmt: skip
+        tuned = run(found, seconds)
+        left -= min(seconds, time.monotonic() - begin)
+    if config.allocation_share:
+        found = open_bytes(
+            verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
+        )
+        tuned = run(found, max(kept, left))
+    return tuned

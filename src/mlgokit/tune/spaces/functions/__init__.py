@@ -1,0 +1,1 @@
+"""Searches function by function: what trials in copies of the compiler share, whatever they decide."""

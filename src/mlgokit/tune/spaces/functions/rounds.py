@@ -1,0 +1,139 @@
+"""Trials of a module's functions: how many of which are made next, and what is kept of their outcomes.
+
+Code is generated function by function, so every trial says of its function alone what it is worth, to the last digit.
+Each departs from the best of the function so far. What is tried, a :class:`TrialPlan` says.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from mlgokit.compiler.regalloc_cost import OFFSET
+from mlgokit.compiler.reuse.trials import Floats, Outcome, Series, Stage
+from mlgokit.tables.overrides import OverrideKind
+from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
+
+FIRST_TRIALS = 8
+MOST_TRIALS = 96
+"""Trials of one function in one compilation."""
+ROUND_SECONDS = 8.0
+"""Processor time of trials in one compilation, at most; less for modules that are compiled quickly."""
+LEAST_TRIAL_SECONDS = 1.0
+EXPECTED = 0.02
+"""Part of a function that its first 32 trials are expected to save."""
+
+
+class TrialPlan(Protocol):
+    """What is tried, and what it is worth."""
+
+    @property
+    def kind(self) -> OverrideKind:
+        """The table of what is found."""
+        ...
+
+    @property
+    def stage(self) -> Stage:
+        """When copies are made."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What progress is called."""
+        ...
+
+    @property
+    def weights(self) -> Floats:
+        """[9] of what a trial measures in the score."""
+        ...
+
+    @property
+    def in_bytes(self) -> bool:
+        """Whether scores are bytes of the function, not LLVM's costs."""
+        ...
+
+    @property
+    def penalty(self) -> float:
+        """What each unit of costs beyond those that are free adds to a score."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, str]:
+        """By problem, policies that decide what is not tried."""
+        ...
+
+    def free(self, function: FunctionState) -> float:
+        """Costs of a function that are not penalised."""
+        ...
+
+    def series(self, function: FunctionState, count: int, rng: np.random.Generator) -> Sequence[Series]:
+        """The next so many trials of a function."""
+        ...
+
+
+def plan_round(plan: TrialPlan, one: ModuleFunctions, rng: np.random.Generator) -> list[Series]:
+    """What to try next with the functions of a module."""
+    active = [function for function in one.functions if not function.exhausted]
+    # Copies come when nothing else is left.
+    active = [function for function in active if function.spills] or active
+    wanted = [min(MOST_TRIALS, FIRST_TRIALS + 2 * function.trials) for function in active]
+    seconds = sum(count * function.seconds for count, function in zip(wanted, active, strict=True))
+    room = max(1.0, min(ROUND_SECONDS, 4 * one.compile_seconds), one.compile_seconds)
+    share = min(1.0, room / max(seconds, 1e-9))
+    if plan.in_bytes and share < 1 and all(function.trials for function in active):
+        active, wanted = _most_promising(active, wanted, room)
+        share = 1.0
+    asked: list[Series] = []
+    for function, count in zip(active, wanted, strict=True):
+        asked += plan.series(function, max(2, round(share * count)), rng)
+    return asked
+
+
+def _most_promising(
+    active: Sequence[FunctionState], wanted: Sequence[int], room: float
+) -> tuple[list[FunctionState], list[int]]:
+    """Those functions, with all their trials, that saved most in a second lately, as long as there is room."""
+    chosen: list[FunctionState] = []
+    counts: list[int] = []
+    for function, count in sorted(zip(active, wanted, strict=True), key=lambda one: -one[0].rate):
+        if room <= 0:
+            break
+        chosen.append(function)
+        counts.append(count)
+        room -= count * function.seconds
+    return chosen, counts
+
+
+def take(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) -> float:
+    """Enter trials of a function; gives by how much its score became smaller, of costs the logarithm of it."""
+    if math.isinf(function.plain):
+        plain = next((one for one in outcomes if not len(one.overrides)), None)
+        if plain is not None:
+            function.plain, function.cost = plain.score, plain.cost
+    if math.isinf(function.plain):
+        function.trials += len(outcomes)
+        return 0.0
+    before = min(function.score, function.plain)
+    if plan.in_bytes:
+        free = plan.free(function)
+        outcomes = [replace(one, score=one.score + plan.penalty * max(0.0, one.cost - free)) for one in outcomes]
+    for outcome in outcomes:
+        function.trials += 1
+        function.evictions = max(function.evictions, outcome.evictions)
+        function.priorities = max(function.priorities, outcome.priorities)
+        function.passes = max(function.passes, outcome.passes)
+        as_good = outcome.score == function.score and len(outcome.overrides) < len(function.overrides)
+        if outcome.score < function.score or as_good:
+            function.gained = function.trials if outcome.score < function.score else function.gained
+            function.score, function.overrides = outcome.score, outcome.overrides
+    if outcomes:
+        function.seconds = float(np.mean([outcome.seconds for outcome in outcomes]))
+    if plan.in_bytes:
+        gain, spent = before - min(function.score, before), sum(one.seconds for one in outcomes)
+        first = EXPECTED * function.plain / max(32 * function.seconds, 1e-6)
+        earlier = first if math.isinf(function.rate) else function.rate
+        function.rate = 0.5 * earlier + 0.5 * gain / max(spent, 1e-6)
+        return gain
+    return math.log((before + OFFSET) / (function.score + OFFSET))

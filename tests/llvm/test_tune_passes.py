@@ -1,0 +1,76 @@
+"""Passes of the code generator that are left out where a function is smaller without them: a small program."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from mlgokit.commands import check, tune
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import UsageError
+from mlgokit.tables.overrides import PASSES, overrides_inside
+
+pytestmark = pytest.mark.llvm
+
+SOURCE = """
+void show(const char *, int);
+int state(int x, const int *p, int n) {
+  int found = 0;
+  for (int i = 0; i < n; i++) {
+    if (p[i] == x) { found++; continue; }
+    if (p[i] > 1000) { show("large", p[i]); if (p[i] > 5000) return found; }
+    switch (p[i] & 7) {
+    case 1: show("one", i); break;
+    case 2: show("two", i); break;
+    case 5: found += p[i] * 1234567; show("five", found); break;
+    default: found ^= 0x12345678;
+    }
+  }
+  return found;
+}
+long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a + b; }
+"""
+
+
+def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    (tmp_path / "work.c").write_text(SOURCE)
+    entry = {"directory": str(tmp_path), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c"]}
+    (tmp_path / "compile_commands.json").write_text(json.dumps([entry]))
+    config = tune.Tune(
+        compile_commands=tmp_path / "compile_commands.json",
+        folder=tmp_path / "tune",
+        output=tmp_path / "tuned.so",
+        budget="4s",
+        pass_share=1.0,
+        allocation_share=0.0,
+        slowdown=1.0,
+        compiler=dataclasses.replace(tune.COMPILER, llvm=toolchain.major),
+    )
+
+    found = tune.run(config)
+
+    assert found.passes is not None
+    assert found.passes.changed > 0
+    assert found.passes.after_bytes < found.passes.before_bytes
+    assert found.passes.trials > 40
+    assert found.modules[0].passes == found.passes.changed == len(overrides_inside(PASSES, config.output))
+    plain, tuned = tmp_path / "plain.o", tmp_path / "tuned.o"
+    for output, options in ((plain, []), (tuned, [found.flag])):
+        command = [toolchain.clang, "-Oz", *options, "-c", tmp_path / "work.c", "-o", output]
+        assert process.run(command, timeout_seconds=60).returncode == 0
+    assert tuned.read_bytes() != plain.read_bytes()
+
+    again = check.run(check.Check(plugin=config.output, compile_commands=config.compile_commands))
+
+    assert (again.passes, again.passes_kept) == (found.passes.changed, found.passes.changed)
+    assert again.tuned_bytes < again.plain_bytes
+
+
+def test_shares_that_cannot_be_are_refused(tmp_path: Path):
+    config = tune.Tune(corpus=tmp_path, pass_share=0.7, allocation_share=0.4)
+    with pytest.raises(UsageError, match="--pass-share: expected a part from 0 to 1, and at most 1 with"):
+        tune.run(config)
+    with pytest.raises(UsageError, match="--slowdown: expected a part of at least 0"):
+        tune.run(dataclasses.replace(config, pass_share=0.1, slowdown=-1.0))

@@ -1,0 +1,88 @@
+"""Trials of passes: which are toggled, and what a function may become slower by."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides
+from mlgokit.tune.spaces.functions.rounds import take
+from mlgokit.tune.spaces.functions.state import FunctionState, load_functions, save_functions
+from mlgokit.tune.spaces.passes.candidates import CANDIDATES, EXCLUDED, REPEATED
+from mlgokit.tune.spaces.passes.trials import PassConfig, pass_number
+
+SINGLES = len(CANDIDATES) + len(REPEATED)
+
+
+def left_out(*names: str) -> Overrides:
+    return Overrides(passes=np.array([(pass_number(name), 0, 0) for name in names], OVERRIDE))
+
+
+def outcome(code: float, executed: float, *names: str) -> Outcome:
+    return Outcome(
+        seconds=0.01,
+        score=code + 1e-9 * executed,
+        cost=1e-9 * executed,
+        evictions=0,
+        priorities=0,
+        passes=43,
+        overrides=left_out(*names),
+    )
+
+
+def function() -> FunctionState:
+    return FunctionState(key=7, name="f", plain=math.inf, score=math.inf)
+
+
+def test_no_pass_that_stays_in_is_a_candidate_and_no_two_have_one_number():
+    assert not set(CANDIDATES) & set(EXCLUDED)
+    assert set(REPEATED) <= set(CANDIDATES)
+    assert len({pass_number(name) for name in (*CANDIDATES, *EXCLUDED)}) == len(CANDIDATES) + len(EXCLUDED)
+
+
+def test_the_first_trials_are_all_passes_and_then_each_candidate_by_itself():
+    rng, one = np.random.default_rng(1), function()
+    (first,) = PassConfig().series(one, 8, rng)
+    assert math.isnan(first.free)
+    assert math.isinf(first.score)
+    assert first.trials["toggles"].tolist() == [0] + 7 * [1]
+    assert first.toggled is not None
+    assert first.toggled["range"][1:, 0].tolist() == [pass_number(name) for name in CANDIDATES[:7]]
+    one.trials, one.cost, one.score = 8, 1e-8, 50.0
+    (then,) = PassConfig(slowdown=0.5).series(one, SINGLES, rng)
+    assert then.toggled is not None
+    assert then.toggled["range"][0, 0] == pass_number(CANDIDATES[7])
+    assert then.free == pytest.approx(1.5e-8)
+    drawn = then.trials["toggles"][SINGLES - 7 :]
+    assert set(drawn.tolist()) <= {1, 2, 3}
+    for row, count in zip(then.toggled["range"], then.trials["toggles"], strict=True):
+        assert np.count_nonzero(row) == count == len(set(row[:count].tolist()))
+
+
+def test_what_an_earlier_plugin_leaves_out_is_tried_after_all_passes():
+    one = function()
+    one.start = left_out("machine-sink")
+    first, earlier = PassConfig().series(one, 4, np.random.default_rng(1))
+    assert first.trials["toggles"][0] == 0
+    assert earlier.base is one.start
+    assert earlier.trials["toggles"].tolist() == [0]
+
+
+def test_a_function_may_not_become_slower_than_the_bound():
+    plan, loose, one, other = PassConfig(), PassConfig(slowdown=0.1), function(), function()
+    outcomes = [outcome(100, 50), outcome(90, 54, "machine-sink"), outcome(95, 50, "machine-cse")]
+    assert take(one, outcomes, plan) == pytest.approx(5.0, abs=1e-6)
+    assert one.overrides.passes.tolist() == left_out("machine-cse").passes.tolist()
+    assert take(other, outcomes, loose) == pytest.approx(10.0, abs=1e-6)
+    assert (one.passes, one.exhausted) == (43, False)
+    assert PassConfig(slowdown=math.inf).penalty == 0
+
+
+def test_what_was_found_survives_on_disk(tmp_path: Path):
+    one = function()
+    take(one, [outcome(100, 50), outcome(95, 50, "machine-cse")], PassConfig())
+    save_functions(tmp_path / "m", [one], measured_by="x")
+    again = load_functions(tmp_path / "m", measured_by="x")[7]
+    assert (again.passes, again.trials, again.score) == (43, 2, one.score)
+    assert again.overrides.passes.tolist() == one.overrides.passes.tolist()
