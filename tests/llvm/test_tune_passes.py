@@ -66,6 +66,7 @@ def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: 
 
     assert (again.passes, again.passes_kept) == (found.passes.changed, found.passes.changed)
     assert again.tuned_bytes < again.plain_bytes
+    assert again.to_json()["passes_kept"] == found.to_json()["passes"]["changed"]
 
 
 def test_shares_that_cannot_be_are_refused(tmp_path: Path):

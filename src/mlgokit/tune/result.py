@@ -246,7 +246,9 @@ def json_of(found: "DataclassInstance") -> dict[str, Any]:
     for key in ("plain_link", "tuned_link"):
         if value[key] is not None:
             value[key]["status"] = value[key]["status"].value
-    for part in (value, value.get("allocated"), value.get("passes"), *value["modules"]):
+    # What a check says of passes is a number.
+    passes = None if isinstance(value.get("passes"), int) else value.get("passes")
+    for part in (value, value.get("allocated"), passes, *value["modules"]):
         if part is not None and part.get("costs") is None:
             part.pop("costs", None)
             part.pop("worse", None)
