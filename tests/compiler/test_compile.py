@@ -1,5 +1,6 @@
 """A shell script stands for the compiler: it shows what it was given, and ends as the test wants."""
 
+import dataclasses
 import os
 import struct
 import tempfile
@@ -72,6 +73,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
         keep_object: Path | None = None,
         keep_logs: dict[str, Path] | None = None,
         timeout_seconds: float = 60,
+        thinlto_index: Path | None = None,
     ) -> Compilation:
         clang = tmp_path / "clang"
         # Each process of the script holds the pipe open: its end is theirs.
@@ -80,6 +82,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
         toolchain = Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang)
         request = CompileRequest(use=use, keep="log", keep_object=keep_object, keep_logs=keep_logs or {})
         module = toy_source("module", bitcode=tmp_path / "module.bc", command_line=command_line)
+        module = dataclasses.replace(module, thinlto_index=thinlto_index)
         return ClangCompiler(toolchain=toolchain, timeout_seconds=timeout_seconds).compile(module, request)
 
     yield run
@@ -151,6 +154,16 @@ def test_settings_of_the_caller_do_not_leak(compile_with: Compile, tmp_path: Pat
     assert compile_with(f"/usr/bin/env > environment; {SUCCEED}").status is CompileStatus.OK
     assert given_settings(tmp_path) == {}
     assert "KEPT=yes" in (tmp_path / "environment").read_text().splitlines()
+
+
+def test_a_policy_that_is_named_may_decide_in_thinlto(compile_with: Compile, tmp_path: Path):
+    plugin, index = tmp_path / "p.so", tmp_path / "m.thinlto.bc"
+    named, inside = PluginUse(plugin=plugin, policies={"inline-size": HEURISTIC}), PluginUse(plugin=plugin)
+    found: list[str | None] = []
+    for use, thinlto_index in ((named, index), (inside, index), (named, None)):
+        compile_with(f"/usr/bin/env > environment; {SUCCEED}", use=use, thinlto_index=thinlto_index)
+        found.append(given_settings(tmp_path).get("MLGOKIT_LTO"))
+    assert found == ["1", None, None]
 
 
 def test_the_plugin_is_told_what_it_shall_do(compile_with: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

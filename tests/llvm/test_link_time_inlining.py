@@ -1,13 +1,18 @@
-"""Inlining decisions in ld.lld, for full and for thin link-time optimization."""
+"""Inlining decisions in ld.lld, and in the compile steps before it, for full and for thin link-time optimization."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces import read_log
 
 pytestmark = pytest.mark.llvm
@@ -62,3 +67,36 @@ def test_other_modules_are_decided_on_request_only(link: Callable[..., bytes], t
     assert not list(tmp_path.glob("lto.log*"))
     assert link("-O2", policy=":never", log="lto.log", any_level="1") != plain
     assert sum(read_log(path).observation_count for path in tmp_path.glob("lto.log*")) > 0
+
+
+@pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])
+def test_a_policy_changes_no_compile_step_and_no_link(toolchain: Toolchain, plugin: Path, tmp_path: Path, kind: str):
+    nothing = np.zeros(1, np.float32)
+    policy = Policy(
+        problem=INLINE_SIZE.name,
+        features=("callee_users",),
+        normaliser=SignedLog(mean=nothing, scale=nothing, clip=1.0),
+        layers=(Layer(np.zeros((1, 1, 2), np.float32), np.array([[1, 0]], np.float32)),),
+        output=OutputKind.LOGITS,
+    )
+    save_policy(policy, tmp_path / "never.policy")
+    environment = {**os.environ, "MLGOKIT_POLICY": str(tmp_path / "never.policy")}
+    (tmp_path / "a.c").write_text(PART.format(name="one", other="one"))
+
+    def made(*words: str | Path) -> bytes:
+        # The path of the object is in its bitcode's symbol table.
+        argv = [toolchain.clang, "-Oz", "-fPIC", "-c", "a.c", "-o", "a.o", *words]
+        done = process.run(argv, timeout_seconds=60, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "a.o").read_bytes()
+
+    def image(*words: str) -> bytes:
+        argv = [str(toolchain.lld), "-shared", *words, "a.o", "-o", "image.so"]
+        done = process.run(argv, timeout_seconds=60, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "image.so").read_bytes()
+
+    assert made() != made(f"-fpass-plugin={plugin}"), "without link-time optimization it decides"
+    plain = made(kind)
+    assert made(kind, f"-fpass-plugin={plugin}") == plain
+    assert image() == image(f"--load-pass-plugin={plugin}")

@@ -282,11 +282,14 @@ def _words(
     )
 
 
-def _settings(compiler: ClangCompiler, use: PluginUse | None, folder: Path) -> dict[str, str]:
+def _settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, folder: Path) -> dict[str, str]:
     """The variables for the plugin."""
     if use is None:
         return {}
     kept = {"MLGOKIT_KEEP_HOT": repr(compiler.keep_hot)} if compiler.keep_hot and use.plugin is None else {}
+    if use.policies and (module.thinlto_index or module.link_folder):
+        # A policy inside a plugin leaves these to LLVM; one that is named is to be learned from, or searched with.
+        kept["MLGOKIT_LTO"] = "1"
     return use.environment(folder) | kept
 
 
@@ -305,7 +308,7 @@ def _compile(
         environment = _environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
-        settings = _settings(compiler, use, folder)
+        settings = _settings(compiler, module, use, folder)
         if box is not None:
             environment, settings = inside_environment(environment), box.settings(settings, folder)
         listed = folder / "functions"

@@ -70,7 +70,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   if ((Settings->OnlyAtLink && !AtLink) || (!Settings->AnyLevel && !isForSize(M)))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   Expected<std::unique_ptr<InlineAdvisor>> Advisor =
-      mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings, AtLink);
+      mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings, Context.LTOPhase, AtLink);
   if (!Advisor) {
     // An error fails the compilation; the advisor only lets the pipeline run to its end.
     M.getContext().emitError("mlgokit: " + toString(Advisor.takeError()));

@@ -205,7 +205,7 @@ std::vector<TensorSpec> logColumns() {
 
 Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                        FunctionAnalysisManager &FAM, const InlineParams &Params,
-                                                       const Settings &S, bool AtLink) {
+                                                       const Settings &S, ThinOrFullLTOPhase Phase, bool AtLink) {
   std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
                                   .Case(":default", Rule::Default)
                                   .Case(":never", Rule::Never)
@@ -215,6 +215,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
     Named = Rule::Default;
   std::optional<Policy> P;
   std::vector<size_t> Sources;
+  bool LeftToLlvm = false;
   if (!Named) {
     Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S);
     if (!Loaded)
@@ -229,6 +230,13 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
     if (!Found)
       return Found.takeError();
     Sources = std::move(*Found);
+    // Copies merge and dead bodies vanish in the link by themselves, and what is imported is gone after it: what a
+    // policy learned of final compilations does harm there.
+    if (Phase != ThinOrFullLTOPhase::None && !S.InLto) {
+      P.reset();
+      Named = Rule::Default;
+      LeftToLlvm = true;
+    }
   }
   Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
   if (!Table)
@@ -236,6 +244,9 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   const DecisionTable::Entry *Tuned = *Table ? (*Table)->find(M, AtLink) : nullptr;
   // Without a policy to fall back on, what was not tuned stays as LLVM would have it, and is not even looked at.
   if (*Table && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
+    return nullptr;
+  const bool Explores = S.Temperature != 0 || S.FlipProbability != 0;
+  if (LeftToLlvm && !Tuned && !Explores && S.of(Problem::InlineSize).Log.empty())
     return nullptr;
   Expected<std::unique_ptr<Logger>> Log = openLog(Problem::InlineSize, S, logColumns());
   if (!Log)

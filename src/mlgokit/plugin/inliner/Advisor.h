@@ -11,11 +11,12 @@
 namespace mlgokit {
 
 /// Makes the advisor for \p M, or says in one sentence why it cannot be made; null if \p M is to stay as LLVM has it.
-/// \p AtLink says that \p M is what a full link-time optimization merged.
+/// In link-time optimization and the compile steps before it, a policy leaves all to LLVM unless it is asked for; a
+/// rule or a table does not. \p AtLink says that \p M is what a full link-time optimization merged.
 llvm::Expected<std::unique_ptr<llvm::InlineAdvisor>> createAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                                                                    llvm::FunctionAnalysisManager &FAM,
                                                                    const llvm::InlineParams &Params, const Settings &S,
-                                                                   bool AtLink);
+                                                                   llvm::ThinOrFullLTOPhase Phase, bool AtLink);
 
 } // namespace mlgokit
 

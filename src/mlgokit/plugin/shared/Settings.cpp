@@ -46,6 +46,8 @@ constexpr Name Names[] = {
     {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of flipping a decision"},
     {"mlgokit-any-level", "MLGOKIT_ANY_LEVEL", "1: also inline by policy in modules that are not compiled for size"},
+    {"mlgokit-lto", "MLGOKIT_LTO",
+     "1: also inline by policy in link-time optimization and the compile steps before it"},
     {"mlgokit-decisions", "MLGOKIT_DECISIONS", "decision table that is asked before the inlining policy"},
     {"mlgokit-allocations", "MLGOKIT_ALLOCATIONS",
      "allocation table that is asked before eviction and priority policies"},
@@ -116,7 +118,7 @@ Expected<Settings> readSettings() {
                                  "'");
   for (auto [I, Target] : {std::pair<size_t, double *>(SeedAt + 1, &S.Temperature),
                            {SeedAt + 2, &S.FlipProbability},
-                           {SeedAt + 8, &S.KeepHot}}) {
+                           {SeedAt + 9, &S.KeepHot}}) {
     Expected<double> Value = numberOf(I);
     if (!Value)
       return Value.takeError();
@@ -129,11 +131,12 @@ Expected<Settings> readSettings() {
     return createStringError(inconvertibleErrorCode(),
                              "-mlgokit-keep-hot or MLGOKIT_KEEP_HOT: expected at most 99.9999 percent");
   S.AnyLevel = valueOf(SeedAt + 3) == "1";
-  S.Decisions = valueOf(SeedAt + 4);
-  S.Allocations = valueOf(SeedAt + 5);
-  S.Passes = valueOf(SeedAt + 6);
-  S.LogDefault = valueOf(SeedAt + 7) != "0";
-  S.OnlyAtLink = valueOf(SeedAt + 9) == "link";
+  S.InLto = valueOf(SeedAt + 4) == "1";
+  S.Decisions = valueOf(SeedAt + 5);
+  S.Allocations = valueOf(SeedAt + 6);
+  S.Passes = valueOf(SeedAt + 7);
+  S.LogDefault = valueOf(SeedAt + 8) != "0";
+  S.OnlyAtLink = valueOf(SeedAt + 10) == "link";
   return S;
 }
 

@@ -39,6 +39,7 @@ struct Settings {
   bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
   bool OnlyAtLink = false;    // leave inlining to LLVM but in the pipeline of a full link-time optimization
   bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
+  bool InLto = false;         // also inline by the policy in link-time optimization and the compile steps before it
 
   const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }
   /// Whether somebody gave a policy for \p P, by name or inside the plugin.

@@ -6,7 +6,16 @@
 ; RUN: %tool log %t.default inlining_default inlining_decision decided_by_table | FileCheck %s --check-prefix=DEFAULT
 ; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=:always -mlgokit-log=%t.always -S %s | FileCheck %s --check-prefix=ALL
 ; RUN: %tool log %t.always inlining_default inlining_decision | FileCheck %s --check-prefix=ALWAYS
-
+; In link-time optimization and before it, a policy leaves all to LLVM unless it is asked for; a rule does not.
+; RUN: %tool policy %t.policy inline-size callee_users 0 -1
+; RUN: opt -load-pass-plugin=%plugin -passes='default<Oz>' -mlgokit-policy=%t.policy -S %s | FileCheck %s --check-prefix=ALL
+; RUN: opt -load-pass-plugin=%plugin -passes='lto-pre-link<Oz>' -mlgokit-policy=%t.policy -S %s | FileCheck %s
+; RUN: opt -load-pass-plugin=%plugin -passes='lto<Oz>' -mlgokit-policy=%t.policy -S %s | FileCheck %s
+; RUN: opt -load-pass-plugin=%plugin -passes='thinlto<Oz>' -mlgokit-policy=%t.policy -S %s | FileCheck %s
+; RUN: opt -load-pass-plugin=%plugin -passes='thinlto-pre-link<Oz>' -mlgokit-policy=%t.policy -mlgokit-log=%t.left -S %s | FileCheck %s
+; RUN: %tool log %t.left inlining_default inlining_decision decided_by_table | FileCheck %s --check-prefix=DEFAULT
+; RUN: opt -load-pass-plugin=%plugin -passes='lto-pre-link<Oz>' -mlgokit-policy=:always -S %s | FileCheck %s --check-prefix=ALL
+; RUN: opt -load-pass-plugin=%plugin -passes='thinlto<Oz>' -mlgokit-policy=%t.policy -mlgokit-lto=1 -S %s | FileCheck %s --check-prefix=ALL
 ; CHECK-LABEL: define i32 @caller
 ; CHECK-NOT: @must
 ; CHECK-NOT: @small
