@@ -196,7 +196,7 @@ DESCRIPTION = (
     b'{"columns":["blocks","instructions"]}\n["f","external","0a0b",1,2]\n'
     b'{"llvm":22,"identity":"aa","functions":1,"declarations":0,"global_bytes":4,"language":"c"}\n'
 )
-TRIED = struct.pack("<QII", 7, 1, 1) + b"f" + struct.pack("<dI", 0.1, 72) + struct.pack("<7d4I", *range(7), 9, 9, 0, 0)
+TRIED = struct.pack("<QIII", 7, 1, 1, 1) + b"f" + struct.pack("<dI9d6I", 0.1, 96, *range(9), 9, 9, 9, 0, 0, 0)
 ARCHIVE = b"!<arch>\n" + b"".join(
     name.ljust(16) + b"0           0     0     644     " + str(len(data)).encode().ljust(10) + b"`\n" + data
     for name, data in ((b"//", b"a_very_long_name.o/\n"), (b"a.o/", b"xx"), (b"/0", b"yy"), (b"#1/4", b"b.o\0zz"))

@@ -124,7 +124,7 @@ void readOverrides(const TableKind &Kind, StringRef Bytes) {
 
 void readAllocations(StringRef Bytes) { readOverrides(AllocationKind, Bytes); }
 
-void readPasses(StringRef Bytes) { readOverrides(PassKind, Bytes); }
+void readPasses(StringRef Bytes) { readOverrides(mlgokit::PassKind, Bytes); }
 
 void readTrials(StringRef Bytes) {
   std::optional<Request> R = readRequest(Bytes);

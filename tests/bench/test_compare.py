@@ -1,9 +1,9 @@
 """Workloads built by commands, run, counted and timed, without a compiler."""
 
-import contextlib
 import json
-import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -279,12 +279,14 @@ def test_the_side_that_was_built_before_a_kill_is_not_built_again(tmp_path: Path
     made = f"echo $1 >> {log}; printf '#!/bin/sh\n' > prog; chmod +x prog"
     text = f"{made}; test $1 = -O1 || test -e {fuse} || kill -9 $PPID"
     workload = Workload(name="mine", build=(("sh", "-c", text, "sh", "{flags}"),), run=("./prog",))
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            compare(tmp_path, workload, before=("-O1",), after=("-O2",))
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    again = (
+        "import json, sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import test_compare as here; "
+        "build = json.loads(sys.argv[3]); "
+        "mine = here.Workload(name='mine', build=tuple(map(tuple, build)), run=('./prog',)); "
+        "here.compare(Path(sys.argv[2]), mine, before=('-O1',), after=('-O2',))"
+    )
+    argv = [sys.executable, "-c", again, str(Path(__file__).parent), str(tmp_path), json.dumps(workload.build)]
+    assert subprocess.run(argv, timeout=120, check=False).returncode == -9
     fuse.touch()
     assert compare(tmp_path, workload, before=("-O1",), after=("-O2",)).same_output
     assert log.read_text().split() == ["-O1", "-O2", "-O2"]

@@ -319,6 +319,6 @@ def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench) -> N
 
 def test_trials_without_a_place_for_their_results_are_refused(bench: Bench) -> None:
     (bench.folder / "trials").write_bytes(request_bytes([], seconds=1.0))
-    sentence = "error: mlgokit: trials of allocations: expected room for their results, found none"
+    sentence = "error: mlgokit: trials: expected room for their results, found none"
     assert sentence in bench.refused(trials="trials")
     assert sentence in bench.refused(trials="trials", tried="/dev/full")

@@ -559,7 +559,7 @@ def test_a_killed_run_leaves_no_compiler_and_goes_on(
     mlgokit: Mlgokit,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    words = ("trace", "--corpus", newest_corpus, "--output", tmp_path / "trace")
+    words = ("trace", "--corpus", newest_corpus, "--output", tmp_path / "trace", "--check-share", "0")
     running = at_the_gate(*words, after=2)
     child = gate.blocked()
     finished = files(tmp_path / "trace", "*.npz")

@@ -94,7 +94,7 @@ class Numbers:
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         first, second = before.sizes, after.sizes
-        grown = [name for name in first if second[name].llvm_size_text > first[name].llvm_size_text]
+        grown = [name for name in second if second[name].llvm_size_text > first[name].llvm_size_text]
         return {name: ((name,), "it grew") for name in grown if name in kept}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
@@ -159,10 +159,12 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., V
         verification, "link_policies", lambda _, inside, output: output.write_bytes(inside["decisions"].read_bytes())
     )
 
-    def make(**tuned: int) -> Verifier:
+    def make(late: Collection[str] = (), /, **tuned: int) -> Verifier:
         def answer(module: Module, request: CompileRequest) -> Compilation:
             if request.use is None or request.use.plugin is None:
                 return Compilation(status=CompileStatus.OK, sizes=toy_sizes({"f": 100}))
+            if module.name in late:
+                return Compilation(status=CompileStatus.TIMED_OUT, reason="too late")
             size = tuned[module.name] if module.name in json.loads(request.use.plugin.read_text()) else 100
             if size < 0:
                 return Compilation(status=CompileStatus.FAILED, reason="why not")
@@ -190,6 +192,16 @@ def test_entries_that_the_objects_do_not_bear_out_are_put_back(verifier: Callabl
     assert json.loads(one.plugin.read_text()) == ["a"]
     assert not (tmp_path / "out.so").exists()
     assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100, "c": 100}
+
+
+def test_a_module_whose_time_was_over_counts_as_before(verifier: Callable[..., Verifier], tmp_path: Path):
+    one = verifier({"b"}, a=90, b=100)
+    space = numbers(tmp_path, a=90, b=100).space
+    space.units[0].now = 90
+    done = verify(one, space, tmp_path / "decisions")
+    assert done.kept == {"a"}
+    assert done.notes == {"b": "it does not compile with the result; counted as it was before"}
+    assert {name: sizes.llvm_size_text for name, sizes in done.after.sizes.items()} == {"a": 90, "b": 100}
 
 
 def test_everything_is_put_back_if_the_whole_is_no_better(verifier: Callable[..., Verifier], tmp_path: Path):

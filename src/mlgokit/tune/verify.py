@@ -1,7 +1,7 @@
 """Verification: everything of a project compiled with the artifact, and what does not pay there put back."""
 
 import shutil
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -48,6 +48,14 @@ class VerifiedBuild:
     def total_bytes(self, objective: Objective) -> float:
         """The project's account: every COMDAT signature once."""
         return project_image_estimate(self.sizes.values(), objective=objective)
+
+    def with_those_of(self, other: "VerifiedBuild", names: Collection[str]) -> "VerifiedBuild":
+        """The same, but for the modules that are named, which are the other's."""
+        return replace(
+            self,
+            compilations={name: (other if name in names else self).compilations[name] for name in self.compilations},
+            objects={name: (other if name in names else self).objects[name] for name in self.objects},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -196,7 +204,8 @@ def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Ver
     """Put a table into the plugin, beside those that were verified before, and compile everything with it and without.
 
     Entries that the objects do not bear out are put back, and all of them if the whole is no better. A plugin has one
-    table at least; another one in which nothing is left is left out.
+    table at least; another one in which nothing is left is left out. A module without entries that does not compile,
+    perhaps since its time was over, counts as before the table and not as nothing, and its note says so.
 
     Args:
         verifier: what was verified before, and what is compiled with the table, are there.
@@ -229,7 +238,12 @@ def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Ver
         notes |= {name: reason for name, (_, reason) in refused.items() if reason}
         wrong = kept & {entry for entries, _ in refused.values() for entry in entries}
         if not wrong:
-            after = verifier.measure(space.table, after, changed=bool(kept))
+            unknown = before.sizes.keys() - after.sizes.keys()
+            notes |= {
+                name: f"{notes.get(name, 'it does not compile with the result')}; counted as it was before"
+                for name in unknown
+            }
+            after = verifier.measure(space.table, after.with_those_of(before, unknown), changed=bool(kept))
             why = space.objection(before, after)
             if not why or not kept:
                 break

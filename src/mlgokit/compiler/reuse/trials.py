@@ -258,6 +258,8 @@ def _parse(data: bytes, path: Path, weights: Floats) -> Iterator[Tried]:
         if at + 20 > len(data):
             _fail(path, "a function, found the end of the file")
         key, stage, length, count = struct.unpack_from("<QIII", data, at)
+        if stage not in set(Stage):
+            _fail(path, f"a stage of code generation, found {stage}")
         at += 20 + length
         if at > len(data):
             _fail(path, "the name of a function, found the end of the file")
