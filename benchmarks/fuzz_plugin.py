@@ -41,7 +41,7 @@ UNITS = (
     "shared/Policy", "shared/Network", "shared/Settings", "shared/Files", "shared/Exploration", "inliner/DecisionTable",
     "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode", "identity/Identity",
     "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize", "trials/Executed",
-    "regalloc/FunctionShape",
+    "regalloc/FunctionShape", "shared/HotFunctions",
 )  # fmt: skip
 """Of the plugin, what its readers need; others are included by :data:`SOURCE`."""
 _OPTIONS = (

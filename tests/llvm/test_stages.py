@@ -521,6 +521,8 @@ def test_an_interrupt_loses_nothing(
         pattern = "*.bc"
     elif stage == "train":
         words += training(rounds=1)
+    if stage != "extract":
+        words += ["--check-share", "0"]
     running = at_the_gate(*words, after=after)
     child = gate.blocked()
     finished = files(output, pattern)
