@@ -19,7 +19,7 @@ from mlgokit.bench.workloads import Workload, load_workloads
 from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tune import Tune
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.files import atomic_write, digest_file

@@ -21,7 +21,7 @@ from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
 
 from mlgokit.commands.chosen import modules_for_size
-from mlgokit.commands.tune import ALLOCATION_SHARE
+from mlgokit.commands.tune_options import ALLOCATION_SHARE
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import NEVER

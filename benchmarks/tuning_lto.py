@@ -20,7 +20,8 @@ from tuning_projects import PROJECTS, TunedProject
 
 from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tune import Tune, run as tune
+from mlgokit.commands.tune import run as tune
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import MlgokitError, ToolError, UsageError

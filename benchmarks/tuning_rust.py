@@ -18,6 +18,7 @@ from results import Cell, Result, Table
 from mlgokit.commands import tune
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.tune_cargo import open_cargo
+from mlgokit.commands.tune_options import ALLOCATION_SHARE
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
@@ -52,7 +53,7 @@ class TuningRust:
     """Processor time of each search in minutes; a search is looked at after each slice, so that it takes some more."""
     slice_seconds: int = 300
     """Wall time of each slice of a search."""
-    allocation_share: float = tune.ALLOCATION_SHARE
+    allocation_share: float = ALLOCATION_SHARE
     """As of `mlgokit tune`."""
     policy: Path | None = None
     """A policy for inlining, tried as it is; none if not given."""

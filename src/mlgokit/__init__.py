@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlgokit.commands.options import CompilerOptions as CompilerOptions
     from mlgokit.commands.trace import Trace as Trace
     from mlgokit.commands.train import Train as Train
-    from mlgokit.commands.tune import Tune as Tune
+    from mlgokit.commands.tune_options import Tune as Tune
     from mlgokit.compiler.channel.interactive import (
         channel_use as channel_use,
         clang_words as clang_words,

@@ -33,7 +33,7 @@ from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
 from mlgokit.commands.trace import Trace
 from mlgokit.commands.train import Train
-from mlgokit.commands.tune import Tune
+from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.vocab import Vocab
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import import_commands

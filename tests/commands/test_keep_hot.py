@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands.chosen import ModuleSelection
-from mlgokit.commands.tune import Tune
 from mlgokit.commands.tune_checks import check_keep_hot, check_link_without_profile, with_hot_functions
+from mlgokit.commands.tune_options import Tune
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 

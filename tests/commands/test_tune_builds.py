@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mlgokit.commands.build_site import BuildOptions
-from mlgokit.commands.tune import Tune, run
+from mlgokit.commands.tune import run
 from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
+from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_trial import line_for_good
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import ReuseError, UsageError

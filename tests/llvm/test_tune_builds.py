@@ -14,8 +14,9 @@ import pytest
 from mlgokit.cli import main
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tune import Tune, run
+from mlgokit.commands.tune import run
 from mlgokit.commands.tune_builds import Recorded, record_plain
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError, RejectedError, UsageError

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands import check, tune
+from mlgokit.commands.options import COMPILER
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
@@ -46,7 +47,7 @@ def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: 
         pass_share=1.0,
         allocation_share=0.0,
         slowdown=1.0,
-        compiler=dataclasses.replace(tune.COMPILER, llvm=toolchain.major),
+        compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
     )
 
     found = tune.run(config)

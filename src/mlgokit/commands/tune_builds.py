@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlgokit.commands.build_site import (
     PLAIN,
@@ -20,6 +20,7 @@ from mlgokit.commands.build_site import (
     run_step,
     state_of,
 )
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_passed_by, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
@@ -28,9 +29,6 @@ from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT
 from mlgokit.files import atomic_write, writing
 from mlgokit.progress import Report
-
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
 _RECORD = "recorded.json"
 _MOST_NAMED = 5
@@ -61,7 +59,7 @@ class Recorded:
     left_out: Mapping[str, str]
 
 
-def check_build(config: "Tune") -> None:
+def check_build(config: Tune) -> None:
     """Refuse options of a build without one, a build beside another source, and commands that are none.
 
     Raises:
@@ -99,7 +97,7 @@ def _check_programs(options: BuildOptions) -> None:
                 )
 
 
-def record_plain(config: "Tune", toolchain: Toolchain, *, report: Report) -> Recorded:
+def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recorded:
     """Build plainly, write down what is compiled and linked, and test; a build that was recorded for this folder stays.
 
     Raises:
@@ -206,7 +204,7 @@ def link_of(recorded: Recorded, options: BuildOptions) -> RecordedLink:
     return recorded.links[path]
 
 
-def with_recorded(config: "Tune", recorded: Recorded) -> "Tune":
+def with_recorded(config: Tune, recorded: Recorded) -> Tune:
     """The call as it would be with the files of the recorded build."""
     config = dataclasses.replace(config, compile_commands=recorded.database)
     is_linked = config.objective == "linked" or (config.command is not None and OUTPUT in config.command)

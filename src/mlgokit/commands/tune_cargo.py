@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.plugin_build import build_plugin
@@ -22,9 +22,6 @@ from mlgokit.files import atomic_write, digest_file
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.result import Tuned
-
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
 _FOLDER, _PROGRAMS = "cargo", "programs"
 _REFUSED = {"linked", "command", "spill-cost"}
@@ -51,7 +48,7 @@ class CargoTuning:
     place: Path
 
 
-def check_cargo(config: "Tune") -> tuple[str, ...]:
+def check_cargo(config: Tune) -> tuple[str, ...]:
     """The words of the cargo command.
 
     Raises:
@@ -79,7 +76,7 @@ def check_cargo(config: "Tune") -> tuple[str, ...]:
     return words
 
 
-def open_cargo(config: "Tune", words: tuple[str, ...], *, report: Report) -> CargoTuning:
+def open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> CargoTuning:
     """Build as the user does, in a target folder of our own, and find the programs to tune.
 
     Raises:

@@ -4,9 +4,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlgokit.commands.chosen import ModuleSelection
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.profiles import profiles_in
@@ -19,9 +19,6 @@ from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.measurement import Measure, measuring_words
-
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_KEPT = 99.9999
@@ -44,7 +41,7 @@ def seconds_of(budget: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def check_objective(config: "Tune") -> None:
+def check_objective(config: Tune) -> None:
     """Refuse commands that the objective has no use for, and an objective without its commands.
 
     Raises:
@@ -89,7 +86,7 @@ def check_objective(config: "Tune") -> None:
             )
 
 
-def check_shares(config: "Tune") -> None:
+def check_shares(config: Tune) -> None:
     """Refuse shares of the budget, and a bound, that cannot be.
 
     Raises:
@@ -106,7 +103,7 @@ def check_shares(config: "Tune") -> None:
         )
 
 
-def check_keep_hot(config: "Tune") -> None:
+def check_keep_hot(config: Tune) -> None:
     """Refuse a share of hot functions that is none, or a policy that would decide in them later.
 
     Raises:
@@ -123,7 +120,7 @@ def check_keep_hot(config: "Tune") -> None:
         )
 
 
-def check_link_without_profile(config: "Tune") -> None:
+def check_link_without_profile(config: Tune) -> None:
     """Refuse to keep hot functions of a link that is searched itself.
 
     Raises:
@@ -136,7 +133,7 @@ def check_link_without_profile(config: "Tune") -> None:
         )
 
 
-def with_hot_functions(config: "Tune", chosen: ModuleSelection) -> ModuleSelection:
+def with_hot_functions(config: Tune, chosen: ModuleSelection) -> ModuleSelection:
     """The same modules, with what is said of functions that are kept.
 
     Raises:
@@ -157,7 +154,7 @@ def with_hot_functions(config: "Tune", chosen: ModuleSelection) -> ModuleSelecti
     return dataclasses.replace(chosen, notes=(*chosen.notes, note))
 
 
-def policies_of(config: "Tune") -> dict[str, Path]:
+def policies_of(config: Tune) -> dict[str, Path]:
     """The policy to start from, by its problem.
 
     Raises:
@@ -182,7 +179,7 @@ def policies_of(config: "Tune") -> dict[str, Path]:
     return {problem: config.policy}
 
 
-def earlier_table(config: "Tune", toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
+def earlier_table(config: Tune, toolchain: Toolchain) -> DecisionTable | OverrideTable | None:
     """The table of an earlier plugin.
 
     Raises:
@@ -200,7 +197,7 @@ def earlier_table(config: "Tune", toolchain: Toolchain) -> DecisionTable | Overr
     return earlier
 
 
-def measure_of(config: "Tune", modules: Sequence[Module], toolchain: Toolchain) -> Measure | None:
+def measure_of(config: Tune, modules: Sequence[Module], toolchain: Toolchain) -> Measure | None:
     """What judges, if the objective is more than the account."""
     if config.objective not in {"linked", "command"}:
         return None
@@ -223,7 +220,7 @@ def measure_of(config: "Tune", modules: Sequence[Module], toolchain: Toolchain) 
     )
 
 
-def check_claim(config: "Tune", place: Path, inputs: dict[str, str], versions: dict[str, str]) -> Callable[[], None]:
+def check_claim(config: Tune, place: Path, inputs: dict[str, str], versions: dict[str, str]) -> Callable[[], None]:
     """What signs the folder; refuses one with another search, and one that a search began in unless it is to go on."""
     commands = {"link_command": config.link_command, "command": config.command}
     settings = {"objective": config.objective, "project": config.project}

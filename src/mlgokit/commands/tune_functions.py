@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideKind, overrides_inside
@@ -16,12 +16,9 @@ from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.spaces.passes.opening import open_passes
 from mlgokit.tune.verify import Verifier
 
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
-
 
 def tune_functions(
-    config: "Tune",
+    config: Tune,
     verifier: Verifier,
     inlining: InliningSearch,
     tuned: Tuned,

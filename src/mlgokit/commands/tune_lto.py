@@ -9,8 +9,8 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
@@ -24,9 +24,6 @@ from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.measurement import Comparison, LinkedBuild, Measure, measure, measuring_words
-
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
 LINK_MODULE = " (link)"
 """How the name of a module ends that the linker compiles."""
@@ -61,7 +58,7 @@ class LinkTuning:
         return {"what is linked": digest_value({one.name: digest_file(one.bitcode) for one in self.modules})}
 
 
-def asked_lto(config: "Tune") -> dict[str, int]:
+def asked_lto(config: Tune) -> dict[str, int]:
     """Kinds of link-time optimization that the compilation database asks for, each with the number of sources.
 
     Raises:
@@ -75,7 +72,7 @@ def asked_lto(config: "Tune") -> dict[str, int]:
     return found
 
 
-def without_lto(config: "Tune") -> dict[str, str]:
+def without_lto(config: Tune) -> dict[str, str]:
     """What it means that a build with ``-flto`` is tuned by its compile steps alone; nothing for other builds."""
     kinds = asked_lto(config)
     count = kinds["full"] + kinds["thin"]
@@ -89,7 +86,7 @@ def without_lto(config: "Tune") -> dict[str, str]:
     }
 
 
-def open_link(config: "Tune", toolchain: Toolchain, *, report: Report) -> LinkTuning | None:
+def open_link(config: Tune, toolchain: Toolchain, *, report: Report) -> LinkTuning | None:
     """The link to tune, if the call names one that optimizes; it is linked as it is first, and without that sound.
 
     Raises:
@@ -150,7 +147,7 @@ def open_link(config: "Tune", toolchain: Toolchain, *, report: Report) -> LinkTu
 class _Asked:
     """A link that was asked for, and made once."""
 
-    config: "Tune"
+    config: Tune
     database: Path
     words: tuple[str, ...]
     folder: Path
@@ -277,7 +274,7 @@ def prove_link(tuning: LinkTuning, plugin: Path, folder: Path) -> Comparison | N
     return Comparison(before=plain.value, after=tuned.value, low=change, high=change, pairs=1) if is_size else None
 
 
-def _check_level(config: "Tune") -> None:
+def _check_level(config: Tune) -> None:
     commands = read_compile_commands(config.compile_commands) if config.compile_commands else ()
     if not any(isinstance(one, CompileCommand) and _SIZE_LEVELS & set(one.arguments) for one in commands):
         raise CorpusError(

@@ -3,8 +3,8 @@
 import dataclasses
 import shlex
 import sys
-from typing import TYPE_CHECKING
 
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.page import write_page
 from mlgokit.manifest import package_version
@@ -13,11 +13,8 @@ from mlgokit.tune.publish import RESULT_NAME, publish
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.verify import Verifier
 
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
-
-def publish_with_report(verifier: Verifier, tuned: Tuned, config: "Tune", toolchain: Toolchain) -> Tuned:
+def publish_with_report(verifier: Verifier, tuned: Tuned, config: Tune, toolchain: Toolchain) -> Tuned:
     """Put what was verified where the user wants it, with ``tuned.json``, and the report beside that.
 
     Raises:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlgokit.commands.build import plugin_options
 from mlgokit.commands.build_site import PLAIN, TUNED, BuildOptions, BuildSite, fresh_tree, keep, run_step, state_of
 from mlgokit.commands.tune_builds import Recorded, programs_of
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
@@ -15,9 +15,6 @@ from mlgokit.evaluation.images import weigh_image
 from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report
 from mlgokit.tune.result import TunedBuild, TunedProgram
-
-if TYPE_CHECKING:
-    from mlgokit.commands.tune import Tune
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +31,7 @@ class PluginTrial:
 
 
 def try_plugin(
-    config: "Tune", recorded: Recorded, trial: PluginTrial, toolchain: Toolchain, *, report: Report
+    config: Tune, recorded: Recorded, trial: PluginTrial, toolchain: Toolchain, *, report: Report
 ) -> TunedBuild:
     """Build once more with the plugin, test, and compare.
 
