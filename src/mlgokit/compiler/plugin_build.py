@@ -58,6 +58,15 @@ def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> P
     return _build(toolchain, cache_folder or default_build_folder()) / "mlgokit.so"
 
 
+def plugin_folder(
+    toolchain: Toolchain, *, cache_folder: Path | None = None, sources: Mapping[str, bytes] | None = None
+) -> Path:
+    """Where the plugin for ``toolchain`` is once it is built: another one for other ``sources``, by default ours."""
+    key = (sorted((sources or _sources()).items()), _installation(toolchain), _OPTIONS, _LINK)
+    digest = hashlib.sha256(repr(key).encode()).hexdigest()
+    return (cache_folder or default_build_folder()) / f"llvm-{toolchain.major}-{digest[:16]}"
+
+
 def link_policies(
     toolchain: Toolchain, policies: Mapping[str, Path], output: Path, *, cache_folder: Path | None = None
 ) -> Path:
@@ -115,9 +124,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             f"install them: apt-get install llvm-{toolchain.major}-dev"
         )
     sources = _sources()
-    key = (sorted(sources.items()), _installation(toolchain), _OPTIONS, _LINK)
-    digest = hashlib.sha256(repr(key).encode()).hexdigest()
-    folder = cache_folder / f"llvm-{toolchain.major}-{digest[:16]}"
+    folder = plugin_folder(toolchain, cache_folder=cache_folder, sources=sources)
     if (folder / "mlgokit.so").is_file():
         return folder
     with writing(cache_folder):
