@@ -105,7 +105,8 @@ def _policies() -> list[bytes]:
             gate = Gate(feature="a", margins=(1.0, np.inf)) if output is OutputKind.EFFECT_BYTES and quantile else None
             policy = Policy(
                 problem=problem, features=("a", "b"), normaliser=normaliser, layers=layers, output=output, gate=gate,
-                bytes_per_unit=5.0, caution=0.5, mask="b" if output is OutputKind.COLUMN_LOGIT else "",
+                bytes_per_unit=5.0, caution=0.5, doubt=0.5 if output is OutputKind.EFFECT_BYTES else 0.0,
+                mask="b" if output is OutputKind.COLUMN_LOGIT else "",
             )  # fmt: skip
             made.append(policy_bytes(policy))
     return made

@@ -12,7 +12,7 @@ from mlgokit.export import plugin
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.testing import FAKE_TOOLCHAIN
 
 NO_TOOLCHAIN = cast("Any", None)
@@ -59,6 +59,37 @@ def test_a_plugin_that_does_not_compile_replaces_none_that_does(tmp_path: Path, 
 
     export_plugin(dataclasses.replace(FAKE_TOOLCHAIN, clang=Path("/bin/true")), [tmp_path / "policy"], output)
     assert output.read_text() == "newer"
+
+
+def test_an_export_with_doubt_changes_the_plugin_and_not_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one = np.ones(1, np.float32)
+    policy = Policy(
+        problem="inline-size",
+        features=("callee_users",),
+        normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),
+        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
+        output=OutputKind.EFFECT_BYTES,
+    )
+    save_policy(policy, tmp_path / "policy")
+    before = (tmp_path / "policy").read_bytes()
+    linked: list[float] = []
+
+    def link(_: object, policies: dict[str, Path], output: Path) -> None:
+        linked.extend(load_policy(path).doubt for path in policies.values())
+        output.write_text("plugin")
+
+    monkeypatch.setattr(plugin, "link_policies", link)
+    compiler = dataclasses.replace(FAKE_TOOLCHAIN, clang=Path("/bin/true"))
+    export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so")
+    export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so", doubt=1.5)
+
+    assert linked == [0.0, 1.5]
+    assert (tmp_path / "policy").read_bytes() == before
+    with pytest.raises(UsageError, match="doubt: expected a number that is not negative, found -1"):
+        export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so", doubt=-1)
+    save_policy(dataclasses.replace(policy, problem="regalloc-priority", output=OutputKind.PRIORITY), tmp_path / "p")
+    with pytest.raises(UsageError, match=r"doubt: expected a policy of effects, .* found none; leave --doubt out"):
+        export_plugin(compiler, [tmp_path / "p"], tmp_path / "policy.so", doubt=1)
 
 
 def test_an_export_of_nothing_is_refused(tmp_path: Path):

@@ -133,7 +133,7 @@ def llvm_policy(heuristic: Log, *, output: OutputKind, own_features: bool = Fals
     )
     return Policy(
         problem="inline-size", features=tuple(names), normaliser=normaliser, layers=layers, output=output,
-        bytes_per_unit=0.2, caution=0.3,
+        bytes_per_unit=0.2,
     )  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heur
     )
     policy = Policy(
         problem=policy.problem, features=names, normaliser=normaliser, layers=(first, *policy.layers[1:]),
-        output=policy.output, bytes_per_unit=policy.bytes_per_unit, caution=policy.caution,
+        output=policy.output, bytes_per_unit=policy.bytes_per_unit,
     )  # fmt: skip
     save_policy(policy, bench.folder / "own.policy")
     settings: dict[str, Any] = {"policy": str(bench.folder / "own.policy"), "log": str(bench.folder / "own.log")}
@@ -253,11 +253,13 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heur
 
 
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=4, temperature=1.5, flip_probability=0.1)])
-def test_a_gated_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
-    bench: Bench, heuristic: Log, exploration: Exploration
+@pytest.mark.parametrize(("gated", "doubt"), [(True, 0.0), (True, 0.5), (False, 1.0)])
+def test_a_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
+    bench: Bench, heuristic: Log, exploration: Exploration, gated: bool, doubt: float
 ) -> None:
     policy = llvm_policy(heuristic, output=OutputKind.EFFECT_BYTES, own_features=True)
-    policy = dataclasses.replace(policy, gate=Gate(feature="callee_is_discardable", margins=(math.inf, 0.4)))
+    gate = Gate(feature="callee_is_discardable", margins=(math.inf, 0.4)) if gated else None
+    policy = dataclasses.replace(policy, gate=gate, doubt=doubt)
     save_policy(policy, bench.folder / "gated.policy")
     settings: dict[str, Any] = {
         "policy": str(bench.folder / "gated.policy"), "seed": str(exploration.seed),

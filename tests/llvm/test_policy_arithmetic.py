@@ -107,7 +107,9 @@ def driver(
     return folder / "driver"
 
 
-def make_policy(output: OutputKind, *, weight: float, quantile: bool, gated: bool, rng: np.random.Generator) -> Policy:
+def make_policy(
+    output: OutputKind, *, weight: float, quantile: bool, gated: bool, doubt: float, rng: np.random.Generator
+) -> Policy:
     count, members = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     usual = rng.normal(size=(500, count)) * 100
     normaliser = fit_quantile(usual, count=30) if quantile else fit_signed_log(usual)
@@ -127,7 +129,8 @@ def make_policy(output: OutputKind, *, weight: float, quantile: bool, gated: boo
         ),
         output=output,
         bytes_per_unit=3.0,
-        caution=0.5,
+        caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
+        doubt=doubt,
         mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
         gate=Gate(feature="a", margins=(np.inf, weight)) if gated else None,
     )
@@ -157,13 +160,16 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
 def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: OutputKind) -> None:
     rng = np.random.default_rng(5)
     explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
-    for weight, (temperature, flip), quantile, gated in itertools.product(
+    effects = output is OutputKind.EFFECT_BYTES
+    left: set[float] = set()
+    for weight, (temperature, flip), quantile, gated, doubt in itertools.product(
         (1.0, 1e18, 1e37),
         explorations,
         (False, True),
-        (False, True) if output is OutputKind.EFFECT_BYTES else (False,),
+        (False, True) if effects else (False,),
+        (0.0, 0.7) if effects else (0.0,),
     ):
-        policy = make_policy(output, weight=weight, quantile=quantile, gated=gated, rng=rng)
+        policy = make_policy(output, weight=weight, quantile=quantile, gated=gated, doubt=doubt, rng=rng)
         flip_probability = 0.0 if output is OutputKind.PRIORITY else flip
         exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
         shape = (ROWS, len(policy.features))
@@ -176,4 +182,8 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
             timeout_seconds=60,
         )
         assert done.returncode == 0, done.stderr
-        np.testing.assert_array_equal(np.frombuffer(done.stdout), evaluated(policy, rows, exploration))
+        found = np.frombuffer(done.stdout)
+        np.testing.assert_array_equal(found, evaluated(policy, rows, exploration))
+        if doubt and not gated and policy.members > 1:
+            left |= set(found[::3].tolist()) & {2.0, -2.0}
+    assert left == ({2.0, -2.0} if effects else set())

@@ -54,13 +54,14 @@ INLINING = make(INLINE_SIZE, OutputKind.LOGITS, ("callee_users", "cost_estimate"
 
 def test_a_gated_policy_asks_what_the_heuristic_would_decide() -> None:
     policy = make(INLINE_SIZE, OutputKind.EFFECT_BYTES, ("callee_users", "cost_estimate"))
-    policy = dataclasses.replace(policy, gate=Gate(feature="callee_users", margins=(math.inf, math.inf)))
+    gate = Gate(feature="callee_users", margins=(math.inf, math.inf))
     question = asked(INLINE_SIZE)
-    with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate needs"):
-        PolicyAdvisor(policy).advise(question)
-    for default in (0, 1):
-        known = dataclasses.replace(question, values={**question.values, "inlining_default": np.array([default])})
-        assert PolicyAdvisor(policy).advise(known) == default
+    for unsure in (dataclasses.replace(policy, gate=gate), dataclasses.replace(policy, doubt=1e30)):
+        with pytest.raises(PolicyError, match="expected the feature 'inlining_default', which its gate or doubt needs"):
+            PolicyAdvisor(unsure).advise(question)
+        for default in (0, 1):
+            known = dataclasses.replace(question, values={**question.values, "inlining_default": np.array([default])})
+            assert PolicyAdvisor(unsure).advise(known) == default
 
 
 def test_eviction_takes_the_best_legal_column():

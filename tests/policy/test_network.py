@@ -1,5 +1,6 @@
 """The network: what it gives for values and weights that overflow, and for columns."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,8 @@ def make(
             ),
         ),
         output=output,
-        caution=caution,
+        caution=caution if output is OutputKind.COLUMN_LOGIT else 0.0,
+        doubt=caution if output is OutputKind.EFFECT_BYTES else 0.0,
         mask="a",
     )
 
@@ -82,6 +84,34 @@ def test_a_gated_number_that_is_none_goes_to_the_heuristic() -> None:
     values = np.full((2, 3), 1e38)
     assert np.isnan(policy.answers(values)).any() or np.isinf(policy.answers(values)).any()
     assert policy.preferences(values, np.array([True, False])).tolist() == [2.0, -2.0]
+
+
+def test_llvm_decides_where_the_members_disagree() -> None:
+    """An effect that is believed, one that is in doubt, one that is in doubt towards inlining, and none at all."""
+    members = np.array([[-9.0, 4.0, -9.0, 0.0], [-7.0, 0.0, 1.0, 0.0]], np.float32)
+    layer = Layer(members[:, :, None], np.zeros((2, 1), np.float32))
+    sure = Policy(
+        problem="p",
+        features=("a", "b", "c", "d"),
+        normaliser=SignedLog(mean=np.zeros(4, np.float32), scale=np.ones(4, np.float32), clip=4.0),
+        layers=(layer,),
+        output=OutputKind.EFFECT_BYTES,
+    )
+    values = np.diag([math.e - 1] * 4)
+    np.testing.assert_allclose(sure.preferences(values), [8, -2, 4, 0], rtol=1e-6)
+    for heuristic in (False, True):
+        left = 2.0 if heuristic else -2.0
+        asked = np.full(4, heuristic)
+        doubting = replace(sure, doubt=1.5)
+        np.testing.assert_allclose(doubting.preferences(values, asked), [8, left, left, left], rtol=1e-6)
+        np.testing.assert_allclose(doubting.preferences(values), [8, -2, 4, 0], rtol=1e-6)
+        # A margin and doubt add up: |-8| is beyond 6 and beyond 1.5 deviations of 1, and not beyond both.
+        gated = replace(doubting, gate=Gate(feature="a", margins=(0.0, 6.6)))
+        np.testing.assert_allclose(gated.preferences(values, asked), [left] * 4)
+        open_gate = replace(gated, gate=Gate(feature="a", margins=(0.0, 6.4)))
+        np.testing.assert_allclose(open_gate.preferences(values, asked), [8, left, left, left], rtol=1e-6)
+    assert doubting.asks_heuristic
+    assert not sure.asks_heuristic
 
 
 def test_a_network_that_overflows_downwards_is_bounded() -> None:

@@ -39,7 +39,8 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
     )
     return Policy(
         problem=PROBLEM_OF[output], features=features, normaliser=normaliser, layers=layers, output=output,
-        bytes_per_unit=5.0, caution=0.5, mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
+        bytes_per_unit=5.0, caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
+        mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
     )  # fmt: skip
 
 
@@ -60,9 +61,40 @@ def test_a_file_from_before_the_other_kinds_of_advice_is_read(tmp_path: Path) ->
     keys = json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["mlgokit.policy"])
     assert set(keys) == {
         "format_version", "problem", "features", "normaliser", "clip", "members", "layers", "output", "bytes_per_unit",
-        "caution",
     }  # fmt: skip
     assert load_policy(path).mask == ""
+
+
+def test_the_caution_of_effects_is_read_only_if_it_did_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "p.policy"
+    path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.0))
+    assert policy_bytes(load_policy(path)) == policy_bytes(make_policy())
+    path.write_bytes(rewritten(policy_bytes(make_policy()), caution=0.5))
+    with pytest.raises(PolicyError, match=r"caution: expected none but 0 beside effects, .* found 0\.5"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("gate", [None, Gate(feature="b", margins=(math.inf, 0.25))])
+def test_doubt_comes_back_and_readers_of_older_versions_refuse_it(tmp_path: Path, gate: Gate | None) -> None:
+    for normaliser in (make_policy().normaliser, Quantile(boundaries=np.zeros((2, 7), np.float32), lengths=(7, 3))):
+        width = normaliser.width
+        layer = Layer(np.ones((2, width, 1), np.float32), np.zeros((2, 1), np.float32))
+        policy = replace(make_policy(), normaliser=normaliser, layers=(layer,), gate=gate, doubt=1.5)
+        save_policy(policy, tmp_path / "p.policy")
+        again = load_policy(tmp_path / "p.policy")
+        assert (again.doubt, again.gate) == (1.5, gate)
+        assert policy_bytes(again) == policy_bytes(policy)
+        assert b'format_version\\": 4' in policy_bytes(policy)
+    (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(make_policy()), format_version=4, doubt=0))
+    assert policy_bytes(load_policy(tmp_path / "p.policy")) == policy_bytes(make_policy())
+
+
+@pytest.mark.parametrize("doubt", [-1, "much", None, 1e999])
+def test_a_doubt_that_is_none_is_refused(tmp_path: Path, doubt: object) -> None:
+    (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(make_policy()), format_version=4, doubt=doubt))
+
+    with pytest.raises(PolicyError, match="its tensors do not fit its description"):
+        load_policy(tmp_path / "p.policy")
 
 
 def test_another_problem_is_refused(tmp_path: Path) -> None:
@@ -130,7 +162,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 4}, "expected format version 1 to 3, found 4"),
+        ({"format_version": 5}, "expected format version 1 to 4, found 5"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),

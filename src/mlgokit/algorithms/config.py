@@ -32,8 +32,9 @@ class EffectConfig:
     """Bytes in one unit of the network's output."""
     bytes_per_unit: float = 5.0
     """Bytes in one unit of preference: the temperature of exploration near the boundary."""
-    caution: float = 0.0
-    """Number of standard deviations of the members added to each effect, so that uncertain flips are avoided."""
+    doubt: float = 0.0
+    """Number of standard deviations of the members that an effect must exceed, beyond the gate's margin, for the policy
+    to depart from LLVM's own decision."""
     gate_feature: str = "callee_is_discardable"
     """Feature of the gate: LLVM decides where the feature is 0, or where it is not, if departing there has not paid; no
     gate if empty."""

@@ -239,5 +239,5 @@ def _policy(
         layers=tuple(layers),
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=config.bytes_per_unit,
-        caution=config.caution,
+        doubt=config.doubt,
     )

@@ -250,6 +250,6 @@ def _unpacked(state: State, task: Task, settings: EffectRegressionConfig) -> Pol
         layers=tuple(Layer(state[f"policy/weight{index}"], state[f"policy/bias{index}"]) for index in range(depth)),
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=settings.fit.bytes_per_unit,
-        caution=settings.fit.caution,
+        doubt=settings.fit.doubt,
         gate=gate,
     )

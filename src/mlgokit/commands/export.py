@@ -21,8 +21,12 @@ class Export:
     """Plugin to write."""
     llvm: int | None = None
     """LLVM major version to export for; the newest supported one if not given."""
+    doubt: float | None = None
+    """Number of standard deviations of the members that an effect must exceed before LLVM's own decision gives way, in
+    place of the inlining policy's own number."""
 
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)
     """Link the policies into a plugin."""
-    return export_plugin(find_toolchain(config.llvm, need_plugin=True), config.policies, config.output)
+    toolchain = find_toolchain(config.llvm, need_plugin=True)
+    return export_plugin(toolchain, config.policies, config.output, doubt=config.doubt)

@@ -36,7 +36,7 @@ class ExplainedSite:
         component: of a difference, the number of its component; else nothing.
         preference: the policy's, positive for inlining, after its gate; nothing where no policy file decided.
         members: networks of the policy; 0 likewise.
-        agree: how many of them, asked alone and before the gate, decide so.
+        agree: how many of them, asked alone and before gate and doubt, decide so.
         features: of a difference, those that speak for the decision, the loudest first.
     """
 

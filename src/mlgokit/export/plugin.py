@@ -1,8 +1,9 @@
 """Export: policies become one shared library that an unmodified clang loads with ``-fpass-plugin``."""
 
+import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.files import put_in_place, writing
-from mlgokit.policy.store import load_policy
+from mlgokit.policy.network import OutputKind
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import PROBLEMS
 
 # One call that the heuristic decides and two live functions, so that the policies inside the plugin are really asked.
@@ -38,17 +40,20 @@ class ExportedPlugin:
         return asdict(self)
 
 
-def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) -> ExportedPlugin:
+def export_plugin(
+    toolchain: Toolchain, policies: Sequence[Path], output: Path, *, doubt: float | None = None
+) -> ExportedPlugin:
     """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
 
     Args:
         toolchain: whose clang shall load it.
         policies: policy files, at most one for each problem.
         output: the plugin.
+        doubt: the policy of effects has this one in place of its own, if given; the file stays as it is.
 
     Raises:
         PolicyError: a policy file is not usable.
-        UsageError: there is no policy, or two are for the same problem.
+        UsageError: there is no policy, or two are for the same problem; or there is none for ``doubt``, or it is none.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
     by_problem: dict[str, Path] = {}
@@ -68,6 +73,8 @@ def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) 
     if not by_problem:
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
+        if doubt is not None:
+            by_problem |= _doubting(by_problem, doubt, Path(scratch))
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
         link_policies(toolchain, by_problem, plugin)
         source.write_text(_CHECKED)
@@ -85,3 +92,25 @@ def export_plugin(toolchain: Toolchain, policies: Sequence[Path], output: Path) 
     return ExportedPlugin(
         plugin=str(output), size_bytes=output.stat().st_size, flag=f"-fpass-plugin={output.resolve()}"
     )
+
+
+def _doubting(policies: dict[str, Path], doubt: float, folder: Path) -> dict[str, Path]:
+    """The policies of effects, by problem, written into ``folder`` with another doubt.
+
+    Raises:
+        UsageError: there is none, or the number is none.
+    """
+    if not (math.isfinite(doubt) and doubt >= 0):
+        raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")
+    changed: dict[str, Path] = {}
+    for problem, path in policies.items():
+        policy = load_policy(path)
+        if policy.output is OutputKind.EFFECT_BYTES:
+            changed[problem] = folder / f"{problem}.policy"
+            save_policy(replace(policy, doubt=doubt), changed[problem])
+    if not changed:
+        raise UsageError(
+            f"doubt: expected a policy of effects, with the output {OutputKind.EFFECT_BYTES.value}, found none; "
+            "leave --doubt out"
+        )
+    return changed

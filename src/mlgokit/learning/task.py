@@ -112,18 +112,13 @@ def _start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
         )
     if policy.output is not OutputKind.EFFECT_BYTES or algorithm == "effect-regression":
         return policy
-    if policy.caution:
-        raise PolicyError(
-            f"policy {config.start}: expected a caution of 0, found {policy.caution:g}, which {algorithm} cannot go on "
-            "from; start from a policy without caution, or use effect-regression"
-        )
     return as_logits(policy)
 
 
 def as_logits(policy: Policy) -> Policy:
     """A policy with the output effect-bytes as one with two logits and the same preferences, but for rounding.
 
-    A gate is left behind: a learner that goes on from there makes its own decisions everywhere.
+    Gate and doubt are left behind: a learner that goes on from there makes its own decisions everywhere.
 
     Example:
         >>> from mlgokit.policy.normaliser import SignedLog

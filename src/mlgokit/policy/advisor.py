@@ -62,15 +62,15 @@ class PolicyAdvisor:
                 return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
 
     def _heuristic(self, observation: Observation) -> npt.NDArray[np.bool_] | None:
-        """What LLVM would decide, if the policy's gate asks for it."""
-        if self.policy.gate is None:
+        """What LLVM would decide, if the policy's gate or doubt asks for it."""
+        if not self.policy.asks_heuristic:
             return None
         name = PROBLEMS[self.policy.problem].default_decision
         value = observation.values.get(name)
         if value is None:
             raise PolicyError(
-                f"policy for {self.policy.problem}: expected the feature {name!r}, which its gate needs, found none; "
-                "ask the compiler with include_default=True"
+                f"policy for {self.policy.problem}: expected the feature {name!r}, which its gate or doubt needs, "
+                "found none; ask the compiler with include_default=True"
             )
         return value.ravel() != 0
 

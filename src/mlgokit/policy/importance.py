@@ -148,8 +148,8 @@ def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
         values: raw [N, F].
 
     Returns:
-        [N, F] the preference, less the one with that feature's typical value in place of its own, before the gate.
-        Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
+        [N, F] the preference, less the one with that feature's typical value in place of its own, before gate and
+        doubt. Positive speaks for yes. Features that only speak together have no share in it, and shares do not add up.
 
     Raises:
         UsageError: the policy does not decide yes or no.

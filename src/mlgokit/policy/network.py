@@ -21,7 +21,7 @@ LOGIT_BOUND = 1e30
 
 
 HEURISTIC_PREFERENCE = 2.0
-"""Units for what the heuristic decides, where a policy's gate leaves it to that: hardly a temperature explores it."""
+"""Units for what the heuristic decides, where gate or doubt leave it to that: hardly a temperature explores it."""
 
 
 class OutputKind(enum.Enum):
@@ -90,8 +90,9 @@ class Policy:
         layers: dense layers with ReLU between them.
         output: meaning of the last layer.
         bytes_per_unit: bytes that make one unit of preference (effect-bytes only).
-        caution: standard deviations of the members by which an answer is made worse before it is believed (effect-bytes
-            and column-logit only).
+        caution: standard deviations of the members by which a column's logit is made worse (column-logit only).
+        doubt: standard deviations of the members that an effect must exceed, beyond the gate's margin if there is one,
+            before LLVM's own decision gives way to it; 0 for believing the mean (effect-bytes only).
         mask: the feature that says which columns may be chosen (column-logit only).
         gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes only).
     """
@@ -103,6 +104,7 @@ class Policy:
     output: OutputKind
     bytes_per_unit: float = 1.0
     caution: float = 0.0
+    doubt: float = 0.0
     mask: str = ""
     gate: Gate | None = None
 
@@ -110,6 +112,11 @@ class Policy:
     def members(self) -> int:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
+
+    @property
+    def asks_heuristic(self) -> bool:
+        """Whether some decisions are left to LLVM, so that its own must be known."""
+        return self.gate is not None or self.doubt > 0
 
     def answers(self, values: Values) -> Doubles:
         """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
@@ -129,7 +136,7 @@ class Policy:
 
         Args:
             values: the features.
-            heuristic: [T] what LLVM itself would decide. Without it, the preference before the gate.
+            heuristic: [T] what LLVM itself would decide. Without it, the preference before gate and doubt.
 
         Raises:
             UsageError: the policy does not decide yes or no.
@@ -139,13 +146,14 @@ class Policy:
         if self.output is OutputKind.LOGITS:
             return np.where(np.isnan(average), 0.0, average)
         with np.errstate(over="ignore", invalid="ignore"):
-            effect = average + self.caution * deviation
-            found = np.where(np.isnan(effect), 0.0, -effect / self.bytes_per_unit)
-            if self.gate is None or heuristic is None:
+            found = np.where(np.isnan(average), 0.0, -average / self.bytes_per_unit)
+            if not self.asks_heuristic or heuristic is None:
                 return found
-            elsewhere, there = self.gate.margins
-            margin = np.where(values[:, self.features.index(self.gate.feature)] != 0, there, elsewhere)
-            believed = np.abs(effect) > margin
+            margin = np.zeros(len(values))
+            if self.gate is not None:
+                elsewhere, there = self.gate.margins
+                margin = np.where(values[:, self.features.index(self.gate.feature)] != 0, there, elsewhere)
+            believed = np.abs(average) > margin + self.doubt * deviation
         return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
     def column_logits(self, values: Values) -> Doubles:

@@ -21,6 +21,8 @@ GATED_FORMAT_VERSION = 2
 """Of a policy with a gate, which a reader of version 1 would leave out without a word."""
 ROWS_FORMAT_VERSION = 3
 """Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
+DOUBT_FORMAT_VERSION = 4
+"""Of a policy with doubt, with or without a gate and rows of their own lengths; earlier readers would not doubt."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 MOST_FEATURES = 1024
@@ -51,7 +53,9 @@ def policy_bytes(policy: Policy) -> bytes:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
     match policy.output:
         case OutputKind.EFFECT_BYTES:
-            description |= {"bytes_per_unit": policy.bytes_per_unit, "caution": policy.caution}
+            description |= {"bytes_per_unit": policy.bytes_per_unit}
+            if policy.doubt:
+                description |= {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt}
             if policy.gate is not None:
                 margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
                 description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -98,9 +102,9 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in (FORMAT_VERSION, GATED_FORMAT_VERSION, ROWS_FORMAT_VERSION):
+    if found.get("format_version") not in range(FORMAT_VERSION, DOUBT_FORMAT_VERSION + 1):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} to {ROWS_FORMAT_VERSION}, "
+            f"policy {path}: expected format version {FORMAT_VERSION} to {DOUBT_FORMAT_VERSION}, "
             f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
@@ -156,7 +160,7 @@ def _number(description: dict[str, Any], key: str, *, above: float) -> float:
 
 def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None:
     version = description["format_version"]
-    if version == FORMAT_VERSION or (version == ROWS_FORMAT_VERSION and "gate_feature" not in description):
+    if version == FORMAT_VERSION or (version != GATED_FORMAT_VERSION and "gate_feature" not in description):
         return None
     feature, found = description["gate_feature"], description["gate_margins"]
     if feature not in features:
@@ -167,11 +171,26 @@ def _gate(description: dict[str, Any], features: tuple[str, ...]) -> Gate | None
     return Gate(feature=feature, margins=(elsewhere, there))
 
 
+def _doubt(description: dict[str, Any]) -> float:
+    if float(description.get("caution", 0)) != 0:
+        raise ValueError(
+            f"caution: expected none but 0 beside effects, where it leaned to not inlining, found "
+            f"{description['caution']!r}"
+        )
+    if description["format_version"] != DOUBT_FORMAT_VERSION:
+        return 0.0
+    doubt = float(description["doubt"])
+    if not (math.isfinite(doubt) and doubt >= 0):
+        raise ValueError(f"doubt: expected a number that is not negative, found {doubt:g}")
+    return doubt
+
+
 def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
     boundaries = _expect(tensors, "normaliser.boundaries", (count, None))
     if (np.diff(boundaries, axis=1) < 0).any():
         raise ValueError("normaliser.boundaries: expected ascending rows")
-    if description["format_version"] != ROWS_FORMAT_VERSION:
+    version = description["format_version"]
+    if version < ROWS_FORMAT_VERSION or (version == DOUBT_FORMAT_VERSION and "lengths" not in description):
         return Quantile(boundaries=boundaries)
     lengths = tuple(int(length) for length in description["lengths"])
     if len(lengths) != count or not all(0 < length <= boundaries.shape[1] for length in lengths):
@@ -223,7 +242,8 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         layers=tuple(layers),
         output=output,
         bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect else 1.0,
-        caution=_number(description, "caution", above=-math.inf) if effect or column else 0.0,
+        caution=_number(description, "caution", above=-math.inf) if column else 0.0,
+        doubt=_doubt(description) if effect else 0.0,
         mask=mask,
         gate=_gate(description, features) if effect else None,
     )

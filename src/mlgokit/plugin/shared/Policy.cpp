@@ -18,7 +18,7 @@ namespace mlgokit {
 
 namespace {
 
-constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3;
+constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4;
 constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
 constexpr size_t MostElements = size_t(1) << 26;
@@ -139,8 +139,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "its description is not a JSON object");
 
   const std::optional<int64_t> Version = Description->getInteger("format_version");
-  if (Version != FormatVersion && Version != GatedFormatVersion && Version != RowsFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(RowsFormatVersion) +
+  if (!Version || *Version < FormatVersion || *Version > DoubtFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(DoubtFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
@@ -184,7 +184,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount, P.Boundaries.begin() + (I + 1) * P.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
     P.RowLengths.assign(F, P.QuantileCount);
-    if (Version == RowsFormatVersion)
+    if (Version == RowsFormatVersion || (Version == DoubtFormatVersion && Description->get("lengths")))
       if (Error E = P.parseRowLengths(*Description))
         return std::move(E);
     Width = 2 * F;
@@ -197,10 +197,17 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   if (Output == "effect-bytes") {
     P.Output = OutputKind::EffectBytes;
     P.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
-    P.Caution = Description->getNumber("caution").value_or(0);
     if (!(P.BytesPerUnit > 0))
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
-    if (Version == GatedFormatVersion || (Version == RowsFormatVersion && Description->get("gate_feature")))
+    if (const json::Value *Caution = Description->get("caution"); Caution && Caution->getAsNumber() != 0)
+      return failure(Origin, "expected no 'caution' other than 0 beside effects, where it leaned to not inlining; "
+                             "train it again, with 'doubt'");
+    if (Version == DoubtFormatVersion) {
+      P.Doubt = Description->getNumber("doubt").value_or(-1);
+      if (!(P.Doubt >= 0) || std::isinf(P.Doubt))
+        return failure(Origin, "expected a number that is not negative as 'doubt'");
+    }
+    if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
       if (Error E = P.parseGate(*Description))
         return std::move(E);
   } else if (Output == "logits") {
@@ -334,17 +341,16 @@ std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
 }
 
 double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
-  const double Margin = Gate ? Margins[Values[*Gate] != 0] : -1;
+  const double Margin = Gate ? Margins[Values[*Gate] != 0] : 0;
   auto Left = [&] { return Heuristic() ? HeuristicPreference : -HeuristicPreference; };
   if (std::isinf(Margin))
     return Left();
   const auto [Average, Deviation] = summary(Values);
   if (Output == OutputKind::Logits)
     return std::isnan(Average) ? 0 : Average;
-  const double Effect = Average + Caution * Deviation;
-  if (Gate && !(std::fabs(Effect) > Margin))
+  if ((Gate || Doubt > 0) && !(std::fabs(Average) > Margin + Doubt * Deviation))
     return Left();
-  return std::isnan(Effect) ? 0 : -Effect / BytesPerUnit;
+  return std::isnan(Average) ? 0 : -Average / BytesPerUnit;
 }
 
 double Policy::columnLogit(ArrayRef<double> Values) {

@@ -44,7 +44,8 @@ public:
   bool believes(bool IsSet) const { return !Gate || std::isfinite(Margins[IsSet]); }
 
   /// The preference for inlining: positive means inline. \p Values holds one raw value per feature of features().
-  /// \p Heuristic says whether LLVM would inline, and is asked only where the gate does not believe the policy.
+  /// \p Heuristic says whether LLVM would inline, and is asked only where the policy is not believed: by its gate, or
+  /// since its members disagree.
   double preference(llvm::ArrayRef<double> Values, llvm::function_ref<bool()> Heuristic);
   /// The unnormalised log-probability of one column, always finite.
   double columnLogit(llvm::ArrayRef<double> Values);
@@ -63,10 +64,11 @@ private:
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
   double Clip = 0;
-  double BytesPerUnit = 1;    // of the logit, for OutputKind::EffectBytes
-  double Caution = 0;         // standard deviations of the members by which an answer is worse before it is believed
-  std::optional<size_t> Gate; // the feature that says which of Margins an effect must exceed to be believed
-  double Margins[2] = {0, 0}; // bytes: where that feature is 0, and where it is not
+  double BytesPerUnit = 1;           // of the logit, for OutputKind::EffectBytes
+  double Caution = 0;                // standard deviations of the members by which a column's logit is worse
+  double Doubt = 0;                  // standard deviations that an effect must exceed beyond its margin to be believed
+  std::optional<size_t> Gate;        // the feature that says which of Margins an effect must exceed to be believed
+  double Margins[2] = {0, 0};        // bytes: where that feature is 0, and where it is not
   std::vector<double> Mean, Scale;   // [F] of SignedLog
   std::vector<float> SmallValues;    // [F, 512] normalised values of -256..255; NaN until one is asked for
   std::vector<double> LastLarge;     // [F] the last value that is not among those
