@@ -360,7 +360,7 @@ def test_the_package_is_a_program():
     assert done.stderr.startswith("mlgokit: nowhere/corpus_description.json: expected a file, found: No such file")
 
 
-HEAVY = {"jax", "jaxlib", "optax", "scipy", "plotly", "jinja2", "requests"}
+HEAVY = {"jax", "jaxlib", "optax", "scipy", "jinja2", "requests"}
 IMPORTED = f"import sys; print(*sorted({HEAVY!r} & sys.modules.keys()))"
 
 

@@ -19,7 +19,8 @@ from mlgokit.bench.record import Bench
 from mlgokit.compiler import process
 from mlgokit.evaluation.importance_page import importance_page
 from mlgokit.evaluation.page import render_page
-from mlgokit.evaluation.report import RunReport, render_html
+from mlgokit.evaluation.report import RunReport
+from mlgokit.evaluation.run_page import run_page
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import TrainingRecord
 from mlgokit.policy.importance import Importance
@@ -87,7 +88,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "train": render_page(training_page(TrainingRecord.from_json(golden("metrics.json")))),
         "tune": render_page(tuned_page(Tuned.from_json(golden("tuned.json")))),
         "importance": render_page(importance_page(found, OutputKind.LOGITS, name="final.policy")),
-        "quickstart": render_html(RunReport.from_json(golden("results.json"))),
+        "quickstart": render_page(run_page(RunReport.from_json(golden("results.json")))),
     }
 
 
@@ -99,7 +100,6 @@ def look(
     for name, page in pages.items():
         probe = also + PROBE.replace("NAME", json.dumps(name))
         digest = base64.b64encode(hashlib.sha256(probe.encode()).digest()).decode()
-        # A digest would take the place of what the quickstart's page allows.
         allowed = page.replace("script-src 'sha256-", f"script-src 'sha256-{digest}' 'sha256-", 1)
         (folder / f"{name}.html").write_text(allowed.replace("</title>", f"</title><script>{probe}</script>", 1))
         frames.append(f'<iframe src="{name}.html" style="border: 0; height: 900px; width: {width}px"></iframe>')
@@ -129,7 +129,7 @@ def test_every_kind_of_report_fits(
         assert page["beyond"] <= 0, name
         assert (max(page["brightness"]) < 128) is dark, name
     # A line and its discs.
-    assert (seen["train"]["lines"] > 2, seen["tune"]["lines"]) == (True, 2)
+    assert (seen["train"]["lines"] > 2, seen["tune"]["lines"], seen["quickstart"]["lines"]) == (True, 2, 2)
 
 
 @pytest.mark.network

@@ -7,19 +7,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 import pytest
 
 from mlgokit.errors import InputError, StorageError
+from mlgokit.evaluation.page import render_page
+from mlgokit.evaluation.page_markdown import markdown_page
+from mlgokit.evaluation.page_parts import Bars, Curves, TextTable
 from mlgokit.evaluation.records import Change, Evaluation
-from mlgokit.evaluation.report import (
-    RunReport,
-    failures,
-    figures,
-    program_sentence,
-    render_html,
-    write_report,
-)
+from mlgokit.evaluation.report import RunReport, failures, program_sentence
+from mlgokit.evaluation.run_page import run_page, write_report
 from mlgokit.evaluation.sentences import compile_time_ratio, control_sentence, headline, typeset
 
 VALUE: dict[str, Any] = json.loads((Path(__file__).parent.parent / "golden" / "results.json").read_text())
@@ -29,7 +25,7 @@ PROGRAM = REPORT.program
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render_html(REPORT)
+    return render_page(run_page(REPORT))
 
 
 class Outline(HTMLParser):
@@ -176,19 +172,47 @@ def test_the_page_shows_sizes_growth_and_failures(page: str):
     for words in (
         typeset(headline(REPORT.evaluation)),
         "170,496 → 165,056 bytes",
-        "yaml-cpp 24 508,416 464,192 \N{MINUS SIGN}8.70\N{NO-BREAK SPACE}% 151,808 148,640",
-        "could not be linked, see failures",
+        "yaml-cpp C++ ",
+        "not linked not linked",
         "crashed: <script>alert('1 & 2')</script> in pass <inline>",
-        "clang++ -Oz -fpass-plugin='run/my policy.so'",
+        "add -fpass-plugin='run/my policy.so' to",
         "1.030 times the processor time",
         "Debian clang version 19.1.7",
         "fetch 12.4 0 yes",
         "Intervals from fewer than 8 projects are too narrow.",
+        "Flip One inlining decision turned round for exploration.",
     ):
         assert words in text, words
-    assert re.findall(r'<td class="larger">([^<]*)</td>', page) == [
-        f"+{number}\N{NO-BREAK SPACE}%" for number in ("1.49", "2.43", "1.73")
-    ] + ["2"]
+
+
+def test_markdown_shows_gain_growth_and_behaviour():
+    text = markdown_page(run_page(REPORT))
+
+    assert "| linked image | " in text.lower()
+    assert "crashed: &lt;script&gt;" in text
+    assert "the same behaviour in 24 runs." in text
+    assert "Debian clang version 19.1.7" in text
+
+
+def test_parts_hold_the_numbers_of_the_run():
+    parts = {part.title: part for part in run_page(REPORT).parts}
+    training, time, stages = parts["Training"], parts["Where the time went"], parts["Stages"]
+    foreseen, sections = parts["How well effects are foreseen"], parts["What linked images are made of"]
+    assert isinstance(training, TextTable)
+    assert isinstance(time, Bars)
+    assert isinstance(stages, TextTable)
+    assert isinstance(foreseen, Curves)
+    assert isinstance(sections, TextTable)
+
+    assert training.rows[0][:6] == ("1", "892", "170.5", "9,120", "4,210", "unknown")
+    assert [len(curve.points) for curve in foreseen.curves] == [len(REPORT.rounds) - 1]
+    assert time.bars[0].name == "fetch (reused)"
+    assert sum(bar.end for bar in time.bars) == pytest.approx(sum(stage.seconds for stage in REPORT.stages))
+    assert stages.rows[-1][0] == "all"
+    assert "snappy" not in {row[0] for row in sections.rows}
+    for row in sections.rows:
+        text, _, rodata, _, eh_frame, _, image, _ = (int(cell.replace(",", "")) for cell in row[1:])
+        assert text + rodata + eh_frame == image, row[0]
 
 
 def test_text_from_outside_is_escaped(page: str):
@@ -206,7 +230,6 @@ def test_the_page_asks_for_nothing(page: str):
     assert not [attributes for _, attributes in outline.tags if "src" in attributes]
     assert all(link == "data:," or link.startswith("#") for link in links)
     assert (policy["content"] or "").startswith("default-src 'none';")
-    assert page.count("plotly.js v") == 1
 
 
 def test_the_page_can_be_read_aloud(page: str):
@@ -231,15 +254,14 @@ def test_a_run_without_anything_still_gives_a_page():
         program=None,
         evaluation=Evaluation(policy="none", projects=(), summary={}, compilations=0),
     )
-    text = Outline(render_html(bare)).text
+    page = run_page(bare)
+    text = Outline(render_page(page)).text
 
-    assert figures(bare) == {}
+    assert [part.title for part in page.parts] == ["Glossary"]
     for words in (
         "there is no result for C++",
         "No project was evaluated.",
-        "No project could be built and linked.",
         "This run did not train in rounds.",
-        "Failures None.",
     ):
         assert words in text, words
 
@@ -247,41 +269,17 @@ def test_a_run_without_anything_still_gives_a_page():
 def test_different_behaviour_stands_out():
     assert PROGRAM is not None
     different = dataclasses.replace(PROGRAM, same_behaviour=False, differences=("--parse <a>.json",))
-    page = render_html(dataclasses.replace(REPORT, program=different))
+    page = run_page(dataclasses.replace(REPORT, program=different))
 
-    assert '<p class="bad">jsontestrunner' in page
-    assert "other behaviour of: --parse &lt;a&gt;.json" in page
-
-
-def test_plots_are_what_plotly_takes():
-    for name, figure in figures(REPORT).items():
-        assert go.Figure(figure).to_plotly_json()["data"], name
+    assert (page.answer, page.good) == ("Not the same behaviour", False)
+    assert "other behaviour of: --parse &lt;a&gt;.json" in render_page(page)
 
 
-def test_changes_are_plotted_by_project_and_those_that_did_not_link_are_left_out():
-    objects, text, image = figures(REPORT)["changes"]["data"]
-
-    assert image["y"][:2] == ["yaml-cpp", "jsoncpp&lt;b&gt;"]
-    assert image["y"][-2:] == ["zlib (C)", "zstd (C)"]
-    assert "snappy" not in image["y"]
-    assert [entry["name"] for entry in (objects, text, image)] == ["Objects", "Linked .text", "Linked image"]
-    assert image["x"][0] == pytest.approx(-3.796, abs=1e-3)
-    assert max(image["x"]) == pytest.approx(1.728, abs=1e-3)
-    assert figures(REPORT)["changes"]["layout"]["shapes"][0]["x1"] > max(text["x"])
-
-
-def test_sections_of_the_plain_build_add_up_to_the_whole_image():
-    bars = figures(REPORT)["sections"]["data"]
-    before = [bar["x"] for bar in bars if bar["offsetgroup"] == "before"]
-
-    assert [sum(shares) for shares in zip(*before, strict=True)] == pytest.approx([100] * 8)
-
-
-def test_both_files_are_written(tmp_path: Path):
+def test_all_files_are_written(tmp_path: Path):
     written = write_report(REPORT, tmp_path / "run")
 
     assert written == tmp_path / "run" / "report.html"
-    assert sorted(path.name for path in written.parent.iterdir()) == ["report.html", "results.json"]
+    assert sorted(path.name for path in written.parent.iterdir()) == ["report.html", "results.json", "results.md"]
     assert RunReport.from_json(json.loads((tmp_path / "run" / "results.json").read_text())).seed == REPORT.seed
     assert written.read_text().startswith("<!DOCTYPE html>")
 

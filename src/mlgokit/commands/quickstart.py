@@ -26,7 +26,6 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import InputError, MlgokitError
-from mlgokit.evaluation.markdown import render_markdown
 from mlgokit.evaluation.program import ProgramComparison, compare_program
 from mlgokit.evaluation.records import Evaluation, without_rows
 from mlgokit.evaluation.report import (
@@ -35,8 +34,8 @@ from mlgokit.evaluation.report import (
     RunReport,
     StageTime,
     program_sentence,
-    write_report,
 )
+from mlgokit.evaluation.run_page import write_report
 from mlgokit.evaluation.sentences import MEASURES, control_sentence, headline, relative_change
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import atomic_write, digest_file
@@ -119,7 +118,6 @@ def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
     if finished is None:
         finished = _run(config, report)
         write_report(finished, config.folder)
-        atomic_write(config.folder / "results.md", render_markdown(finished))
         atomic_write(config.folder / "finished", digest)
     else:
         stages_reused = tuple(dataclasses.replace(stage, reused=True) for stage in finished.stages)

@@ -47,33 +47,38 @@ def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = No
         extra: parts that come before the functions, such as which features decide.
     """
     names = names or {}
-    verdict, measure = evaluation.verdict, _measure(evaluation)
-    projects = sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
-    rows = [(project.project, row) for project in projects for row in project.module_rows]
-    failed = _failures(projects)
-    parts: list[Part | None] = [
-        _summary(evaluation),
-        _waterfall(projects, measure),
-        _projects(projects, measure),
-        _images(projects),
-        *_modules(rows),
-        *tree_parts(evaluation.trees, evaluation.no_trees, names),
-        *extra,
-        _functions(projects, by_cost=measure == COST),
-        failed,
-        _costs(projects),
-    ]
+    verdict = evaluation.verdict
+    failed = _failures(_worst_projects(evaluation))
+    parts = [*comparison_parts(evaluation, names, extra), failed, _costs(_worst_projects(evaluation))]
     return Page(
         title=f"{evaluation.after.label} against {evaluation.before.label}",
         answer="" if verdict is None else "Ship" if verdict.ship else "Do not ship",
         good=verdict is not None and verdict.ship,
-        headline=_headline(evaluation, measure),
+        headline=_headline(evaluation, _measure(evaluation)),
         sentences=tuple(_sentences(evaluation, failed)),
         parts=tuple(part for part in parts if part is not None and not (isinstance(part, TextTable) and not part.rows)),
         command=evaluation.command,
         facts=tuple(_facts(evaluation)),
         names=names,
     )
+
+
+def comparison_parts(
+    evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()
+) -> list[Part | None]:
+    """Summary, projects, images, modules, trees and functions, as in :func:`evaluation_page`; some may be missing."""
+    measure, projects = _measure(evaluation), _worst_projects(evaluation)
+    rows = [(project.project, row) for project in projects for row in project.module_rows]
+    return [
+        _summary(evaluation),
+        _waterfall(projects, measure),
+        _projects(projects, measure),
+        _images(projects),
+        *_modules(rows),
+        *tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
+        *extra,
+        _functions(projects, by_cost=measure == COST),
+    ]
 
 
 def symbols_of(evaluation: Evaluation) -> set[str]:
@@ -91,6 +96,11 @@ def symbols_of(evaluation: Evaluation) -> set[str]:
 def _measure(evaluation: Evaluation) -> str:
     """What was judged."""
     return "image" if evaluation.verdict is None else evaluation.verdict.measure
+
+
+def _worst_projects(evaluation: Evaluation) -> list[ProjectComparison]:
+    measure = _measure(evaluation)
+    return sorted(evaluation.projects, key=lambda project: _worst_first(change_of(project, measure)))
 
 
 def _worst_first(change: float | None) -> float:
