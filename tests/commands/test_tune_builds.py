@@ -81,8 +81,13 @@ def test_one_program_is_judged():
 @pytest.mark.parametrize(
     ("build", "files", "line"),
     [
-        ("make -j2", "Makefile", 'to the words of make: CFLAGS="-Oz -fpass-plugin=/p.so" '),
-        ("make", "Makefile CMakeLists.txt configure", "to the words of configure: CFLAGS="),
+        ("make -j2", "Makefile", "to CFLAGS and CXXFLAGS of the Makefile, behind what they have: -fpass-plugin=/p.so"),
+        ("make", "Makefile CMakeLists.txt configure", "to CFLAGS and CXXFLAGS of configure, behind what they have: -f"),
+        (
+            "make 'CXXFLAGS=-Oz -g' LDFLAGS=-s",
+            "Makefile",
+            'to the words of the build, in place of what is there: CXXFLAGS="-Oz -g -fpass-plugin=/p.so"',
+        ),
         ("ninja -C b", "CMakeLists.txt", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
         ("cmake --build b", "CMakeLists.txt Makefile", "in CMakeLists.txt: add_compile_options(-fpass-plugin=/p.so)"),
         ("ninja", "build.ninja", "to the flags of the compilers in build.ninja: -fpass-plugin=/p.so"),

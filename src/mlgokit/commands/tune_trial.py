@@ -1,10 +1,12 @@
 """The user's build with a plugin before that is published: built, tested, and weighed against the plain build."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.build import plugin_options
 from mlgokit.commands.build_site import PLAIN, TUNED, BuildOptions, BuildSite, fresh_tree, keep, run_step, state_of
+from mlgokit.commands.options import option_words
 from mlgokit.commands.tune_builds import Recorded, programs_of
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import project_calls
@@ -97,6 +99,8 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
     Example:
         >>> line_for_good(BuildOptions(build=("meson compile -C b",)), Path("/none"), Path("/p.so"))
         "in meson.build: add_project_arguments('-fpass-plugin=/p.so', language: ['c', 'cpp'])"
+        >>> line_for_good(BuildOptions(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p.so"))
+        'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p.so"'
     """
     flag = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
     programs = " ".join(options.build)
@@ -112,5 +116,19 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
         return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({flag})"
     if "ninja" in programs and has("build.ninja"):
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
-    words = f'LDFLAGS="{flag}"' if is_link else f'CFLAGS="-Oz {flag}" CXXFLAGS="-Oz {flag}"'
-    return f"to the words of {'configure' if 'configure' in programs or has('configure') else 'make'}: {words}"
+    names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")
+    if given := {name: value for name in names if (value := _given(name, options.build)) is not None}:
+        words = " ".join(f'{name}="{value} {flag}"' for name, value in given.items())
+        return f"to the words of the build, in place of what is there: {words}"
+    where = "configure" if "configure" in programs or has("configure") else "the Makefile"
+    return f"to {' and '.join(names)} of {where}, behind what they have: {flag}"
+
+
+def _given(name: str, commands: Sequence[str]) -> str | None:
+    """The value of a variable among the words of commands, or before them."""
+    found = None
+    for command in commands:
+        for word in option_words(command, "--build"):
+            if word.startswith(f"{name}="):
+                found = word.removeprefix(f"{name}=")
+    return found
