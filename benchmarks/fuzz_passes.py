@@ -1,5 +1,6 @@
-"""Random passes of the code generator left out, function by function, in modules of real projects: what goes wrong."""
+"""Random passes left out, function by function, in modules of real projects: what goes wrong."""
 
+import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -18,19 +19,22 @@ from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialReque
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.overrides import PASSES, override_bytes
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, override_bytes
+from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED
+from mlgokit.tune.spaces.optimizer.state import EACH_TIME
 from mlgokit.tune.spaces.passes.candidates import CANDIDATES
 from mlgokit.tune.spaces.passes.trials import pass_number
 
 RATES = (0.02, 0.1, 0.3, 1.0)
-"""Of candidates that a function is generated without."""
+"""Of candidates that a function is made without: passes of the optimizer that change it, and those of the code
+generator."""
 SMALL = 60_000
 """Bytes of bitcode up to which modules are drawn about evenly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzPasses:
-    """Compile modules with drawn passes left out in every function, and with a gate that lets all run."""
+    """Compile modules with drawn passes left out in every function, and with gates that let all run."""
 
     corpus: Path = Path("quickstart/corpus")
     """The corpus, of the compiler's major."""
@@ -78,19 +82,21 @@ def try_module(compiler: ClangCompiler, module: Module, rng: np.random.Generator
     """One module: all passes run, and then fewer and fewer."""
     plain = compiler.compile(module, PLAIN)
     inlining = {INLINE_SIZE.name: HEURISTIC}
-    listed = compiler.compile(
-        module, CompileRequest(use=PluginUse(policies=inlining, trials=TrialRequest(stages=Stage.PASSES)))
-    )
-    keys = [one.key for one in listed.tried]
-    row: dict[str, Any] = {"module": module.name, "functions": len(keys), "plain": plain.reason or "", "sizes": []}
-    if not plain.ok:
-        return row
+    listed = compiler.compile(module, CompileRequest(use=PluginUse(policies=inlining, list_changes=True)))
+    row: dict[str, Any] = {"module": module.name, "functions": 0, "plain": plain.reason or listed.reason, "sizes": []}
+    if not plain.ok or listed.changes is None:
+        return row | {"plain": row["plain"] or "nothing was listed"}
+    row["functions"] = len(listed.changes.changed)
     row["text"] = plain.measured.totals.text
-    nothing = np.zeros(0, OVERRIDE)
     for rate in (0.0, *RATES):
-        by_key = {key: Overrides(passes=_drawn(rate, rng) if rate else nothing) for key in keys}
+        earlier = {key: _drawn_changes(found, rate, rng) for key, found in listed.changes.changed.items()}
+        use = PluginUse(policies=inlining, optimizer_passes=override_bytes(OPTIMIZER_PASSES, earlier))
+        # The code generator's keys are of what the optimizer made.
+        wanted = dataclasses.replace(use, trials=TrialRequest(stages=Stage.PASSES))
+        keys = [one.key for one in compiler.compile(module, CompileRequest(use=wanted)).tried]
+        by_key = {key: Overrides(passes=_drawn(rate, rng)) for key in keys}
         done = compiler.compile(
-            module, CompileRequest(use=PluginUse(policies=inlining, passes=override_bytes(PASSES, by_key)))
+            module, CompileRequest(use=dataclasses.replace(use, passes=override_bytes(PASSES, by_key)))
         )
         row["sizes"].append(done.measured.totals.text if done.ok else f"{done.status.value}: {done.reason}")
     return row
@@ -100,6 +106,16 @@ def _drawn(rate: float, rng: np.random.Generator) -> Any:
     """Records of passes, each left out with this probability, the first or the second time it asks."""
     both = [(pass_number(name), nth, 0) for name in CANDIDATES for nth in (0, 1)]
     return np.array([one for one in both if rng.random() < rate], OVERRIDE)
+
+
+def _drawn_changes(changed: Sequence[tuple[str, int]], rate: float, rng: np.random.Generator) -> Overrides:
+    """Passes of the optimizer that changed a function, each left out with this probability, once or each time."""
+    mine = [
+        (pass_number(name), nth if rng.random() < 0.5 else EACH_TIME, 0)
+        for name, nth in changed
+        if name not in EXCLUDED and rng.random() < rate
+    ]
+    return Overrides(passes=np.array(mine, OVERRIDE))
 
 
 def summarise(ledger: Ledger, config: FuzzPasses) -> Result:
@@ -122,9 +138,10 @@ def summarise(ledger: Ledger, config: FuzzPasses) -> Result:
     passed = not failed and not others
     return Result(
         benchmark="fuzz_passes",
-        question="Do compilations fail when passes of the code generator are left out at random, function by function?",
-        answer=f"{len(failed)} of {compilations:,} do, and {len(others)} modules have another size with a gate that "
-        "lets everything run",
+        question="Do compilations fail when passes of the optimizer and of the code generator are left out at random, "
+        "function by function?",
+        answer=f"{len(failed)} of {compilations:,} do, and {len(others)} modules have another size with gates that "
+        "let everything run",
         bar="none does, and none has",
         passed=passed if compilations else None,
         seed=config.seed,
@@ -133,7 +150,7 @@ def summarise(ledger: Ledger, config: FuzzPasses) -> Result:
                 title="Compilations by the share of candidates that is left out",
                 columns=("share", "compilations", "functions", "failed", "text"),
                 rows=tuple(table),
-                note="Modules that do not compile plainly are passed over. Share 0: a table that lets all passes run.",
+                note="Modules that do not compile plainly are passed over. Share 0: tables that let all run.",
             ),
             Table(title="Failures", columns=("module", "share", "what"), rows=tuple(failed[:50])),
         ),

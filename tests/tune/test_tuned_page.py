@@ -88,7 +88,30 @@ def test_the_sums_the_search_and_what_each_module_adds() -> None:
         ("fast.c", "left out", "-O2"),
     )
     assert "<b>" not in render_page(page)
-    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 2 |" in markdown_page(page)
+    assert "| a.o | - | 500 | 400 | -100 | -19.90 % | 3 | 0 | 2 |" in markdown_page(page)
+
+
+def test_what_passes_gave_is_shown() -> None:
+    def searched(before: int, after: int) -> SearchedFunctions:
+        return SearchedFunctions(
+            functions=4, changed=1, before_bytes=before, after_bytes=after, put_back=0, user_seconds=1, compilations=2,
+            trials=0,
+        )  # fmt: skip
+
+    tuned = dataclasses.replace(
+        TUNED,
+        optimizer_passes=searched(950, 920),
+        passes=searched(920, 900),
+        modules=(dataclasses.replace(module("a.o", 500, 400), optimizer_passes=3, passes=4),),
+    )
+    page = tuned_page(Tuned.from_json(json.loads(json.dumps(tuned.to_json()))))
+
+    assert [row[:3] for row in part(page, "Sums", TextTable).rows[1:3]] == [
+        ("Of that by passes of the optimizer left out", "950", "920"),
+        ("Of that by passes of the code generator left out", "920", "900"),
+    ]
+    table: TextTable = part(page, "Modules, worst first", TextTable)
+    assert table.rows[0][table.columns.index("passes")] == "7"
 
 
 def test_programs_of_the_build_are_shown() -> None:

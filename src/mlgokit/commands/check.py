@@ -19,7 +19,7 @@ from mlgokit.locks import reading
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
-from mlgokit.tables.overrides import ALLOCATIONS, PASSES, read_overrides
+from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
 from mlgokit.tune.render import print_check
 
@@ -61,7 +61,9 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
     allocations = read_overrides(ALLOCATIONS, config.plugin) if "allocations" in inside else None
-    passes = read_overrides(PASSES, config.plugin) if "passes" in inside else None
+    passes, optimizer_passes = (
+        read_overrides(kind, config.plugin) if kind.table in inside else None for kind in (PASSES, OPTIMIZER_PASSES)
+    )
     summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
     toolchain = find_toolchain(major)
@@ -88,7 +90,14 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = check_plugin(
-                chosen.modules, compiler, config.plugin, decisions, allocations, passes=passes, report=report
+                chosen.modules,
+                compiler,
+                config.plugin,
+                decisions,
+                allocations,
+                passes=passes,
+                optimizer_passes=optimizer_passes,
+                report=report,
             )
         return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
 

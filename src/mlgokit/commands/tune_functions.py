@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.progress import Report
-from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideKind, overrides_inside
+from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, OverrideKind, overrides_inside
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.result import Tuned
+from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.allocation.opening import open_bytes
 from mlgokit.tune.spaces.functions.finish import finish_bytes
-from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.spaces.optimizer.opening import open_optimizer
 from mlgokit.tune.spaces.passes.opening import open_passes
 from mlgokit.tune.verify import Verifier
 
@@ -27,7 +29,7 @@ def tune_functions(
     left: float,
     report: Report,
 ) -> Tuned:
-    """Search and verify passes that are left out, then register allocations on top of them.
+    """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
 
     Args:
         config: the call.
@@ -45,7 +47,7 @@ def tune_functions(
     space, folder, seed = inlining.space, inlining.folder, inlining.seed
     objective = space.config.objective
 
-    def run(found: FunctionSearch, seconds: float) -> Tuned:
+    def run(found: Search[Any], seconds: float) -> Tuned:
         run_search(found, seconds=seconds, workers=config.compiler.workers, report=report)
         return finish_bytes(verifier, found, tuned, space.account.module_bytes)
 
@@ -53,10 +55,13 @@ def tune_functions(
         return {} if config.start is None else overrides_inside(kind, config.start)
 
     kept = config.allocation_share * whole
-    if config.pass_share:
-        begin, seconds = time.monotonic(), max(config.pass_share * whole, left - kept)
-        found = open_passes(
-            verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(PASSES), seed=seed,
+    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.pass_share else ()
+    for index, (open_search, kind) in enumerate(openings):
+        share = config.pass_share / len(openings)
+        later = share * whole * (len(openings) - index - 1)
+        begin, seconds = time.monotonic(), max(share * whole, left - later - kept)
+        found = open_search(
+            verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(kind), seed=seed,
             report=report,
         )  # fmt: skip
         tuned = run(found, seconds)

@@ -60,8 +60,8 @@ class Tune:
     allocation_share: float = ALLOCATION_SHARE
     """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
-    """Share of the budget for passes of the code generator that do not run on a function where it is smaller without
-    them; 0 lets all run."""
+    """Share of the budget for passes of the optimizer and of the code generator that do not run on a function where it
+    is smaller without them; 0 lets all run."""
     slowdown: float = SLOWDOWN
     """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None

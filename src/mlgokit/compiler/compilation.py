@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.reuse.trials import Tried
 from mlgokit.errors import InputError, UsageError
@@ -172,6 +173,7 @@ class Compilation:
         decision_count: observations in the logs that were asked for, of whichever problem.
         logs: by problem, the logs themselves, when they were to be kept; none for a problem that had no decision.
         regalloc: what register allocation cost each function, when that was asked for.
+        changes: what the optional passes of the optimizer changed, when that was asked for.
         tried: what was found by the trials of allocations that were asked for, by function, as they were compiled.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
@@ -186,6 +188,7 @@ class Compilation:
     logs: Mapping[str, Log] = field(default_factory=dict[str, Log])
     regalloc: RegallocCosts | None = None
     tried: tuple[Tried, ...] = ()
+    changes: PassChanges | None = None
     user_seconds: float = 0.0
     wall_seconds: float = 0.0
     killed: bool = False

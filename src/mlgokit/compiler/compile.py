@@ -20,6 +20,7 @@ from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import is_back_end, link_for_object, take_object
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
+from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
@@ -430,6 +431,8 @@ def with_outputs(
         ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=known)
         if use is not None and use.trials is not None and (folder / "tried").exists():
             ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
+        if use is not None and use.list_changes and (folder / "changed").exists():
+            ended = dataclasses.replace(ended, changes=read_changes(folder / "changed"))
     except (TraceError, InputError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
     try:

@@ -35,6 +35,8 @@ class PluginUse:
         decisions: a table of inlining decisions that is asked before the policy; empty for none.
         allocations: a table of evictions and priorities that is asked before the policies for them; empty for none.
         passes: a table of passes that do not run on some functions in code generation; empty for none.
+        optimizer_passes: the same in the optimizer, from the inliner on.
+        list_changes: whether the passes of the optimizer that changed something are wanted.
         trials: what to try otherwise in functions of the module.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
     """
@@ -48,6 +50,8 @@ class PluginUse:
     decisions: bytes = b""
     allocations: bytes = b""
     passes: bytes = b""
+    optimizer_passes: bytes = b""
+    list_changes: bool = False
     trials: TrialRequest | None = None
     log_default: bool = True
 
@@ -66,9 +70,12 @@ class PluginUse:
             "decisions": self.decisions,
             "allocations": self.allocations,
             "passes": self.passes,
+            "optimizer_passes": self.optimizer_passes,
             "trials": b"" if self.trials is None else self.trials.to_bytes(),
         }
         files: dict[str, str] = {} if self.trials is None else {"MLGOKIT_TRIED": str(folder / "tried")}
+        if self.list_changes:
+            files["MLGOKIT_CHANGED"] = str(folder / "changed")
         for name, data in given.items():
             if data:
                 path = folder / name

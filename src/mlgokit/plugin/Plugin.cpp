@@ -7,6 +7,7 @@
 #include "identity/Description.h"
 #include "inliner/Advisor.h"
 #include "passes/Gate.h"
+#include "passes/OptimizerGate.h"
 #include "regalloc/RegAlloc.h"
 #include "reuse/KnownFunctions.h"
 #include "reuse/Resident.h"
@@ -56,12 +57,13 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   mlgokit::serveRequests();
   mlgokit::enterInliner(M);
+  mlgokit::enterOptimizerGate(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
   if (!Settings) {
     M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   }
-  const bool AnotherProblem = Settings->hasAllocations() || Settings->hasPasses() ||
+  const bool AnotherProblem = Settings->hasAllocations() || Settings->hasPasses() || Settings->hasOptimizerPasses() ||
                               mlgokit::hasTrials(mlgokit::Stage::Registers) ||
                               mlgokit::hasTrials(mlgokit::Stage::Passes) ||
                               any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
@@ -84,6 +86,8 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "mlgokit", LLVM_VERSION_STRING, [](PassBuilder &Builder) {
             mlgokit::registerDescription(Builder);
+            // It looks at functions before those that are known are dropped.
+            mlgokit::registerOptimizerGate(Builder);
             mlgokit::registerKnownFunctions(Builder);
             AtLink = false;
             Builder.registerFullLinkTimeOptimizationEarlyEPCallback(

@@ -14,7 +14,7 @@ from mlgokit.errors import InputError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-TABLES = ("decisions", "passes", "allocations")
+TABLES = ("decisions", "optimizer_passes", "passes", "allocations")
 """What a tuned plugin may have inside."""
 _Summary = TypeVar("_Summary")
 

@@ -38,6 +38,10 @@ ALLOCATIONS = OverrideKind(
 """How registers of functions are allocated."""
 PASSES = OverrideKind(table="passes", called="pass table", magic=b"MLGOPT1\n", lists=("passes",))
 """Which optional passes do not run when code of functions is generated."""
+OPTIMIZER_PASSES = OverrideKind(
+    table="optimizer_passes", called="pass table of the optimizer", magic=PASSES.magic, lists=PASSES.lists
+)
+"""Which optional passes of the optimizer do not run on functions, from the inliner on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,8 @@ class CheckResult:
         kept: how many of those the table answered; each key answers once.
         allocations: functions that the plugin allocates otherwise than LLVM.
         allocations_kept: how many of those today's code has, as they were.
-        passes: functions on which the plugin lets some passes not run.
+        passes: functions on which the plugin lets some passes not run, of the optimizer or of the code generator; a
+            function with both counts twice.
         passes_kept: how many of those today's code has, as they were.
         promised_change: of the project's account, or of the sum of costs, when it was tuned, such as -0.06.
         plain_bytes: the account of today's plain build; its code, where costs count.
@@ -144,6 +145,7 @@ def check_plugin(
     allocations: OverrideTable | None,
     *,
     passes: OverrideTable | None = None,
+    optimizer_passes: OverrideTable | None = None,
     report: Report,
 ) -> CheckResult:
     """Compile every module plainly and with the plugin, and compare: bytes; or costs, if it has no decisions.
@@ -155,6 +157,7 @@ def check_plugin(
         decisions: its decision table, if it has one.
         allocations: its allocation table, if it has one; one of both there is.
         passes: its pass table, if it has one.
+        optimizer_passes: its pass table of the optimizer, if it has one.
         report: told after every module.
     """
     stages = Stage(0)
@@ -165,8 +168,9 @@ def check_plugin(
         logs=() if decisions is None else (INLINE_SIZE.name,),
         # Without trials, what comes of it is the list of all functions.
         trials=TrialRequest(stages=stages) if stages else None,
+        list_changes=optimizer_passes is not None,
     )
-    changed, left_out = _changed(allocations), _changed(passes)
+    changed, left_out, not_run = _changed(allocations), _changed(passes), _changed(optimizer_passes)
     with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
         folder = Path(scratch)
         pairs, failures = compile_pairs(modules, compiler, use, folder, costs=decisions is None, report=report)
@@ -179,14 +183,16 @@ def check_plugin(
         wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
         for wanted, stage in ((changed, Stage.REGISTERS), (left_out, Stage.PASSES))
     )
+    entered = [one.tuned.changes for one in pairs.values() if one.tuned.changes is not None]
+    not_run_kept = not_run & {key for found in entered for key in found.keys.values()}
     return CheckResult(
         plugin=str(plugin),
         failures=failures,
         promised_change=_promised_change(decisions, allocations),
         allocations=len(changed),
         allocations_kept=len(kept),
-        passes=len(left_out),
-        passes_kept=len(left_out_kept),
+        passes=len(left_out) + len(not_run),
+        passes_kept=len(left_out_kept) + len(not_run_kept),
         **compared,
     )
 

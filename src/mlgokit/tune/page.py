@@ -76,9 +76,13 @@ def _sums(tuned: Tuned) -> TextTable:
         pairs.append(("Code, which is not the objective", tuned.plain_bytes, tuned.tuned_bytes))
     else:
         pairs.append(("Objects, each COMDAT once", tuned.plain_bytes, tuned.tuned_bytes))
-        if tuned.allocated is not None:
-            found = tuned.allocated
-            pairs.append(("Of that by register allocation", found.before_bytes, found.after_bytes))
+        for what, found in (
+            ("passes of the optimizer left out", tuned.optimizer_passes),
+            ("passes of the code generator left out", tuned.passes),
+            ("register allocation", tuned.allocated),
+        ):
+            if found is not None:
+                pairs.append((f"Of that by {what}", found.before_bytes, found.after_bytes))
     plain, linked = tuned.plain_link, tuned.tuned_link
     if plain is not None and linked is not None and plain.status is linked.status is LinkStatus.LINKED:
         pairs += [("Linked image", plain.image, linked.image), ("Linked .text", plain.text, linked.text)]
@@ -150,7 +154,8 @@ def _modules(tuned: Tuned) -> Sequence[Part]:
     table = TextTable(
         title="Modules, worst first",
         columns=(
-            "module", "what was put back, and why", "plain", "tuned", "difference", "change", "decisions", "allocated",
+            "module", "what was put back, and why", "plain", "tuned", "difference", "change", "decisions", "passes",
+            "allocated",
         ),
         rows=tuple(
             (
@@ -161,13 +166,15 @@ def _modules(tuned: Tuned) -> Sequence[Part]:
                 _signed(after - before),
                 _percent(before, after),
                 f"{one.decisions:,}",
+                f"{one.optimizer_passes + one.passes:,}",
                 f"{one.allocated:,}",
             )
             for one, (before, after) in zip(rows, pairs, strict=True)
         ),
         words=2,
         note="What each module answers for, a COMDAT function in the first module that has it; the decisions that the "
-        "plugin holds for it, and its functions that are allocated otherwise.",
+        "plugin holds for it, its functions without some pass, of the optimizer and of the code generator, and "
+        "those that are allocated otherwise.",
     )  # fmt: skip
     if not any(before for before, _ in pairs):
         return [table]

@@ -86,8 +86,9 @@ def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Co
     for one in changed[:MOST_ROWS]:
         change = f"{one.tuned_bytes - one.plain_bytes:+,.0f}"
         if one.costs is None:
+            passes = str(one.optimizer_passes + one.passes)
             sizes = (f"{one.plain_bytes:,.0f}", f"{one.tuned_bytes:,.0f}", change)
-            table.add_row(Text(one.name), *sizes, str(one.decisions), str(one.passes), str(one.allocated))
+            table.add_row(Text(one.name), *sizes, str(one.decisions), passes, str(one.allocated))
         else:
             cells = (*_cost_cells(one.costs), f"{100 * one.costs.change:+.1f} %", change)
             table.add_row(Text(one.name), f"{one.allocated} of {one.costs.functions}", *cells)
@@ -96,12 +97,13 @@ def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Co
 
 def _say_bytes(tuned: Tuned, out: Console) -> None:
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
-    if (passes := tuned.passes) is not None:
-        say(
-            out,
-            f"of that by passes left out: {_change(passes.before_bytes, passes.after_bytes)}, "
-            f"in {passes.changed:,} of {passes.functions:,} functions",
-        )
+    for which, passes in (("the optimizer", tuned.optimizer_passes), ("the code generator", tuned.passes)):
+        if passes is not None:
+            say(
+                out,
+                f"of that by passes of {which} left out: {_change(passes.before_bytes, passes.after_bytes)}, "
+                f"in {passes.changed:,} of {passes.functions:,} functions",
+            )
     if (allocated := tuned.allocated) is not None:
         say(
             out,

@@ -52,6 +52,7 @@ class TunedModule:
         decisions: how many the artifact holds for it.
         allocated: how many of its functions are allocated otherwise; a COMDAT function counts in each module.
         passes: on how many of its functions some passes do not run, likewise.
+        optimizer_passes: on how many of its functions some passes of the optimizer do not run.
         note: what was put back although something better had been found, and why; empty otherwise.
         costs: of its functions, where these count.
     """
@@ -64,6 +65,7 @@ class TunedModule:
     decisions: int = 0
     allocated: int = 0
     passes: int = 0
+    optimizer_passes: int = 0
     costs: SpillCosts | None = None
 
 
@@ -143,7 +145,8 @@ class Tuned:
         tuned_link: the same with the tuned ones.
         judged: the plain build and the tuned one by the user's own link or command, if that is the objective.
         allocated: what register allocation gave, if it was searched.
-        passes: what passes that do not run gave, likewise.
+        passes: what passes of the code generator that do not run gave, likewise.
+        optimizer_passes: the same of the optimizer.
         left_out: sources of the project that were not tuned, with the reason.
         notes: what is to be said of the build, such as options that are left out of it.
         taken_back: how often it showed that a module's gain was none.
@@ -180,6 +183,7 @@ class Tuned:
     compilations: int
     allocated: SearchedFunctions | None = None
     passes: SearchedFunctions | None = None
+    optimizer_passes: SearchedFunctions | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
@@ -248,7 +252,8 @@ def json_of(found: "DataclassInstance") -> dict[str, Any]:
             value[key]["status"] = value[key]["status"].value
     # What a check says of passes is a number.
     passes = None if isinstance(value.get("passes"), int) else value.get("passes")
-    for part in (value, value.get("allocated"), passes, *value["modules"]):
+    optimizer = None if isinstance(value.get("optimizer_passes"), int) else value.get("optimizer_passes")
+    for part in (value, value.get("allocated"), passes, optimizer, *value["modules"]):
         if part is not None and part.get("costs") is None:
             part.pop("costs", None)
             part.pop("worse", None)

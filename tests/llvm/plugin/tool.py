@@ -9,6 +9,7 @@ Commands, each with its arguments:
 - trials <trials>: none, so that the plugin lists the functions.
 - list <trials>: the same for all stages.
 - toggles <trials> <tried> <function> <pass>...: code with each pass toggled, one after the other, from LLVM's own.
+- optimizer <table> <list> <function> [<pass> <number>]...: a table that leaves these out of the optimizer.
 - passes <table> <tried> <function> <pass>...: a table that leaves these out where they ask for the first time.
 - trials <trials> <tried> <function> <spill or code> <probability> <seed>...: from the overrides of its last trial.
 - tried <tried> [code]: a line for each function and each trial.
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import (
@@ -46,7 +48,7 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
 from mlgokit.tables.decisions import entry_of, table_bytes
-from mlgokit.tables.overrides import ALLOCATIONS, PASSES, override_bytes
+from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, override_bytes
 from mlgokit.traces import read_log
 
 OUTPUTS = {
@@ -179,6 +181,13 @@ def write_toggles(path: str, tried_path: str, function: str, *names: str) -> Non
     Path(path).write_bytes(request_bytes(series, stages=Stage.PASSES, seconds=20, weights=weights))
 
 
+def write_optimizer(path: str, listed: str, function: str, *questions: str) -> None:
+    keys = read_changes(Path(listed)).keys
+    left_out = [(zlib.crc32(name.encode()), int(nth), 0) for name, nth in zip(*[iter(questions)] * 2, strict=True)]
+    by_key = {keys[function]: Overrides(passes=np.array(left_out, OVERRIDE))}
+    Path(path).write_bytes(override_bytes(OPTIMIZER_PASSES, by_key))
+
+
 def write_passes(path: str, tried_path: str, function: str, *names: str) -> None:
     left_out = np.array([(zlib.crc32(name.encode()), 0, 0) for name in names], OVERRIDE)
     tried = [one for one in read_tried(Path(tried_path)) if one.stage is Stage.PASSES]
@@ -189,6 +198,7 @@ def write_passes(path: str, tried_path: str, function: str, *names: str) -> None
 COMMANDS = {
     "list": write_list,
     "toggles": write_toggles,
+    "optimizer": write_optimizer,
     "passes": write_passes,
     "log": print_log,
     "policy": write_policy,

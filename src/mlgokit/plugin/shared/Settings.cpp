@@ -20,6 +20,7 @@ MLGOKIT_EMBEDDED(regalloc_priority)
 MLGOKIT_EMBEDDED(decisions)
 MLGOKIT_EMBEDDED(allocations)
 MLGOKIT_EMBEDDED(passes)
+MLGOKIT_EMBEDDED(optimizer_passes)
 #undef MLGOKIT_EMBEDDED
 
 using namespace llvm;
@@ -55,6 +56,8 @@ constexpr Name Names[] = {
     {"mlgokit-log-default", "MLGOKIT_LOG_DEFAULT", "0: log LLVM's decision as -1 where the decision table decides"},
     {"mlgokit-keep-hot", "MLGOKIT_KEEP_HOT", "percent of a profile's executions whose functions are left to LLVM"},
     {"mlgokit-phase", "MLGOKIT_PHASE", "link: inline as LLVM does but in a full link-time optimization"},
+    {"mlgokit-optimizer-passes", "MLGOKIT_OPTIMIZER_PASSES",
+     "table of passes that do not run on some functions in the optimizer, from the inliner on"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 constexpr double MostKept = 99.9999; // beyond, LLVM's summary ends the compilation
@@ -101,6 +104,8 @@ bool Settings::hasAllocations() const { return !Allocations.empty() || !embedded
 
 bool Settings::hasPasses() const { return !Passes.empty() || !embeddedPasses().empty(); }
 
+bool Settings::hasOptimizerPasses() const { return !OptimizerPasses.empty() || !embeddedOptimizerPasses().empty(); }
+
 void registerOptions() {
   for (size_t I = 0; I < std::size(Names); ++I)
     if (!cl::getRegisteredOptions().count(Names[I].Option))
@@ -137,6 +142,7 @@ Expected<Settings> readSettings() {
   S.Passes = valueOf(SeedAt + 7);
   S.LogDefault = valueOf(SeedAt + 8) != "0";
   S.OnlyAtLink = valueOf(SeedAt + 10) == "link";
+  S.OptimizerPasses = valueOf(SeedAt + 11);
   return S;
 }
 
@@ -166,6 +172,12 @@ StringRef embeddedPasses() {
   if (!mlgokit_passes_begin)
     return {};
   return {mlgokit_passes_begin, size_t(mlgokit_passes_end - mlgokit_passes_begin)};
+}
+
+StringRef embeddedOptimizerPasses() {
+  if (!mlgokit_optimizer_passes_begin)
+    return {};
+  return {mlgokit_optimizer_passes_begin, size_t(mlgokit_optimizer_passes_end - mlgokit_optimizer_passes_begin)};
 }
 
 } // namespace mlgokit

@@ -29,17 +29,18 @@ struct ProblemSettings {
 
 struct Settings {
   std::array<ProblemSettings, ProblemCount> Problems;
-  std::string Decisions;      // a decision table, asked before the inlining policy; empty for the embedded one
-  std::string Allocations;    // an allocation table, asked before eviction and priority policies; likewise
-  std::string Passes;         // a pass table, asked by the gate of code generation; likewise
-  uint64_t Seed = 0;          // of exploration
-  double Temperature = 0;     // of the drawn decision; 0 acts greedily
-  double FlipProbability = 0; // of flipping a decision after that
-  double KeepHot = 0;         // percent of a profile's executions whose functions are left to LLVM
-  bool LogDefault = true;     // log the heuristic's decision also where the table decides; it costs a cost analysis
-  bool OnlyAtLink = false;    // leave inlining to LLVM but in the pipeline of a full link-time optimization
-  bool AnyLevel = false;      // also inline by the policy in modules that were not compiled for size
-  bool InLto = false;         // also inline by the policy in link-time optimization and the compile steps before it
+  std::string Decisions;       // a decision table, asked before the inlining policy; empty for the embedded one
+  std::string Allocations;     // an allocation table, asked before eviction and priority policies; likewise
+  std::string Passes;          // a pass table, asked by the gate of code generation; likewise
+  std::string OptimizerPasses; // a pass table, asked by the gate of the optimizer; likewise
+  uint64_t Seed = 0;           // of exploration
+  double Temperature = 0;      // of the drawn decision; 0 acts greedily
+  double FlipProbability = 0;  // of flipping a decision after that
+  double KeepHot = 0;          // percent of a profile's executions whose functions are left to LLVM
+  bool LogDefault = true;      // log the heuristic's decision also where the table decides; it costs a cost analysis
+  bool OnlyAtLink = false;     // leave inlining to LLVM but in the pipeline of a full link-time optimization
+  bool AnyLevel = false;       // also inline by the policy in modules that were not compiled for size
+  bool InLto = false;          // also inline by the policy in link-time optimization and the compile steps before it
 
   const ProblemSettings &of(Problem P) const { return Problems[size_t(P)]; }
   /// Whether somebody gave a policy for \p P, by name or inside the plugin.
@@ -50,6 +51,8 @@ struct Settings {
   bool hasAllocations() const;
   /// Whether there is a table of passes that do not run, by name or inside the plugin.
   bool hasPasses() const;
+  /// The same of the optimizer.
+  bool hasOptimizerPasses() const;
 };
 
 /// Adds the options to LLVM's command line, unless another plugin of ours has done so.
@@ -69,6 +72,9 @@ llvm::StringRef embeddedAllocations();
 
 /// The pass table, likewise.
 llvm::StringRef embeddedPasses();
+
+/// The pass table of the optimizer, likewise.
+llvm::StringRef embeddedOptimizerPasses();
 
 } // namespace mlgokit
 

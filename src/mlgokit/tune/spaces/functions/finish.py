@@ -1,24 +1,56 @@
 """The end of a search function by function: the plugin verified, and what that says."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.module import Module
 from mlgokit.tables.decisions import renew_summary
-from mlgokit.tables.overrides import ALLOCATIONS, PASSES, renew_scores
+from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, renew_scores
 from mlgokit.tune.result import SearchedFunctions, Tuned, TunedModule, costs_of
+from mlgokit.tune.search import Search
+from mlgokit.tune.space import Space
 from mlgokit.tune.spaces.functions.compare import scores_of
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.state import ModuleFunctions
 from mlgokit.tune.verify import Verified, Verifier, verify
 
 INLINING_TABLE = "decisions"
-_FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes"}
+_FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
+
+
+class SearchedUnit(Protocol):
+    """A module of a search whose table goes by functions."""
+
+    @property
+    def module(self) -> Module:
+        """What is compiled."""
+        ...
+
+    @property
+    def keys(self) -> Mapping[str, int]:
+        """Of its functions, by name."""
+        ...
+
+
+class SearchedSpace(Space[Any, Any], Protocol):
+    """A space whose table goes by functions, for bytes."""
+
+    @property
+    def functions(self) -> Sequence[Any]:
+        """Each with the number of its trials."""
+        ...
+
+    @property
+    def objective(self) -> Objective:
+        """Which bytes count."""
+        ...
 
 
 def finish_bytes(
-    verifier: Verifier, search: FunctionSearch, tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
+    verifier: Verifier, search: Search[Any], tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
 ) -> Tuned:
     """Put what was found into the plugin of ``tuned`` as well, and compile everything with it once more.
 
@@ -27,7 +59,7 @@ def finish_bytes(
 
     Args:
         verifier: what has verified ``tuned``.
-        search: for allocations, or for passes.
+        search: for allocations, or for passes; its space goes by functions.
         tuned: the result without them.
         bytes_of: what a module answers for in the project's account with an object of these sizes.
 
@@ -35,7 +67,8 @@ def finish_bytes(
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    space, plain = search.space, verifier.plain
+    space: SearchedSpace = search.space
+    plain = verifier.plain
     done = verify(verifier, space, search.folder / space.table)
     after, sizes, whole = done.after, done.after.sizes, done.after.total_bytes(space.objective)
     if done.kept and renew_summary(verifier.inside[INLINING_TABLE], whole):
@@ -124,7 +157,7 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     )
 
 
-def _changed(unit: ModuleFunctions, done: Verified) -> int:
+def _changed(unit: SearchedUnit, done: Verified) -> int:
     """Functions of a module that the table has."""
     return sum(key in done.kept for key in unit.keys.values())
 

@@ -1,0 +1,221 @@
+// The gate of the optimizer.
+//
+// Every optional pass of the new pass manager asks the instrumentation of its pipeline whether it may run, on a module,
+// a group of functions, a function or a loop; what LLVM requires never asks. Before the inliner begins, all passes run:
+// keys of call sites are made of the bodies that it finds (docs/formats.md, "Keys of call sites").
+#include "passes/OptimizerGate.h"
+
+#include "identity/BodyHash.h"
+#include "passes/PassNames.h"
+#include "shared/HotFunctions.h"
+#include "shared/Settings.h"
+#include "trials/OverrideTable.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/BranchProbabilityInfo.h"
+#include "llvm/Analysis/LazyCallGraph.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/PassInstrumentation.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+/// Stands for every question of a pass about a function, in place of the number of one.
+constexpr uint16_t EachTime = UINT16_MAX;
+/// The last pass of every pipeline for code generation that changes the IR.
+constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
+
+/// The function that a pass is about to run on; none for modules and for functions that call each other in circles.
+const Function *subject(const Any &IR) {
+  if (const auto *F = any_cast<const Function *>(&IR))
+    return *F;
+  if (const auto *L = any_cast<const Loop *>(&IR))
+    return (*L)->getHeader()->getParent();
+  if (const auto *C = any_cast<const LazyCallGraph::SCC *>(&IR))
+    return (*C)->size() == 1 ? &(*C)->begin()->getFunction() : nullptr;
+  return nullptr;
+}
+
+/// Instructions of one call of the function, by LLVM's estimate of frequencies.
+double executedInstructions(Function &F) {
+  DominatorTree Tree(F);
+  LoopInfo Loops(Tree);
+  BranchProbabilityInfo Probabilities(F, Loops);
+  BlockFrequencyInfo Frequencies(F, Probabilities, Loops);
+  double Sum = 0;
+  for (const BasicBlock &B : F)
+    Sum += double(Frequencies.getBlockFreq(&B).getFrequency()) * double(B.sizeWithoutDebug());
+  return Sum / double(Frequencies.getEntryFreq().getFrequency());
+}
+
+/// Answers for the pipeline of one module.
+class OptimizerGate {
+public:
+  Error enter(Module &Entered) {
+    M = nullptr;
+    Functions.clear();
+    List.reset();
+    Expected<Settings> S = readSettings();
+    if (!S)
+      return S.takeError();
+    Expected<std::optional<OverrideTable>> Read = loadTable(PassKind, S->OptimizerPasses, embeddedOptimizerPasses());
+    if (!Read)
+      return Read.takeError();
+    Table = std::move(*Read);
+    if (Error E = openList())
+      return E;
+    if (!Table && !List)
+      return Error::success();
+    TypeHashes Types;
+    const StringSet<> Hot = hotFunctions(Entered, S->KeepHot);
+    for (const Function &F : Entered) {
+      if (F.isDeclaration() || Hot.contains(F.getName()))
+        continue;
+      const uint64_t Key = hashBody(F, Types);
+      const Overrides *Known = Table ? Table->find(Key) : nullptr;
+      if (!Known && !List)
+        continue;
+      Decided &D = Functions[F.getName()];
+      D.Key = Key;
+      D.Known = Known;
+      if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
+        *List << "function " << toHex(Key) << ' ' << F.getName() << '\n';
+    }
+    if (!Functions.empty())
+      M = &Entered;
+    return Error::success();
+  }
+
+  bool mayRun(StringRef Pass, const Any &IR) {
+    Running.reset();
+    // What is done with analyses is no pass.
+    if (!M || Pass.contains('<'))
+      return true;
+    const Function *F = subject(IR);
+    if (!F || F->getParent() != M)
+      return true;
+    // A pass that changes a signature makes another function under the name.
+    auto Found = Functions.find(F->getName());
+    if (Found == Functions.end())
+      return true;
+    Decided &D = Found->second;
+    const uint32_t Of = passNumber(Pass);
+    uint16_t &Asked = D.Asked[Of];
+    const uint16_t Nth = Asked;
+    Asked += Asked < EachTime - 1;
+    if (D.Known)
+      for (const Override &O : D.Known->Passes)
+        if (O.Of == Of && (O.Nth == Nth || O.Nth == EachTime))
+          return false;
+    if (List)
+      Running = {D.Key, Nth};
+    return true;
+  }
+
+  /// Notes a pass that changed what it ran on.
+  void ran(StringRef Pass, bool Changed) {
+    if (Running && Changed)
+      *List << "changed " << toHex(Running->Key) << ' ' << Pass << ' ' << Running->Nth << '\n';
+    Running.reset();
+  }
+
+  /// The pipeline is at its end: lists what each function executes.
+  void leave(Module &Left) {
+    if (M != &Left || !List)
+      return;
+    for (Function &F : Left)
+      if (!F.isDeclaration() && F.getName().find_first_of("\r\n") == StringRef::npos)
+        *List << "executed " << format("%.17g", executedInstructions(F)) << ' ' << F.getName() << '\n';
+  }
+
+private:
+  struct Decided {
+    uint64_t Key = 0;
+    const Overrides *Known = nullptr;
+    SmallDenseMap<uint32_t, uint16_t, 8> Asked;
+  };
+  struct Question {
+    uint64_t Key;
+    uint16_t Nth;
+  };
+
+  static std::string toHex(uint64_t Key) { return utohexstr(Key, /*LowerCase=*/true, /*Width=*/16); }
+
+  Error openList() {
+    const char *Path = std::getenv("MLGOKIT_CHANGED");
+    if (!Path || !*Path)
+      return Error::success();
+    std::error_code Code;
+    List = std::make_unique<raw_fd_ostream>(Path, Code);
+    if (!Code) {
+      // A copy of the compiler ends without the destructors.
+      List->SetUnbuffered();
+      return Error::success();
+    }
+    List.reset();
+    return createStringError(Code, std::string("list of passes ") + Path + ": " + Code.message());
+  }
+
+  Module *M = nullptr;
+  std::optional<OverrideTable> Table;
+  StringMap<Decided> Functions;
+  std::unique_ptr<raw_fd_ostream> List;
+  std::optional<Question> Running; // of the pass that began last, if it is to be listed
+};
+
+/// That of the pipeline which runs; registration and pipeline run on one thread, also in parallel ThinLTO.
+thread_local std::weak_ptr<OptimizerGate> Current;
+
+bool isWanted() {
+  const char *List = std::getenv("MLGOKIT_CHANGED");
+  // A resident compiler learns only with a request what is wanted.
+  if ((List && *List) || std::getenv("MLGOKIT_RESIDENT"))
+    return true;
+  Expected<Settings> S = readSettings();
+  if (S)
+    return S->hasOptimizerPasses();
+  consumeError(S.takeError());
+  return false;
+}
+
+} // namespace
+
+void registerOptimizerGate(PassBuilder &Builder) {
+  Current.reset();
+  PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
+  if (!Callbacks || !isWanted())
+    return;
+  auto Gate = std::make_shared<OptimizerGate>();
+  Current = Gate;
+  Callbacks->registerShouldRunOptionalPassCallback(
+      [Gate](StringRef Pass, const Any &IR) { return Gate->mayRun(Pass, IR); });
+  Callbacks->registerAfterPassCallback([Gate](StringRef Pass, const Any &IR, const PreservedAnalyses &Kept) {
+    Gate->ran(Pass, !Kept.areAllPreserved());
+    if (const auto *M = any_cast<const Module *>(&IR); M && Pass == LastPass)
+      Gate->leave(const_cast<Module &>(**M));
+  });
+  Callbacks->registerAfterPassInvalidatedCallback(
+      [Gate](StringRef Pass, const PreservedAnalyses &) { Gate->ran(Pass, true); });
+}
+
+void enterOptimizerGate(Module &M) {
+  if (const std::shared_ptr<OptimizerGate> Gate = Current.lock())
+    if (Error E = Gate->enter(M))
+      M.getContext().emitError("mlgokit: " + toString(std::move(E)));
+}
+
+} // namespace mlgokit

@@ -1,0 +1,19 @@
+// Which optional passes of the optimizer run on a function, from the moment at which the inliner begins.
+#ifndef MLGOKIT_PASSES_OPTIMIZERGATE_H
+#define MLGOKIT_PASSES_OPTIMIZERGATE_H
+
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+
+namespace mlgokit {
+
+/// Lets the plugin be asked by the passes of a pipeline, if there is a table of them or a list of them is wanted.
+void registerOptimizerGate(llvm::PassBuilder &Builder);
+
+/// The inliner begins with \p M: its functions are as decision tables know them, and the gate goes by its table from
+/// now on.
+void enterOptimizerGate(llvm::Module &M);
+
+} // namespace mlgokit
+
+#endif

@@ -1,0 +1,1 @@
+"""Passes of the optimizer that do not run on some functions, tried by component in whole compilations."""

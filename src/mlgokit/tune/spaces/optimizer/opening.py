@@ -1,0 +1,125 @@
+"""The beginning of a search over passes of the optimizer, beside decisions that were verified."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.account import account_of
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import Report
+from mlgokit.tune.search import Search, progress_path
+from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
+from mlgokit.tune.spaces.optimizer.state import LeftOut, PassModule, left_out_of, load_left_out
+from mlgokit.tune.spaces.optimizer.step import slow_functions
+from mlgokit.tune.verify import Verifier
+
+OptimizerSearch = Search[OptimizerSpace]
+
+
+def open_optimizer(
+    verifier: Verifier,
+    *,
+    objective: Objective,
+    slowdown: float,
+    folder: Path,
+    start: Mapping[int, Overrides],
+    seed: int,
+    report: Report,
+) -> OptimizerSearch:
+    """Begin with the modules as the decisions that were verified make them, or go on from what is known of them.
+
+    Args:
+        verifier: has verified inlining decisions.
+        objective: which bytes count.
+        slowdown: by which part a function may execute more instructions, by LLVM's estimate.
+        folder: that of the search for these decisions; this one is kept below it.
+        start: by function, what an earlier plugin leaves out; tried first.
+        seed: random seed.
+        report: told after every module.
+    """
+    folder = folder / "optimizer"
+    compiler, spent = verifier.compiler, [0.0, 0.0]
+    space = OptimizerSpace(
+        folder=folder,
+        compiler=compiler,
+        decisions=verifier.inside["decisions"].read_bytes(),
+        units=[],
+        failures={},
+        account=account_of([one.name for one in verifier.modules], {}, objective=objective),
+        before_bytes=0.0,
+        slowdown=slowdown,
+    )
+
+    def compiled(done: Compilation) -> Compilation:
+        spent[0], spent[1] = spent[0] + 1, spent[1] + done.user_seconds
+        return done
+
+    def begin(module: Module) -> Compilation:
+        done = compiled(space.compile(module, frozenset(), log=True))
+        if done.ok and not len(done.decisions):
+            # A module that is left to LLVM has no log: who inlines whom, LLVM's own decisions say.
+            use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,), log_default=False)
+            asked = compiled(compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True)))
+            done = dataclasses.replace(done, decisions=asked.decisions)
+        return done
+
+    found = parallel(begin, verifier.modules, workers=compiler.workers, report=report, label="list what passes change")
+    uses = Counter(key for done in found if done.changes is not None for key in set(done.changes.keys.values()))
+    space.shared = sum(count > 1 for count in uses.values())
+    for module, done in zip(verifier.modules, found, strict=True):
+        if not done.ok or done.changes is None:
+            space.failures[module.name] = f"{done.status.value}: {done.reason}"
+            continue
+        # A symbol is in one function; two of them with one key are the same to the table.
+        keys = Counter(done.changes.keys.values())
+        unit = PassModule(
+            module=module,
+            keys=done.changes.keys,
+            build=done,
+            left_out=frozenset(),
+            allowed=frozenset(key for key, count in keys.items() if count == 1 == uses[key]),
+            executed=done.changes.executed,
+        )
+        space.units.append(unit)
+        space.account.put(module.name, done.measured)
+    space.before_bytes = space.account.image
+    _go_on(space, left_out_of(start), compiled, report)
+    search = Search(folder=folder, space=space, seed=seed)
+    search.count(spent[1], compilations=int(spent[0]))
+    search.recall()
+    search.mark()
+    return search
+
+
+def _go_on(
+    space: OptimizerSpace,
+    start: frozenset[LeftOut],
+    compiled: Callable[[Compilation], Compilation],
+    report: Report,
+) -> None:
+    """Take up what an earlier session or plugin left out, where that still pays."""
+
+    def known(unit: PassModule) -> frozenset[LeftOut]:
+        kept = load_left_out(progress_path(space.folder, unit.module.name))
+        return frozenset(one for one in (start if kept is None else kept) if one[0] in unit.allowed)
+
+    def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], Compilation | None]:
+        left_out = known(unit)
+        return left_out, compiled(space.compile_unit(unit, left_out)) if left_out else None
+
+    results = parallel(attempt, space.units, workers=space.compiler.workers, report=report, label="go on")
+    for unit, (left_out, build) in zip(space.units, results, strict=True):
+        if build is None or not build.ok or set(slow_functions(build, unit.executed, space.slowdown)) & set(unit.keys):
+            continue
+        name = unit.module.name
+        if space.account.module_bytes(name, build.measured) < space.account.module_bytes(name, unit.build.measured):
+            unit.build, unit.left_out = build, left_out
+            unit.confirmed, unit.pass_from = (build, left_out), build
+            space.account.put(name, build.measured)

@@ -1,0 +1,123 @@
+"""What is known about a module while passes of the optimizer are left out of it, and which part is kept on disk."""
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+from mlgokit.tune.kept import Arrays, column, read_kept
+
+EACH_TIME = (1 << 16) - 1
+"""Stands for every question of a pass about a function, in place of the number of one."""
+
+LeftOut = tuple[int, int, int]
+"""The key of a function, the number of a pass, and of its question; a move leaves this out, or no longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedFunction:
+    """A function of the module, as far as what was searched is told.
+
+    Attributes:
+        trials: moves in it that were made.
+    """
+
+    trials: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PassModule:
+    """A module in the search.
+
+    Attributes:
+        module: what is compiled.
+        keys: of all functions that the inliner found, by name.
+        build: the best build, which was compiled, or composed since; with the decisions of the inliner.
+        left_out: what does not run in it.
+        allowed: keys of the functions that no other module has.
+        executed: by function, instructions by LLVM's estimate when all passes run.
+        confirmed: the best build that was compiled, and what does not run in it.
+        composed_steps: how many steps with gains the build is ahead of that.
+        tried: moves that gave nothing since the pass over the moves began.
+        moves: how many were made, by function.
+        rate: bytes saved per second lately; infinite before the first step.
+        pass_from: the build with which the present pass over the moves began.
+        exhausted: whether nothing is left to try.
+    """
+
+    module: Module
+    keys: Mapping[str, int]
+    build: Compilation
+    left_out: frozenset[LeftOut]
+    allowed: frozenset[int]
+    executed: Mapping[str, float]
+    confirmed: tuple[Compilation, frozenset[LeftOut]] = field(init=False)
+    pass_from: Compilation = field(init=False)
+    composed_steps: int = 0
+    tried: set[LeftOut] = field(default_factory=set[LeftOut])
+    moves: dict[int, int] = field(default_factory=dict[int, int])
+    rate: float = math.inf
+    exhausted: bool = False
+
+    def __post_init__(self) -> None:
+        self.confirmed, self.pass_from = (self.build, self.left_out), self.build
+
+    @property
+    def functions(self) -> list[TriedFunction]:
+        """Those that may be changed."""
+        return [TriedFunction(trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
+
+
+def by_function(left_out: frozenset[LeftOut]) -> dict[int, Overrides]:
+    """The entries of the table."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for key, number, nth in sorted(left_out):
+        found.setdefault(key, []).append((number, nth, 0))
+    return {key: Overrides(passes=np.array(records, OVERRIDE)) for key, records in found.items()}
+
+
+def left_out_of(by_key: Mapping[int, Overrides]) -> frozenset[LeftOut]:
+    """What the entries of a table leave out."""
+    return frozenset(
+        (key, int(number), int(nth)) for key, one in by_key.items() for number, nth, _ in one.passes.tolist()
+    )
+
+
+def save_left_out(path: Path, left_out: frozenset[LeftOut]) -> None:
+    """Keep what does not run in the best build of a module.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    rows = sorted(left_out)
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        key=np.array([key for key, _, _ in rows], np.uint64),
+        question=np.array([(number, nth) for _, number, nth in rows], np.int64).reshape(-1, 2),
+    )
+    atomic_write(path, file.getvalue(), durable=True)
+
+
+def load_left_out(path: Path) -> frozenset[LeftOut] | None:
+    """What an earlier session left out of a module; nothing if there was none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    return read_kept(path, _left_out_of, what="what the search knows of a module's passes")
+
+
+def _left_out_of(arrays: Arrays) -> frozenset[LeftOut]:
+    questions = column(arrays, "question", "i", width=2)
+    if len(questions) and (questions.min() < 0 or questions[:, 1].max() > EACH_TIME):
+        raise ValueError("questions: numbers that cannot be")
+    rows = zip(column(arrays, "key", "u").tolist(), questions.tolist(), strict=True)
+    return frozenset((key, number, nth) for key, (number, nth) in rows)

@@ -1,0 +1,54 @@
+; The list has the functions that the inliner found, what passes changed in them from then on, and what is executed at
+; the end. A table leaves a pass out once or each time, in its function alone; one of other functions gives LLVM's code,
+; and so do a list and a table with nothing to leave out. Damage is said.
+; RUN: opt -passes='default<Oz>' -S %s -o %t.plain
+; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s -o %t.listed
+; RUN: cmp %t.plain %t.listed
+; RUN: FileCheck %s --check-prefix=LIST < %t.list
+; RUN: %tool optimizer %t.yes %t.list sum
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -passes='default<Oz>' -S %s -o %t.same
+; RUN: cmp %t.plain %t.same
+; RUN: FileCheck %s --check-prefix=PLAIN < %t.plain
+; RUN: %tool optimizer %t.each %t.list sum InstCombinePass 65535
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=EACH
+; RUN: %tool optimizer %t.never %t.list sum InstCombinePass 1000
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.never -passes='default<Oz>' -S %s -o %t.same
+; RUN: cmp %t.plain %t.same
+; RUN: sed s/sum/total/ %s > %t.other.ll
+; RUN: opt -passes='default<Oz>' -S %t.other.ll -o %t.plain
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %t.other.ll -o %t.same
+; RUN: cmp %t.plain %t.same
+; RUN: head -c -5 %t.each > %t.short
+; RUN: not opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.short -passes='default<Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=SHORT
+; RUN: MLGOKIT_CHANGED=%t.missing/list not opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
+
+; LIST-DAG: function [[KEY:[0-9a-f]+]] sum
+; LIST-DAG: function {{[0-9a-f]+}} twice
+; LIST: changed [[KEY]] InstCombinePass 0
+; LIST-NOT: Analysis
+; LIST: executed {{[1-9][0-9.]*}} sum
+; PLAIN-LABEL: define {{.*}}@sum(
+; PLAIN: shl i32 %x, 3
+; PLAIN-LABEL: define {{.*}}@twice(
+; PLAIN: shl i32 %x, 1
+; EACH-LABEL: define {{.*}}@sum(
+; EACH: mul {{.*}}i32 %x, 8
+; EACH-LABEL: define {{.*}}@twice(
+; EACH: shl i32 %x, 1
+; SHORT: error: mlgokit: pass table {{.*}}.short: it is cut short
+; NOWHERE: error: mlgokit: list of passes {{.*}}: No such file or directory
+define internal i32 @times(i32 %x, i32 %k) minsize optsize {
+  %a = mul i32 %x, %k
+  ret i32 %a
+}
+define i32 @sum(i32 %x) minsize optsize {
+  %a = call i32 @times(i32 %x, i32 8)
+  %c = call i32 @get(i32 %a)
+  ret i32 %c
+}
+define i32 @twice(i32 %x) minsize optsize {
+  %a = call i32 @times(i32 %x, i32 2)
+  %c = call i32 @get(i32 %a)
+  ret i32 %c
+}
+declare i32 @get(i32)

@@ -1,0 +1,217 @@
+"""The search over passes of the optimizer, the compiler being a table: what is kept, composed, refused and gone on."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus, decode
+from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.pass_changes import PassChanges, read_changes
+from mlgokit.compiler.request import CompileRequest
+from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.errors import InputError
+from mlgokit.module import Module
+from mlgokit.progress import say_nothing
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, read_overrides
+from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
+from mlgokit.tune.loop import NOTHING_LEFT, run_search
+from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST
+from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
+from mlgokit.tune.spaces.optimizer.state import (
+    EACH_TIME,
+    LeftOut,
+    by_function,
+    left_out_of,
+    load_left_out,
+    save_left_out,
+)
+from mlgokit.tune.spaces.passes.trials import pass_number
+from mlgokit.tune.verify import Verifier
+
+NAMES = ("f", "g", "h", "i")
+KEYS = {name: 100 + place for place, name in enumerate(NAMES)}
+CALLS = (ToyCall(caller="h", callee="g", site=2, default=True),)
+GVN, LICM = pass_number("GVNPass"), pass_number("LICMPass")
+Weigh = Callable[[set[LeftOut]], tuple[Mapping[str, int], Mapping[str, float]]]
+"""The bytes of each function, and what it executes."""
+
+
+@dataclass(slots=True)
+class Toy:
+    """A project of which each module has all functions, under keys of its own."""
+
+    weigh: Weigh
+    folder: Path
+    modules: tuple[Module, ...] = (toy_source("m"),)
+    slowdown: float = 0.0
+    start: Mapping[int, Overrides] | None = None
+    offsets: Mapping[str, int] | None = None
+
+    def compile(self, module: Module, request: CompileRequest) -> Compilation:
+        use = request.use
+        assert use is not None
+        table = self.folder / "table"
+        table.write_bytes(use.optimizer_passes)
+        left_out = left_out_of(read_overrides(OPTIMIZER_PASSES, table).by_key) if use.optimizer_passes else frozenset()
+        offset = 0 if self.offsets is None else self.offsets[module.name]
+        mine = {(key - offset, number, nth) for key, number, nth in left_out}
+        sizes, executed = self.weigh(mine)
+        ran = {
+            key + offset: tuple(
+                (name, nth)
+                for name, nth in (("GVNPass", 0), ("GVNPass", 1), ("LICMPass", 0), ("LCSSAPass", 0))
+                if not {(key, pass_number(name), nth), (key, pass_number(name), EACH_TIME)} & mine
+            )
+            for key in KEYS.values()
+        }
+        return Compilation(
+            status=CompileStatus.OK,
+            sizes=toy_sizes(sizes),
+            decisions=decode(toy_log(CALLS, (True,))),
+            changes=PassChanges(
+                keys={name: key + offset for name, key in KEYS.items()}, changed=ran, executed=executed
+            ),
+            user_seconds=1.0,
+        )
+
+    def open(self) -> OptimizerSearch:
+        decisions = self.folder / "decisions"
+        decisions.write_bytes(b"")
+        verifier = Verifier(
+            compiler=FakeCompiler(answer=self.compile),
+            modules=self.modules,
+            output=self.folder / "out.so",
+            search_folder=self.folder,
+            inside={"decisions": decisions},
+            report=say_nothing,
+        )
+        return open_optimizer(
+            verifier, objective=Objective.LINK_AWARE, slowdown=self.slowdown, folder=self.folder,
+            start=self.start or {}, seed=1, report=say_nothing,
+        )  # fmt: skip
+
+    def search(self) -> OptimizerSearch:
+        found = self.open()
+        clock = itertools.count()
+        run_search(found, seconds=1e6, workers=1, report=say_nothing, clock=lambda: float(next(clock)))
+        return found
+
+
+def weigh(left_out: set[LeftOut]) -> tuple[Mapping[str, int], Mapping[str, float]]:
+    """GVN makes f larger the second time, and g, which is inlined into h; LICM makes i larger, and faster."""
+    sizes, executed = dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 10.0)
+
+    def without(name: str, number: int, nth: int) -> bool:
+        return bool({(KEYS[name], number, nth), (KEYS[name], number, EACH_TIME)} & left_out)
+
+    sizes["f"] += 30 * without("f", GVN, 0) - 20 * without("f", GVN, 1)
+    sizes["g"] -= 5 * without("g", GVN, 0)
+    sizes["h"] -= 5 * without("g", GVN, 0) - 8 * without("h", GVN, 0)
+    sizes["i"] -= 40 * without("i", LICM, 0)
+    executed["i"] += without("i", LICM, 0)
+    return sizes, executed
+
+
+def test_what_pays_is_left_out_where_it_pays_and_nothing_executes_more(tmp_path: Path):
+    found = Toy(weigh, tmp_path).search()
+
+    assert found.ended == NOTHING_LEFT
+    assert found.space.account.image == 400 - 20 - 10
+    left = found.space.left_out()
+    assert (KEYS["f"], GVN, 1) in left
+    assert {key for key, _, _ in left} == {KEYS["f"], KEYS["g"]} == set(found.space.entries())
+    assert found.space.standing == (370.0, pytest.approx(-0.075))
+    assert all(one.trials for one in found.space.functions)
+
+    table = tmp_path / "kept"
+    found.space.write_table(table, {KEYS["g"]})
+    written = read_overrides(OPTIMIZER_PASSES, table)
+    assert set(written.by_key) == {KEYS["g"]}
+    assert written.summary is not None
+    assert (written.summary.plain_score, written.summary.tuned_score) == (400.0, 370.0)
+
+
+def test_what_may_execute_more_is_left_out_too(tmp_path: Path):
+    found = Toy(weigh, tmp_path, slowdown=math.inf).search()
+    assert found.space.account.image == 330
+    assert KEYS["i"] in found.space.entries()
+    other = tmp_path / "other"
+    other.mkdir()
+    assert Toy(weigh, other, slowdown=0.2).search().space.account.image == 330
+
+
+def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
+    toy = Toy(weigh, tmp_path, modules=(toy_source("m"), toy_source("n")), offsets={"m": 0, "n": 0})
+    found = toy.search()
+    assert found.space.shared == len(NAMES)
+    assert not found.space.entries()
+
+    toy.offsets = {"m": 0, "n": 1000}
+    found = toy.search()
+    assert set(found.space.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
+
+
+def test_components_that_meet_after_all_are_found_out(tmp_path: Path):
+    def meeting(left_out: set[LeftOut]) -> tuple[Mapping[str, int], Mapping[str, float]]:
+        sizes, executed = weigh(left_out)
+        # With both, what each saves is not there.
+        met = {KEYS["f"], KEYS["g"]} <= {key for key, _, _ in left_out}
+        return {**sizes, "i": 100 + 200 * met}, executed
+
+    found = Toy(meeting, tmp_path).search()
+
+    assert found.space.account.image < 400
+    assert found.space.account.image == sum(meeting(set(found.space.left_out()))[0].values())
+
+
+def test_a_search_goes_on_and_begins_with_an_earlier_plugin_where_that_pays(tmp_path: Path):
+    first = Toy(weigh, tmp_path).search()
+    again = Toy(weigh, tmp_path).open()
+    assert again.space.account.image == first.space.account.image == 370
+    assert again.space.left_out() == first.space.left_out()
+
+    other = tmp_path / "other"
+    other.mkdir()
+    better = by_function(frozenset({(KEYS["f"], GVN, 1), (7, GVN, 1)}))
+    assert Toy(weigh, other, start=better).open().space.account.image == 380
+    slow = by_function(frozenset({(KEYS["i"], LICM, 0)}))
+    assert Toy(weigh, other, start=slow).open().space.account.image == 400
+    assert Toy(weigh, other, start=slow, slowdown=1.0).open().space.account.image == 360
+
+
+def test_kept_files_are_read_without_trust(tmp_path: Path):
+    path, some = tmp_path / "kept.npz", frozenset({(2**63 + 5, GVN, EACH_TIME), (7, LICM, 0)})
+    assert load_left_out(path) is None
+    save_left_out(path, some)
+    assert load_left_out(path) == some
+    np.savez(path, key=np.array([7], np.uint64), question=np.array([[1, EACH_TIME + 1]]))
+    with pytest.raises(InputError, match="what the search knows of a module's passes, found a damaged file"):
+        load_left_out(path)
+    assert left_out_of(by_function(some)) == some
+
+
+@pytest.mark.parametrize(
+    "text", ["function xyz f\n", "changed 7 GVNPass 0\n", "function 7 f\nchanged 7 GVNPass x\n", "odd\n"]
+)
+def test_a_list_of_passes_is_read_or_refused(text: str, tmp_path: Path):
+    path = tmp_path / "changed"
+    path.write_text(
+        "function 0f a name\nfunction 8 g\nchanged f GVNPass 2\nchanged f LICMPass 0\nexecuted 2.5 a name\n"
+    )
+    found = read_changes(path)
+    assert found.keys == {"a name": 15, "g": 8}
+    assert found.changed == {15: (("GVNPass", 2), ("LICMPass", 0)), 8: ()}
+    assert found.executed == {"a name": 2.5}
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"list of passes .*: expected functions, and passes that changed them"):
+        read_changes(path)
+
+
+def test_no_pass_that_stays_in_is_tried_first():
+    assert not set(FIRST) & set(EXCLUDED)
+    assert len({pass_number(name) for name in (*FIRST, *EXCLUDED)}) == len(FIRST) + len(EXCLUDED)
