@@ -17,7 +17,7 @@ from mlgokit.errors import CorpusError
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tables.overrides import PASSES
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.functions.rounds import TrialPlan
 from mlgokit.tune.spaces.functions.space import FunctionSpace
@@ -34,6 +34,7 @@ def open_functions(
     config: TrialPlan,
     decisions: bytes = b"",
     passes: bytes = b"",
+    optimizer_passes: bytes = b"",
     objective: Objective = Objective.LINK_AWARE,
     folder: Path,
     start: Mapping[int, Overrides],
@@ -49,6 +50,7 @@ def open_functions(
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
         passes: a pass table that holds meanwhile; empty for none.
+        optimizer_passes: the same of the optimizer.
         objective: which bytes count, if it is bytes.
         folder: where progress is kept.
         start: by function, what an earlier plugin does otherwise than LLVM; tried first.
@@ -65,6 +67,7 @@ def open_functions(
         config=config,
         decisions=decisions,
         passes=passes,
+        optimizer_passes=optimizer_passes,
         objective=objective,
         list_all=list_all,
     )
@@ -148,6 +151,7 @@ def open_verified(
         config=config,
         decisions=inside["decisions"].read_bytes(),
         passes=inside[PASSES.table].read_bytes() if PASSES.table in inside else b"",
+        optimizer_passes=inside[OPTIMIZER_PASSES.table].read_bytes() if OPTIMIZER_PASSES.table in inside else b"",
         objective=objective,
         folder=folder,
         start=start,

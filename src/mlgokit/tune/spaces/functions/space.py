@@ -57,6 +57,7 @@ class FunctionSpace:
         config: what is tried.
         decisions: a decision table by which modules are inlined; empty for LLVM's heuristic.
         passes: a pass table by which passes are left out beneath what is tried; empty for none.
+        optimizer_passes: the same of the optimizer.
         units: modules that compile, with their functions.
         failures: those that do not, with the reason.
         list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
@@ -69,6 +70,7 @@ class FunctionSpace:
     config: TrialPlan
     decisions: bytes = b""
     passes: bytes = b""
+    optimizer_passes: bytes = b""
     units: list[ModuleFunctions] = field(default_factory=list[ModuleFunctions])
     failures: dict[str, str] = field(default_factory=dict[str, str])
     list_all: bool = False
@@ -116,6 +118,7 @@ class FunctionSpace:
             policies={**self.config.policies, **inlining},
             decisions=self.decisions,
             passes=self.passes,
+            optimizer_passes=self.optimizer_passes,
             trials=trials,
         )
         extra = 10 * ROUND_SECONDS + 0.1 * sum(len(one.trials) for one in series)
