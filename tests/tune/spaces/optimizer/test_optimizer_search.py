@@ -33,7 +33,7 @@ from mlgokit.tune.spaces.optimizer.state import (
 from mlgokit.tune.spaces.passes.trials import pass_number
 from mlgokit.tune.verify import Verifier
 
-NAMES = ("f", "g", "h", "i")
+NAMES: tuple[str, ...] = ("f", "g", "h", "i")
 KEYS = {name: 100 + place for place, name in enumerate(NAMES)}
 CALLS = (ToyCall(caller="h", callee="g", site=2, default=True),)
 GVN, LICM = pass_number("GVNPass"), pass_number("LICMPass")
