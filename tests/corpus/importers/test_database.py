@@ -228,6 +228,12 @@ def test_names_stay_inside_the_corpus(place: Place):
     assert all(module.bitcode.is_relative_to(place.folder / "corpus") for module in result.corpus.modules)
 
 
+def test_an_object_in_the_folder_that_names_the_project_does_not_say_so_twice(place: Place):
+    place.add("a.cc", output="../../lib/a.o")
+    result = place.make(project="lib")
+    assert [module.name for module in result.corpus.modules] == ["lib/a.o"]
+
+
 def test_only_wanted_sources_are_taken(place: Place):
     for name in ("src/a.cc", "src/a_test.cc", "other/b.cc"):
         place.add(name)

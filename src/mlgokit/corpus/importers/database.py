@@ -412,14 +412,14 @@ def _interned(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _module_name(command: CompileCommand, request: _Request) -> str:
-    """The output's path below the build folder, or the source's, with an ``.o``."""
+    """The output's path below the build folder, or the source's, with an ``.o``; the project comes once, in front."""
     path = command.output or command.file.with_name(f"{command.file.name}.o")
     relative = os.path.relpath(path, request.root)
-    parts = [part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."}]
-    name = re.sub(r"[\x00-\x1f\x7f\\]", "_", "/".join(parts).encode("utf-8", "replace").decode())
-    return (
-        f"{request.project}/{name}" if PurePosixPath(name).suffix in {".o", ".obj"} else f"{request.project}/{name}.o"
-    )
+    name = "/".join(part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."})
+    if relative.startswith(".."):
+        name = name.removeprefix(f"{request.project}/")
+    name = re.sub(r"[\x00-\x1f\x7f\\]", "_", name.encode("utf-8", "replace").decode())
+    return f"{request.project}/{name}{'' if PurePosixPath(name).suffix in {'.o', '.obj'} else '.o'}"
 
 
 def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
