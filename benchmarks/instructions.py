@@ -11,7 +11,7 @@ from mlgokit.module import Module
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "analyses of callees": ("llvm::getInliningCostFeatures(", "llvm::getInliningCostEstimate("),
-    "counts of bodies": ("mlgokit::countBody(", "mlgokit::CostTraitsAnalysis::run("),
+    "counts of bodies": ("mlgokit::CallerCounter::", "mlgokit::CostTraitsAnalysis::run("),
     "the plugin's features": ("mlgokit::CallSiteObserver::observe(",),
     "the network": ("mlgokit::Policy::normalise(", "mlgokit::Network::evaluate("),
     "reading the policy": ("mlgokit::loadPolicy(",),

@@ -11,6 +11,10 @@
 
 #include <cstdint>
 
+namespace llvm {
+class CallBase;
+}
+
 namespace mlgokit {
 
 using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock *, 32>;
@@ -28,8 +32,30 @@ struct BodyCounts {
   static BodyCounts of(const llvm::FunctionPropertiesInfo &Info);
 };
 
-/// Counts \p F as it is now, and leaves in \p Reached the blocks that can be reached.
-BodyCounts countBody(const llvm::Function &F, BlockSet &Reached);
+/// Counts a function into which calls are inlined one after the other: of all but the first, only what they changed.
+class CallerCounter {
+public:
+  /// Counts \p F as it is now, whole.
+  BodyCounts count(const llvm::Function &F);
+  /// Whether \p F is what was counted last, and what is known of it still holds.
+  bool knows(const llvm::Function &F) const { return Counted == &F; }
+  /// Whether a block of it can be reached.
+  bool reaches(const llvm::BasicBlock &Block) const { return Reached.contains(&Block); }
+  /// Notes what inlining \p Call may change of the function that was counted last.
+  void beforeInlining(const llvm::CallBase &Call);
+  /// Counts again after the call that was noted was inlined, or \p F whole if it is another function.
+  BodyCounts afterInlining(const llvm::Function &F);
+  void forget() { Counted = nullptr; }
+
+private:
+  const llvm::Function *Counted = nullptr;
+  BlockSet Reached;
+  BodyCounts Counts;                                       // of what can be reached
+  BodyCounts Rest;                                         // of what no inlining of the call that was noted changes
+  const llvm::BasicBlock *Site = nullptr;                  // the block of that call
+  llvm::SmallPtrSet<const llvm::BasicBlock *, 8> Changing; // what is not in Rest
+  llvm::SmallPtrSet<const llvm::BasicBlock *, 8> Border;   // those of them behind which nothing changes
+};
 
 /// Keeps the counts until a pass changes the function: uses that come or go elsewhere are not seen, as with LLVM.
 class BodyCountsAnalysis : public llvm::AnalysisInfoMixin<BodyCountsAnalysis> {

@@ -80,8 +80,7 @@ private:
   DenseMap<const Function *, BodyCounts> Counts;
   SmallPtrSet<LazyCallGraph::Node *, 4> LastNodes; // of the last component, as long as they live
   Function *Changed = nullptr;                     // what was inlined into since it was counted
-  const Function *ReachedIn = nullptr;             // whose blocks are in Reached
-  BlockSet Reached;
+  CallerCounter Counter;
 
   CallSiteObserver Observer;
   std::array<int64_t, LlvmFeatureCount> Known{};
@@ -112,6 +111,8 @@ std::unique_ptr<InlineAdvice> PolicyAdvisor::untracked(CallBase &Call, bool Inli
 std::unique_ptr<InlineAdvice> PolicyAdvisor::tracked(CallBase &Call, bool Inline) {
   counts(*Call.getCaller());
   const int64_t CalleeSize = counts(*Call.getCalledFunction()).Instructions;
+  if (Inline && Counter.knows(*Call.getCaller()))
+    Counter.beforeInlining(Call);
   return std::make_unique<TrackedAdvice>(*this, Call, getCallerORE(Call), Inline, CalleeSize);
 }
 
@@ -149,7 +150,7 @@ void PolicyAdvisor::onPassEntry(LazyCallGraph::SCC *C) {
 
 void PolicyAdvisor::onPassExit(LazyCallGraph::SCC *C) {
   settle();
-  ReachedIn = nullptr;
+  Counter.forget();
   Counts.clear();
   if (!C || Stopped)
     return;
@@ -178,8 +179,7 @@ void PolicyAdvisor::settle() {
   Kept.abandon<BodyCountsAnalysis>();
   Kept.abandon<CostTraitsAnalysis>();
   FAM.invalidate(F, Kept);
-  const BodyCounts Now = countBody(F, Reached);
-  ReachedIn = &F;
+  const BodyCounts Now = Counter.afterInlining(F);
   BodyCounts &Then = Counts[&F];
   Size += Now.Instructions - Then.Instructions;
   Then = Now;
@@ -188,8 +188,8 @@ void PolicyAdvisor::settle() {
 
 bool PolicyAdvisor::isReachable(const CallBase &Call) {
   Function &Caller = *const_cast<CallBase &>(Call).getCaller();
-  if (ReachedIn == &Caller)
-    return Reached.contains(Call.getParent());
+  if (Counter.knows(Caller))
+    return Counter.reaches(*Call.getParent());
   return FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(Call.getParent());
 }
 
