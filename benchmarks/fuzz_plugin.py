@@ -38,10 +38,10 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 SLICE = 250_000
 """Inputs of one process."""
 UNITS = (
-    "shared/Policy", "shared/Network", "shared/Settings", "shared/Files", "shared/Exploration", "inliner/DecisionTable",
-    "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode", "identity/Identity",
-    "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize", "trials/Executed",
-    "regalloc/FunctionShape", "shared/HotFunctions",
+    "shared/Policy", "shared/Network", "shared/FirstLayer", "shared/Settings", "shared/Files", "shared/Exploration",
+    "inliner/DecisionTable", "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode",
+    "identity/Identity", "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize",
+    "trials/Executed", "regalloc/FunctionShape", "shared/HotFunctions",
 )  # fmt: skip
 """Of the plugin, what its readers need; others are included by :data:`SOURCE`."""
 _OPTIONS = (

@@ -213,7 +213,7 @@ def build_driver(toolchain: Toolchain, built: Path, folder: Path) -> Path:
         [
             toolchain.clangxx, "-O2", "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
             "-isystem", str(toolchain.include_dir), source, built / "shared/Policy.o",
-            built / "shared/Network.o", *libraries, "-o", output,
+            built / "shared/Network.o", built / "shared/FirstLayer.o", *libraries, "-o", output,
         ],
         timeout_seconds=300,
     )  # fmt: skip

@@ -91,13 +91,13 @@ def driver(
     built = plugin.parent
     folder = tmp_path_factory.mktemp("driver")
     narrow = request.param == "narrow"
-    network = built / ("shared/Network.cpp" if narrow else "shared/Network.o")
+    network = [built / f"shared/{name}.{'cpp' if narrow else 'o'}" for name in ("Network", "FirstLayer")]
     (folder / "driver.cpp").write_text(DRIVER)
     done = process.run(
         [
             toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
             "-isystem", str(toolchain.include_dir), f"-DCOLUMNS={COLUMNS}", f"-DFIRST={FIRST}", folder / "driver.cpp",
-            *(["-O2", "-ffp-contract=off", "-DMLGOKIT_NARROW"] if narrow else []), network,
+            *(["-O2", "-ffp-contract=off", "-DMLGOKIT_NARROW"] if narrow else []), *network,
             built / "shared/Policy.o", built / "shared/Exploration.o", f"-L{toolchain.library_dir}",
             f"-Wl,-rpath,{toolchain.library_dir}", f"-lLLVM-{toolchain.major}", "-o", folder / "driver",
         ],

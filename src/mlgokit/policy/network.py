@@ -1,17 +1,18 @@
 """A policy: feature names, normaliser and an ensemble of small networks, evaluated in numpy.
 
-The plugin evaluates the same files in C++. Both multiply and add in the same order and precision, so a preference,
-a column's logit or a unit number is the same here and there; ``tests/llvm`` holds them to it. docs/formats.md,
-"The arithmetic", has the order.
+The plugin evaluates the same files in C++. Both have the same integers in the first layer, and multiply and add in the
+same order and precision in all others, so a preference, a column's logit or a unit number is the same here and there;
+``tests/llvm`` holds them to it. docs/formats.md, "The arithmetic", has the order.
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import UsageError
+from mlgokit.policy.first_layer import FirstLayer, scale_layer
 from mlgokit.policy.normaliser import Normaliser, Values
 from mlgokit.spec import AdviceKind
 
@@ -107,6 +108,11 @@ class Policy:
     doubt: float = 0.0
     mask: str = ""
     gate: Gate | None = None
+    _first: FirstLayer = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        first = self.layers[0]
+        object.__setattr__(self, "_first", scale_layer(first.weight, first.bias, self.normaliser.bound))
 
     @property
     def members(self) -> int:
@@ -120,14 +126,15 @@ class Policy:
 
     def answers(self, values: Values) -> Doubles:
         """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
-        hidden = np.broadcast_to(self.normaliser.apply(values), (self.members, len(values), self.normaliser.width))
+        hidden = self._first.apply(self.normaliser.apply(values))
         with np.errstate(over="ignore", invalid="ignore"):
-            for index, layer in enumerate(self.layers):
+            for layer in self.layers[1:]:
+                hidden = np.where(hidden > 0, hidden, np.float32(0))
                 total = np.broadcast_to(layer.bias[:, None, :], (*hidden.shape[:2], layer.bias.shape[1])).copy()
                 # One input after the other: the plugin's order of additions, which a matrix product would not keep.
                 for column in range(layer.weight.shape[1]):
                     total += hidden[:, :, column, None] * layer.weight[:, None, column, :]
-                hidden = np.where(total > 0, total, np.float32(0)) if index + 1 < len(self.layers) else total
+                hidden = total
             wide = hidden.astype(np.float64)
             return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
 

@@ -65,6 +65,11 @@ class SignedLog:
         """Number of network inputs."""
         return len(self.mean)
 
+    @property
+    def bound(self) -> float:
+        """No input is beyond it."""
+        return self.clip
+
     def apply(self, values: Values) -> Inputs:
         """Normalise ``values`` [T, F] to [T, F]."""
         scaled = (signed_log(values) - self.mean.astype(np.float64)) * self.scale.astype(np.float64)
@@ -88,6 +93,11 @@ class Quantile:
     def width(self) -> int:
         """Number of network inputs."""
         return 2 * len(self.boundaries)
+
+    @property
+    def bound(self) -> float:
+        """No input is beyond it."""
+        return 1.0
 
     def apply(self, values: Values) -> Inputs:
         """Normalise ``values`` [T, F] to [T, 2 F]."""

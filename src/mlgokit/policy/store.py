@@ -26,7 +26,7 @@ DOUBT_FORMAT_VERSION = 4
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 MOST_FEATURES = 1024
-"""The plugin makes a table of 4 kB for each; LLVM supplies less than a hundred."""
+"""The plugin makes a table of 1 kB for each; LLVM supplies less than a hundred."""
 _KEY = "mlgokit.policy"
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}

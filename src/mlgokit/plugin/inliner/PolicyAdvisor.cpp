@@ -6,6 +6,7 @@
 #include "inliner/FunctionLevels.h"
 #include "inliner/Heuristic.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/Dominators.h"
@@ -13,6 +14,7 @@
 #include "llvm/Support/CommandLine.h"
 
 #include <optional>
+#include <tuple>
 
 using namespace llvm;
 
@@ -61,6 +63,7 @@ private:
   const BodyCounts &counts(Function &F);
   void settle();
   bool isReachable(const CallBase &Call);
+  MandatoryInliningKind kindOf(CallBase &Call, OptimizationRemarkEmitter &ORE);
   bool heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmitter &ORE);
   bool decide(CallBase &Call, const InlineCostFeatures &Cost, int Estimate);
   std::unique_ptr<InlineAdvice> untracked(CallBase &Call, bool Inline);
@@ -81,6 +84,7 @@ private:
   SmallPtrSet<LazyCallGraph::Node *, 4> LastNodes; // of the last component, as long as they live
   Function *Changed = nullptr;                     // what was inlined into since it was counted
   CallerCounter Counter;
+  DenseSet<std::tuple<AttributeSet, AttributeSet, AttributeSet>> Optional; // of caller, callee and call
 
   CallSiteObserver Observer;
   std::array<int64_t, LlvmFeatureCount> Known{};
@@ -193,6 +197,24 @@ bool PolicyAdvisor::isReachable(const CallBase &Call) {
   return FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(Call.getParent());
 }
 
+/// LLVM's answer, which looks up dozens of attributes by name. That inlining is neither demanded nor forbidden, it says
+/// by attributes alone, if the callee is final, nothing is passed by value, and both functions are for the same
+/// processor.
+InlineAdvisor::MandatoryInliningKind PolicyAdvisor::kindOf(CallBase &Call, OptimizationRemarkEmitter &ORE) {
+  const Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
+  const AttributeSet OfCaller = Caller.getAttributes().getFnAttrs(), OfCallee = Callee.getAttributes().getFnAttrs();
+  const auto Key = std::make_tuple(OfCaller, OfCallee, Call.getAttributes().getFnAttrs());
+  const bool ByAttributes = !Callee.isInterposable() && !Call.hasByValArgument() &&
+                            !Callee.getAttributes().hasAttrSomewhere(Attribute::ByVal);
+  if (ByAttributes && Optional.contains(Key))
+    return MandatoryInliningKind::NotMandatory;
+  const MandatoryInliningKind Kind = getMandatoryKind(Call, FAM, ORE);
+  auto IsSame = [&](StringRef Name) { return OfCaller.getAttribute(Name) == OfCallee.getAttribute(Name); };
+  if (ByAttributes && Kind == MandatoryInliningKind::NotMandatory && IsSame("target-cpu") && IsSame("target-features"))
+    Optional.insert(Key);
+  return Kind;
+}
+
 /// Whether the gate leaves the call to LLVM's heuristic whatever the policy says, so that none of the features is
 /// needed: an analysis of the whole callee.
 bool PolicyAdvisor::heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmitter &ORE) {
@@ -200,7 +222,7 @@ bool PolicyAdvisor::heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmi
   // LLVM notes sizes of a callee that cannot be inlined at all later than this path does. In a component of several
   // functions the callee may be the next caller, and its features would differ.
   return AsksEarly && OneCaller && &Caller != &Callee && !P.believes(isDiscardable(Callee)) &&
-         getMandatoryKind(Call, FAM, ORE) == MandatoryInliningKind::NotMandatory;
+         kindOf(Call, ORE) == MandatoryInliningKind::NotMandatory;
 }
 
 std::unique_ptr<InlineAdvice> PolicyAdvisor::getMandatoryAdvice(CallBase &Call, bool Inline) {
@@ -219,7 +241,7 @@ std::unique_ptr<InlineAdvice> PolicyAdvisor::getAdviceImpl(CallBase &Call) {
     Observer.decided(Callee, Inline);
     return tracked(Call, Inline);
   }
-  const MandatoryInliningKind Kind = getMandatoryKind(Call, FAM, ORE);
+  const MandatoryInliningKind Kind = kindOf(Call, ORE);
   if (Kind == MandatoryInliningKind::Never || &Caller == &Callee)
     return untracked(Call, false);
   const bool Mandatory = Kind == MandatoryInliningKind::Always;

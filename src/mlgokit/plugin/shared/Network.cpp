@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 using namespace llvm;
 
@@ -90,15 +91,14 @@ void accumulateChains(const float *In, size_t Inputs, const float *Weight, const
 
 } // namespace
 
-Network::Network(size_t Members, std::vector<Layer> All)
-    : Members(Members), Layers(std::move(All)), Evaluate(evaluatePlain) {
+Network::Network(size_t Members, std::vector<Layer> All, const InputScale &Scale)
+    : Members(Members), First(Members, All.front(), Scale), Evaluate(evaluatePlain) {
   size_t Widest = 0;
-  for (const Layer &Now : Layers)
+  for (const Layer &Now : All)
     Widest = std::max({Widest, Now.Inputs, Now.Outputs});
-  for (ActiveInputs *Scratch : {&First, &Active}) {
-    Scratch->Index.resize(Widest);
-    Scratch->Value.resize(Widest);
-  }
+  Layers.assign(std::make_move_iterator(All.begin() + 1), std::make_move_iterator(All.end()));
+  Active.Index.resize(Widest);
+  Active.Value.resize(Widest);
   Hidden.resize(Members * Widest);
   Next.resize(Members * Widest);
 #ifdef MLGOKIT_WIDE
@@ -107,11 +107,13 @@ Network::Network(size_t Members, std::vector<Layer> All)
 #endif
 }
 
-ArrayRef<float> Network::evaluate(ArrayRef<float> Input) {
-  gather(Input, First);
-  for (size_t L = 0; L < Layers.size(); ++L) {
-    const Layer &Now = Layers[L];
-    if (L > 0 && Now.Outputs == 1) {
+ArrayRef<float> Network::evaluate(ArrayRef<int16_t> Input) {
+  First.evaluate(Input, Hidden.data());
+  size_t Width = First.outputs();
+  for (const Layer &Now : Layers) {
+    for (size_t I = 0; I < Members * Width; ++I)
+      Hidden[I] = Hidden[I] > 0 ? Hidden[I] : 0;
+    if (Now.Outputs == 1) {
       size_t K = 0;
       auto Chains = [&](auto Function, size_t Count) {
         for (; K + Count <= Members; K += Count)
@@ -123,18 +125,15 @@ ArrayRef<float> Network::evaluate(ArrayRef<float> Input) {
       Chains(accumulateChains<1>, 1);
     } else {
       for (size_t K = 0; K < Members; ++K) {
-        if (L > 0)
-          gather({Hidden.data() + K * Now.Inputs, Now.Inputs}, Active);
-        Evaluate(L > 0 ? Active : First, Now.Weight.data() + K * Now.Inputs * Now.Outputs, Now.Outputs,
+        gather({Hidden.data() + K * Now.Inputs, Now.Inputs}, Active);
+        Evaluate(Active, Now.Weight.data() + K * Now.Inputs * Now.Outputs, Now.Outputs,
                  Now.Bias.data() + K * Now.Outputs, Next.data() + K * Now.Outputs);
       }
     }
-    if (L + 1 < Layers.size())
-      for (size_t I = 0; I < Members * Now.Outputs; ++I)
-        Next[I] = Next[I] > 0 ? Next[I] : 0;
+    Width = Now.Outputs;
     std::swap(Hidden, Next);
   }
-  return {Hidden.data(), Members * Layers.back().Outputs};
+  return {Hidden.data(), Members * Width};
 }
 
 } // namespace mlgokit

@@ -2,6 +2,8 @@
 #ifndef MLGOKIT_SHARED_NETWORK_H
 #define MLGOKIT_SHARED_NETWORK_H
 
+#include "shared/FirstLayer.h"
+
 #include "llvm/ADT/ArrayRef.h"
 
 #include <cstddef>
@@ -9,14 +11,6 @@
 #include <vector>
 
 namespace mlgokit {
-
-/// One dense layer of each of K networks. Every weight is finite.
-struct Layer {
-  size_t Inputs = 0;
-  size_t Outputs = 0;
-  std::vector<float> Weight; // [K, Inputs, Outputs]
-  std::vector<float> Bias;   // [K, Outputs]
-};
 
 /// The inputs of a layer that are not 0: where they are, and what they are.
 struct ActiveInputs {
@@ -29,20 +23,21 @@ class Network {
 public:
   Network() = default;
   /// Outputs of each layer are inputs of the next; there is at least one layer and one member.
-  Network(size_t Members, std::vector<Layer> Layers);
+  Network(size_t Members, std::vector<Layer> Layers, const InputScale &Scale);
 
   size_t members() const { return Members; }
-  size_t inputs() const { return Layers.front().Inputs; }
+  size_t inputs() const { return First.inputs(); }
   /// The last layer's outputs of all members for one input, [K, Outputs]; valid until the next call.
-  llvm::ArrayRef<float> evaluate(llvm::ArrayRef<float> Input);
+  llvm::ArrayRef<float> evaluate(llvm::ArrayRef<int16_t> Input);
 
 private:
   using LayerFunction = void (*)(const ActiveInputs &, const float *, size_t, const float *, float *);
 
   size_t Members = 0;
-  std::vector<Layer> Layers;
+  FirstLayer First;
+  std::vector<Layer> Layers;        // all others
   LayerFunction Evaluate = nullptr; // of one layer of one member, for this processor
-  ActiveInputs First, Active;       // scratch, as all below
+  ActiveInputs Active;              // scratch, as all below
   std::vector<float> Hidden, Next;  // [K, widest layer]
 };
 

@@ -21,9 +21,10 @@ namespace {
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4;
 constexpr double HeuristicPreference = 2;
 constexpr int64_t SmallValue = 256;
+constexpr int16_t NotAnInput = std::numeric_limits<int16_t>::min();
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
-constexpr size_t MostFeatures = 1024; // each takes 4 kB for its small values
+constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
@@ -249,11 +250,12 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
     Width = Outputs;
   }
-  P.Networks = Network(Members, std::move(Layers));
+  P.Scaled = InputScale(P.Normaliser == NormaliserKind::Quantile ? 1 : P.Clip);
+  P.Networks = Network(Members, std::move(Layers), P.Scaled);
   P.Input.resize(P.Networks.inputs());
 
   if (P.Normaliser == NormaliserKind::SignedLog) {
-    P.SmallValues.assign(F * 2 * SmallValue, std::numeric_limits<float>::quiet_NaN());
+    P.SmallValues.assign(F * 2 * SmallValue, NotAnInput);
     P.LastLarge.assign(F, std::numeric_limits<double>::quiet_NaN());
     P.LastLargeInput.assign(F, 0);
   }
@@ -296,8 +298,8 @@ void Policy::normalise(ArrayRef<double> Values) {
       const float *Row = Boundaries.data() + I * QuantileCount;
       const size_t Length = RowLengths[I];
       const double Rank = double(std::upper_bound(Row, Row + Length, float(bounded(Values[I]))) - Row) / double(Length);
-      Input[2 * I] = float(Rank);
-      Input[2 * I + 1] = float(Rank * Rank);
+      Input[2 * I] = Scaled(float(Rank));
+      Input[2 * I + 1] = Scaled(float(Rank * Rank));
     }
     return;
   }
@@ -305,13 +307,13 @@ void Policy::normalise(ArrayRef<double> Values) {
     const double V = bounded(Values[I]);
     const double Magnitude = std::log1p(std::fabs(V));
     const double Signed = V < 0 ? -Magnitude : Magnitude;
-    return float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip));
+    return Scaled(float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip)));
   };
   for (size_t I = 0; I < Values.size(); ++I) {
     const double V = Values[I];
     if (V >= -SmallValue && V < SmallValue && V == double(int32_t(V))) {
-      float &Known = SmallValues[size_t((2 * int64_t(I) + 1) * SmallValue + int64_t(V))];
-      if (std::isnan(Known))
+      int16_t &Known = SmallValues[size_t((2 * int64_t(I) + 1) * SmallValue + int64_t(V))];
+      if (Known == NotAnInput)
         Known = SignedLog(I);
       Input[I] = Known;
     } else {

@@ -1,7 +1,8 @@
 // A policy file (safetensors with a JSON description, see docs/formats.md) and its evaluation.
 //
 // The arithmetic is fixed to the last bit so that mlgokit/policy/network.py computes the very same numbers:
-// normalisation in double, layers in float with one multiplication and one addition per weight, inputs in order.
+// normalisation in double, the first layer in integers, the others in float with one multiplication and one addition
+// per weight, inputs in order.
 #ifndef MLGOKIT_SHARED_POLICY_H
 #define MLGOKIT_SHARED_POLICY_H
 
@@ -64,20 +65,21 @@ private:
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
   double Clip = 0;
-  double BytesPerUnit = 1;           // of the logit, for OutputKind::EffectBytes
-  double Caution = 0;                // standard deviations of the members by which a column's logit is worse
-  double Doubt = 0;                  // standard deviations that an effect must exceed beyond its margin to be believed
-  std::optional<size_t> Gate;        // the feature that says which of Margins an effect must exceed to be believed
-  double Margins[2] = {0, 0};        // bytes: where that feature is 0, and where it is not
-  std::vector<double> Mean, Scale;   // [F] of SignedLog
-  std::vector<float> SmallValues;    // [F, 512] normalised values of -256..255; NaN until one is asked for
-  std::vector<double> LastLarge;     // [F] the last value that is not among those
-  std::vector<float> LastLargeInput; // [F] and what it became: features of the caller come again and again
-  std::vector<float> Boundaries;     // [F, Q] of Quantile
+  double BytesPerUnit = 1;          // of the logit, for OutputKind::EffectBytes
+  double Caution = 0;               // standard deviations of the members by which a column's logit is worse
+  double Doubt = 0;                 // standard deviations that an effect must exceed beyond its margin to be believed
+  std::optional<size_t> Gate;       // the feature that says which of Margins an effect must exceed to be believed
+  double Margins[2] = {0, 0};       // bytes: where that feature is 0, and where it is not
+  std::vector<double> Mean, Scale;  // [F] of SignedLog
+  InputScale Scaled;                // of normalised values
+  std::vector<int16_t> SmallValues; // [F, 512] inputs for -256..255; NotAnInput until one is asked for
+  std::vector<double> LastLarge;    // [F] the last value that is not among those
+  std::vector<int16_t> LastLargeInput; // [F] and what it became: features of the caller come again and again
+  std::vector<float> Boundaries;       // [F, Q] of Quantile
   size_t QuantileCount = 0;
   std::vector<size_t> RowLengths; // [F] of Quantile: how many of each row are boundaries
   Network Networks;
-  std::vector<float> Input; // scratch
+  std::vector<int16_t> Input; // scratch
 };
 
 } // namespace mlgokit
