@@ -11,11 +11,18 @@ from mlgokit.module import Module
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "analyses of callees": ("llvm::getInliningCostFeatures(", "llvm::getInliningCostEstimate("),
-    "counts of bodies": ("mlgokit::CallerCounter::", "mlgokit::CostTraitsAnalysis::run("),
+    "counts of bodies": (
+        "mlgokit::CallerCounter::beforeInlining(", "mlgokit::CallerCounter::afterInlining(",
+        "mlgokit::BodyCountsAnalysis::run(", "mlgokit::CostTraitsAnalysis::run(",
+    ),
     "the plugin's features": ("mlgokit::CallSiteObserver::observe(",),
     "the network": ("mlgokit::Policy::normalise(", "mlgokit::Network::evaluate("),
     "reading the policy": ("mlgokit::loadPolicy(",),
     "the heuristic": ("llvm::shouldInline(",),
+    "all of deciding": (
+        "llvm::DefaultInlineAdvisor::getAdviceImpl(", "mlgokit::(anonymous namespace)::PolicyAdvisor::getAdviceImpl(",
+        "mlgokit::(anonymous namespace)::PolicyAdvisor::onPass",
+    ),
     "the inliner": ("llvm::InlinerPass::run(",),
 }  # fmt: skip
 """By part, the functions that are counted with all that they call; the inliner has all the others in it."""

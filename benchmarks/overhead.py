@@ -1,15 +1,17 @@
 """What the plugin costs: processor time of compilations with it over that of plain ``-Oz``."""
 
+import functools
 import math
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from harness import Setup, draw_modules, run_benchmark
 from instructions import PARTS, count_instructions
+from replay import build_replay, record
 from results import Cell, Result, Table
 from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_modules
 
@@ -24,7 +26,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 
 BAR = 1.05
-BUILDS = ("plain", "policy", "echo")
+BUILDS = ("plain", "policy", "replay", "echo")
 LONG_QUANTILE = 0.9
 JOINED = 8
 """Modules of one unit of a unity build, as CMake has it by default."""
@@ -48,6 +50,11 @@ class Overhead:
     """Modules that are joined from eight of a project each, as a unity build compiles them."""
     counted: int = 0
     """Modules whose instructions are counted, part by part; callgrind takes a minute for each second."""
+    counted_large: int = 0
+    """As many of the other corpus's modules are counted as well."""
+    replay: bool = False
+    """Also build with the policy's decisions given from a list, so that deciding costs nothing: what is left of the
+    ratio is the other code that there is to optimize and to generate."""
     echo: bool = False
     """Also echo the heuristic by the plugin that logs."""
     repetitions: int = 5
@@ -89,6 +96,12 @@ def measure(config: Overhead, setup: Setup) -> Result:
         exported = folder / "policy.so"
         export_plugin(toolchain, [config.policy], exported)
         uses: dict[str, PluginUse | None] = {"plain": None, "policy": PluginUse(plugin=exported)}
+        before: Callable[[Module], None] | None = None
+        if config.replay:
+            recorder, replay = build_replay(toolchain, folder)
+            uses["replay"] = PluginUse(plugin=replay)
+            before = functools.partial(record, toolchain, recorder=recorder, policy=config.policy, folder=folder)
+
         if config.echo:
             echo = PluginUse(plugin=build_plugin(toolchain), policies={INLINE_SIZE.name: HEURISTIC})
             uses["echo"] = echo
@@ -101,11 +114,13 @@ def measure(config: Overhead, setup: Setup) -> Result:
             timeout_seconds=config.timeout_seconds,
             corpus=config.corpus,
             report=setup.report,
+            before=before,
         )
         counted = draw_modules(drawn, config.counted, rng) if config.counted else []
+        counted += draw_modules(large, config.counted_large, rng) if config.counted_large else []
         counts = count_builds(config, toolchain, counted, exported, setup.report)
-    split = part_table(counts) if counts else None
-    return summarise(timings, failures, config=config, split=split)
+        memory = memory_table(config, toolchain, counted, exported)
+    return summarise(timings, failures, config=config, more=(part_table(counts), memory) if counts else ())
 
 
 def join_modules(
@@ -192,7 +207,7 @@ def summarise(
     failures: Sequence[tuple[Cell, ...]],
     *,
     config: Overhead,
-    split: Table | None = None,
+    more: Sequence[Table] = (),
 ) -> Result:
     """The tables, and whether the total and the modules that take long reach the bar."""
     rng = np.random.default_rng(config.seed)
@@ -205,16 +220,17 @@ def summarise(
         ("all", np.ones(len(timings), bool)),
         *((f"at least {most:g} s", least >= most) for most in (config.large_seconds, config.long_seconds)),
     ]
+    pairs = [(build, "plain") for build in builds[1:]] + [("policy", "replay")] * ("replay" in builds)
     rows: list[tuple[Cell, ...]] = []
     bar: Ratios | None = None
     for title, seconds in (("user", user), ("user + system", processor)):
         for group, chosen in groups:
-            for build in builds[1:]:
+            for build, base in pairs:
                 if not chosen.any():
                     continue
-                found = compare_times(seconds[build][chosen], seconds["plain"][chosen], rng)
+                found = compare_times(seconds[build][chosen], seconds[base][chosen], rng)
                 bar = bar or found
-                rows.append((title, f"{build} / plain", group, found.modules, *found.cells()))
+                rows.append((title, f"{build} / {base}", group, found.modules, *found.cells()))
     if bar is None:
         raise CorpusError("overhead: expected at least one timed module, found none; give a corpus that compiles")
     long = least >= config.long_seconds
@@ -222,6 +238,12 @@ def summarise(
         float(np.quantile(user["policy"][long].min(axis=1) / user["plain"][long].min(axis=1), LONG_QUANTILE))
         if long.any()
         else math.nan
+    )
+    replayed = (
+        " Replay: the policy's decisions come from a list and cost nothing. So replay / plain is the other code, less "
+        "LLVM's heuristic, and policy / replay is deciding."
+        if "replay" in builds
+        else ""
     )
     echoed = (
         f" and {text['echo'] / text['plain'] - 1:+.2%} when the heuristic is echoed, by the advisor that logs, which "
@@ -235,7 +257,7 @@ def summarise(
         "before any pass: of a build from sources the front end is a part that no policy changes. Every build is a "
         "whole process: start, loading of the plugin and of the policy included. The kernel may count user time by "
         "clock ticks, 1 to 10 ms each, and user + system exactly: where the two differ for small modules, believe the "
-        "sum."
+        f"sum.{replayed}"
     )
     table = Table(
         title="Ratios of processor time",
@@ -260,8 +282,33 @@ def summarise(
         ),
         passed=bar.total <= BAR and slowest <= BAR,
         seed=config.seed,
-        tables=(table, *(() if split is None else (split,)), *left_out(failures)),
+        tables=(table, *more, *left_out(failures)),
     )
+
+
+def memory_table(config: Overhead, toolchain: Toolchain, modules: Sequence[Module], exported: Path) -> Table:
+    """The compiler's largest resident set, plainly and under the policy, of as many modules as are counted."""
+    rows: list[tuple[Cell, ...]] = []
+    for module in modules:
+        plain, policy = (
+            _peak(toolchain, module, plugin, exported.parent, config.timeout_seconds) / 1e6
+            for plugin in (None, exported)
+        )
+        rows.append((module.name, plain, policy, policy / plain))
+    return Table(
+        title="Peak memory of the compiler",
+        columns=("module", "plain (MB)", "policy (MB)", "ratio"),
+        rows=tuple(rows),
+        note="The largest resident set of one compilation; never less than that of this benchmark.",
+    )
+
+
+def _peak(toolchain: Toolchain, module: Module, plugin: Path | None, folder: Path, timeout: float) -> int:
+    extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
+    words = [*(word for word in module.command_line if word), *extra, "-x", "ir", module.bitcode.absolute()]
+    return process.run(
+        [toolchain.clang, *words, "-emit-obj", "-o", folder / "peak.o"], timeout_seconds=timeout
+    ).peak_bytes
 
 
 def _shown(ratio: float) -> str:

@@ -1,8 +1,8 @@
 // Two plugins for one question: what does a compilation take when its inlining decisions cost nothing?
 //
-// With MLGOKIT_RECORD defined, linked with the plugin's own object files and with calls of makePolicyAdvisor wrapped, it
-// writes what the policy's advisor answers to each question, a byte each, to the file $MLGOKIT_ANSWERS. Without, it is a
-// plugin by itself that gives these answers again, in their order, and looks at nothing.
+// With MLGOKIT_RECORD defined, linked with the plugin's own object files and with calls of makePolicyAdvisor wrapped,
+// it writes what the policy's advisor answers to each question, a byte each, to the file $REPLAY_ANSWERS. Without, it
+// is a plugin by itself that gives these answers again, in their order, and looks at nothing.
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -26,7 +26,7 @@ using namespace llvm;
 namespace {
 
 const char *answersPath() {
-  const char *Path = std::getenv("MLGOKIT_ANSWERS");
+  const char *Path = std::getenv("REPLAY_ANSWERS");
   return Path ? Path : "/dev/null";
 }
 
@@ -85,12 +85,12 @@ InlineAdvisor *makeReplay(Module &M, FunctionAnalysisManager &FAM, InlineParams 
 #ifdef MLGOKIT_RECORD
 
 using Sources = std::vector<size_t>;
-#define MAKE "_ZN7mlgokit17makePolicyAdvisorERN4llvm6ModuleERNS0_15AnalysisManagerIS1_JEEERNS3_INS0_8FunctionEJEEERKNS0_12InlineParamsENS_6PolicyESt6vectorImSaImEE"
 std::unique_ptr<InlineAdvisor> makeReal(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,
-                                        const InlineParams &Params, mlgokit::Policy P, Sources S) asm("__real_" MAKE);
+                                        const InlineParams &Params, mlgokit::Policy P,
+                                        Sources S) asm("__real_" MLGOKIT_MAKER);
 std::unique_ptr<InlineAdvisor> makeWrapped(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,
                                            const InlineParams &Params, mlgokit::Policy P,
-                                           Sources S) asm("__wrap_" MAKE);
+                                           Sources S) asm("__wrap_" MLGOKIT_MAKER);
 std::unique_ptr<InlineAdvisor> makeWrapped(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,
                                            const InlineParams &Params, mlgokit::Policy P, Sources S) {
   return std::make_unique<Recorder>(M, FAM, makeReal(M, MAM, FAM, Params, std::move(P), std::move(S)));

@@ -7,6 +7,7 @@ same order and precision in all others, so a preference, a column's logit or a u
 
 import enum
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -108,11 +109,7 @@ class Policy:
     doubt: float = 0.0
     mask: str = ""
     gate: Gate | None = None
-    _first: FirstLayer = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        first = self.layers[0]
-        object.__setattr__(self, "_first", scale_layer(first.weight, first.bias, self.normaliser.bound))
+    _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def members(self) -> int:
@@ -126,7 +123,7 @@ class Policy:
 
     def answers(self, values: Values) -> Doubles:
         """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
-        hidden = self._first.apply(self.normaliser.apply(values))
+        hidden = self._first_layer().apply(self.normaliser.apply(values))
         with np.errstate(over="ignore", invalid="ignore"):
             for layer in self.layers[1:]:
                 hidden = np.where(hidden > 0, hidden, np.float32(0))
@@ -197,6 +194,13 @@ class Policy:
             average = total / self.members
             variance = squares / self.members - average * average
         return average, np.sqrt(np.where(variance > 0, variance, 0.0))
+
+    def _first_layer(self) -> FirstLayer:
+        """In integers; made once, since an advisor asks for one row at a time."""
+        if self._first is None:
+            first = self.layers[0]
+            object.__setattr__(self, "_first", scale_layer(first.weight, first.bias, self.normaliser.bound))
+        return cast("FirstLayer", self._first)
 
     def _expect(self, kind: AdviceKind) -> None:
         if self.output.advice_kind is not kind:

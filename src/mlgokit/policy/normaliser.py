@@ -17,6 +17,8 @@ from mlgokit.errors import UsageError
 Values = npt.NDArray[np.integer[Any] | np.floating[Any]]
 Inputs = npt.NDArray[np.float32]
 LARGEST = float(np.finfo(np.float32).max)
+LARGEST_LOG = 89.0
+"""No value's :func:`signed_log` is beyond it."""
 
 
 def plain(values: Values) -> npt.NDArray[np.float64]:
@@ -67,8 +69,9 @@ class SignedLog:
 
     @property
     def bound(self) -> float:
-        """No input is beyond it."""
-        return self.clip
+        """No input is beyond it: the clip, or what the largest float becomes."""
+        farthest = (LARGEST_LOG + np.abs(self.mean.astype(np.float64))) * np.abs(self.scale.astype(np.float64))
+        return min(self.clip, float(farthest.max()))
 
     def apply(self, values: Values) -> Inputs:
         """Normalise ``values`` [T, F] to [T, F]."""

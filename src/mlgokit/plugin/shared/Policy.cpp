@@ -250,7 +250,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
     Width = Outputs;
   }
-  P.Scaled = InputScale(P.Normaliser == NormaliserKind::Quantile ? 1 : P.Clip);
+  P.Scaled = InputScale(P.largestInput());
   P.Networks = Network(Members, std::move(Layers), P.Scaled);
   P.Input.resize(P.Networks.inputs());
 
@@ -290,6 +290,17 @@ Error Policy::parseRowLengths(const json::Object &Description) {
     RowLengths[I] = size_t(Length);
   }
   return Error::success();
+}
+
+/// What no normalised value is beyond: the clip, or what the largest float becomes.
+double Policy::largestInput() const {
+  if (Normaliser == NormaliserKind::Quantile)
+    return 1;
+  constexpr double LargestLog = 89;
+  double Farthest = 0;
+  for (size_t I = 0; I < Mean.size(); ++I)
+    Farthest = std::max(Farthest, (LargestLog + std::fabs(Mean[I])) * std::fabs(Scale[I]));
+  return std::min(Clip, Farthest);
 }
 
 void Policy::normalise(ArrayRef<double> Values) {

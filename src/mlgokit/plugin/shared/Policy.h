@@ -56,6 +56,7 @@ public:
 private:
   llvm::Error parseGate(const llvm::json::Object &Description);
   llvm::Error parseRowLengths(const llvm::json::Object &Description);
+  double largestInput() const;
   void normalise(llvm::ArrayRef<double> Values);
   /// Average and standard deviation of the members' answers.
   std::pair<double, double> summary(llvm::ArrayRef<double> Values);
