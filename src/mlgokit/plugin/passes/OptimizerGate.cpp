@@ -36,6 +36,8 @@ namespace {
 
 /// Stands for every question of a pass about a function, in place of the number of one.
 constexpr uint16_t EachTime = UINT16_MAX;
+/// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
+constexpr StringLiteral MinSize = "minsize";
 /// The last pass of every pipeline for code generation that changes the IR.
 constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
 
@@ -92,8 +94,10 @@ public:
       Decided &D = Functions[F.getName()];
       D.Key = Key;
       D.Known = Known;
+      D.LosesMinSize = Known && any_of(Known->Passes, [](const Override &O) { return O.Of == passNumber(MinSize); });
       if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
-        *List << "function " << toHex(Key) << ' ' << F.getName() << '\n';
+        *List << "function " << toHex(Key) << ' ' << F.getName() << '\n'
+              << (F.hasMinSize() && !D.LosesMinSize ? "changed " + toHex(Key) + " minsize 0\n" : "");
     }
     if (!Functions.empty())
       M = &Entered;
@@ -113,6 +117,9 @@ public:
     if (Found == Functions.end())
       return true;
     Decided &D = Found->second;
+    // Not before the inliner has made its keys, of which attributes are a part.
+    if (std::exchange(D.LosesMinSize, false))
+      M->getFunction(F->getName())->removeFnAttr(Attribute::MinSize);
     const uint32_t Of = passNumber(Pass);
     uint16_t &Asked = D.Asked[Of];
     const uint16_t Nth = Asked;
@@ -146,6 +153,7 @@ private:
   struct Decided {
     uint64_t Key = 0;
     const Overrides *Known = nullptr;
+    bool LosesMinSize = false;
     SmallDenseMap<uint32_t, uint16_t, 8> Asked;
   };
   struct Question {

@@ -11,6 +11,8 @@
 ; RUN: FileCheck %s --check-prefix=PLAIN < %t.plain
 ; RUN: %tool optimizer %t.each %t.list sum InstCombinePass 65535
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=EACH
+; RUN: %tool optimizer %t.less %t.list sum minsize 0
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
 ; RUN: %tool optimizer %t.never %t.list sum InstCombinePass 1000
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.never -passes='default<Oz>' -S %s -o %t.same
 ; RUN: cmp %t.plain %t.same
@@ -23,6 +25,7 @@
 ; RUN: MLGOKIT_CHANGED=%t.missing/list not opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s 2>&1 | FileCheck %s --check-prefix=NOWHERE
 
 ; LIST-DAG: function [[KEY:[0-9a-f]+]] sum
+; LIST-DAG: changed [[KEY]] minsize 0
 ; LIST-DAG: function {{[0-9a-f]+}} twice
 ; LIST: changed [[KEY]] InstCombinePass 0
 ; LIST-NOT: Analysis
@@ -35,6 +38,11 @@
 ; EACH: mul {{.*}}i32 %x, 8
 ; EACH-LABEL: define {{.*}}@twice(
 ; EACH: shl i32 %x, 1
+; LESS: define {{.*}}@sum({{.*}} #[[OPTSIZE:[0-9]+]]
+; LESS: define {{.*}}@twice({{.*}} #[[BOTH:[0-9]+]]
+; LESS-NOT: attributes #[[OPTSIZE]] = {{.*}}minsize
+; LESS: attributes #[[OPTSIZE]] = {{.*}}optsize
+; LESS: attributes #[[BOTH]] = {{.*}}minsize
 ; SHORT: error: mlgokit: pass table {{.*}}.short: it is cut short
 ; NOWHERE: error: mlgokit: list of passes {{.*}}: No such file or directory
 define internal i32 @times(i32 %x, i32 %k) minsize optsize {

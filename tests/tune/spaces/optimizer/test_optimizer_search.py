@@ -1,5 +1,6 @@
 """The search over passes of the optimizer, the compiler being a table: what is kept, composed, refused and gone on."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from mlgokit.progress import say_nothing
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, read_overrides
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST
+from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
 from mlgokit.tune.spaces.optimizer.state import (
     EACH_TIME,
@@ -30,6 +31,7 @@ from mlgokit.tune.spaces.optimizer.state import (
     load_left_out,
     save_left_out,
 )
+from mlgokit.tune.spaces.optimizer.step import moves_of
 from mlgokit.tune.spaces.passes.trials import pass_number
 from mlgokit.tune.verify import Verifier
 
@@ -215,3 +217,22 @@ def test_a_list_of_passes_is_read_or_refused(text: str, tmp_path: Path):
 def test_no_pass_that_stays_in_is_tried_first():
     assert not set(FIRST) & set(EXCLUDED)
     assert len({pass_number(name) for name in (*FIRST, *EXCLUDED)}) == len(FIRST) + len(EXCLUDED)
+
+
+def test_an_attribute_is_taken_once_and_passes_also_each_time(tmp_path: Path):
+    found = Toy(weigh, tmp_path).open()
+    (unit,) = found.space.units
+    ran = {KEYS["f"]: ((MINSIZE, 0), ("GVNPass", 3), ("LCSSAPass", 0))}
+    unit.build = dataclasses.replace(unit.build, changes=PassChanges(keys=KEYS, changed=ran, executed={}))
+    unit.left_out = frozenset({(KEYS["g"], GVN, 0)})
+
+    moves, worth = moves_of(unit)
+
+    assert moves == [
+        (KEYS["f"], pass_number(MINSIZE), 0),
+        (KEYS["f"], GVN, 3),
+        (KEYS["f"], GVN, EACH_TIME),
+        (KEYS["g"], GVN, 0),
+    ]
+    assert worth[0] == max(worth)
+    assert worth[3] == min(worth)

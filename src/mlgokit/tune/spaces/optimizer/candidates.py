@@ -24,7 +24,11 @@ EXCLUDED: Mapping[str, str] = {
 }
 """Asked about by LLVM, and always let run by a search, with the reason."""
 
+MINSIZE = "minsize"
+"""No pass: the attribute, which stands with passes that change a function; without it, it is made as at ``-Os``."""
+
 FIRST: Mapping[str, float] = {
+    MINSIZE: 20.0,
     "MemCpyOptPass": 9.1,
     "LICMPass": 6.9,
     "IndVarSimplifyPass": 5.3,

@@ -23,7 +23,7 @@ from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.tune.spaces.inlining.compose import compose
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST
+from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.state import EACH_TIME, LeftOut, PassModule
 from mlgokit.tune.spaces.passes.trials import pass_number
 
@@ -170,7 +170,8 @@ def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
                 continue
             number, worth = pass_number(name), FIRST.get(name, 0.0)
             found.setdefault((key, number, nth), worth)
-            found.setdefault((key, number, EACH_TIME), _EVERY * worth)
+            if name != MINSIZE:
+                found.setdefault((key, number, EACH_TIME), _EVERY * worth)
     # What paid when it was left out rarely pays when it runs again.
     for move in sorted(unit.left_out):
         found[move] = min(FIRST.values(), default=0.0) - 1.0
