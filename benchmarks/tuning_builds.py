@@ -22,6 +22,7 @@ from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, measure_object
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive
+from mlgokit.corpus.sources.projects import Archive
 from mlgokit.corpus.sources.unpack import unpack_archive
 from mlgokit.errors import ToolError
 from mlgokit.files import atomic_write
@@ -84,17 +85,24 @@ def source_folder(project: TunedProject, folder: Path) -> Path:
     Raises:
         FetchError: no server gave the archive, or it is not what the list says.
     """
-    place = folder / project.name / "source"
+    return (unpacked(project.archive, folder / project.name / "source") / project.root).resolve()
+
+
+def unpacked(archive: Archive, place: Path) -> Path:
+    """The folder ``place`` with what is in an archive; see :func:`source_folder`.
+
+    Raises:
+        FetchError: no server gave the archive, or it is not what the list says.
+    """
     if not place.is_dir():
-        archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
-        unpack_archive(archive, place)
+        unpack_archive(fetch_archive(archive, cache_folder=default_cache_folder()), place)
         for path in place.rglob("*"):
             if path.is_file():
                 with path.open("rb") as file:
                     if file.read(2) == b"#!":
                         path.chmod(0o755)
                 os.utime(path, (0, 10**9))
-    return (place / project.root).resolve()
+    return place.resolve()
 
 
 def build_project(

@@ -54,7 +54,7 @@ class TunedProject:
     seconds: float = field(default=900.0)
 
 
-def _debian(package: str, version: str, suffix: str, sha256: str) -> Archive:
+def debian(package: str, version: str, suffix: str, sha256: str) -> Archive:
     """The upstream archive of a Debian source package."""
     initial = package[:4] if package.startswith("lib") else package[0]
     file = f"pool/main/{initial}/{package}/{package}_{version}.orig.tar.{suffix}"
@@ -71,7 +71,7 @@ CPP_PROJECTS = (
         name="double-conversion",
         language="c++",
         system="CMake, Ninja",
-        archive=_debian(
+        archive=debian(
             "double-conversion", "3.2.1", "gz", "e40d236343cad807e83d192265f139481c51fc83a1c49e406ac6ce0a0ba7cd35"
         ),
         root="double-conversion-3.2.1",
@@ -87,9 +87,7 @@ CPP_PROJECTS = (
         name="jsoncpp",
         language="c++",
         system="Meson",
-        archive=_debian(
-            "libjsoncpp", "1.9.5", "gz", "f409856e5920c18d0c2fb85276e24ee607d2a09b5e7d5f0a371368903c275da2"
-        ),
+        archive=debian("libjsoncpp", "1.9.5", "gz", "f409856e5920c18d0c2fb85276e24ee607d2a09b5e7d5f0a371368903c275da2"),
         root="jsoncpp-1.9.5",
         include=r"/src/lib_json/",
         image="libjsoncpp.so.*",
@@ -102,7 +100,7 @@ CPP_PROJECTS = (
         name="tinyxml2",
         language="c++",
         system="Meson",
-        archive=_debian(
+        archive=debian(
             "tinyxml2", "9.0.0+dfsg", "xz", "96510f47a5db537f70dff3e83dd71fd2180cbba4aa76c589a549467e7f34bc9b"
         ),
         root="tinyxml2-9.0.0",
@@ -117,7 +115,7 @@ CPP_PROJECTS = (
         name="pugixml",
         language="c++",
         system="CMake, Make",
-        archive=_debian("pugixml", "1.13", "gz", "5c5ad5d7caeb791420408042a7d88c2c6180781bf218feca259fd9d840a888e1"),
+        archive=debian("pugixml", "1.13", "gz", "5c5ad5d7caeb791420408042a7d88c2c6180781bf218feca259fd9d840a888e1"),
         root="pugixml-1.13",
         options=("-DPUGIXML_BUILD_TESTS=ON", "-DBUILD_SHARED_LIBS=ON"),
         include=r"/src/pugixml\.cpp$",
@@ -131,7 +129,7 @@ CPP_PROJECTS = (
         name="muparser",
         language="c++",
         system="CMake, Make",
-        archive=_debian("muparser", "2.3.3", "gz", "91d26d8274ae9cd9c776ee58250aeddc6b574f369eafd03b25045b858a2b8177"),
+        archive=debian("muparser", "2.3.3", "gz", "91d26d8274ae9cd9c776ee58250aeddc6b574f369eafd03b25045b858a2b8177"),
         root="muparser-2.3.3-1",
         options=("-DENABLE_OPENMP=OFF",),
         include=r"/src/.*\.cpp$",
@@ -144,7 +142,7 @@ CPP_PROJECTS = (
         name="ninja",
         language="c++",
         system="CMake, Ninja",
-        archive=_debian(
+        archive=debian(
             "ninja-build", "1.11.1", "gz", "31747ae633213f1eda3842686f83c2aa1412e0f5691d1c14dbbcc67fe7400cea"
         ),
         root="ninja-1.11.1",
@@ -160,7 +158,7 @@ CPP_PROJECTS = (
         name="gperf",
         language="c++",
         system="autotools",
-        archive=_debian("gperf", "3.1", "gz", "1f88819b78187350e7e6ca24b5e15cbf4083659773508d3f018b9b525e9d1cb8"),
+        archive=debian("gperf", "3.1", "gz", "1f88819b78187350e7e6ca24b5e15cbf4083659773508d3f018b9b525e9d1cb8"),
         root="gperf-3.1",
         flags=("-Wno-register",),
         include=r"/(src|lib)/.*\.(cc|c)$",
@@ -172,7 +170,7 @@ CPP_PROJECTS = (
         name="lzip",
         language="c++",
         system="autotools",
-        archive=_debian("lzip", "1.23", "xz", "d269d8e204579cb7047d6187bce741acb484a27e24cf24f20cf017c48574147c"),
+        archive=debian("lzip", "1.23", "xz", "d269d8e204579cb7047d6187bce741acb484a27e24cf24f20cf017c48574147c"),
         root="lzip-1.23",
         include=r"/[^/]*\.cc$",
         image="lzip",
@@ -183,7 +181,7 @@ CPP_PROJECTS = (
         name="cppunit",
         language="c++",
         system="autotools",
-        archive=_debian("cppunit", "1.15.1", "gz", "89c5c6665337f56fd2db36bc3805a5619709d51fb136e51937072f63fcc717a7"),
+        archive=debian("cppunit", "1.15.1", "gz", "89c5c6665337f56fd2db36bc3805a5619709d51fb136e51937072f63fcc717a7"),
         root="cppunit-1.15.1",
         options=("--disable-static", "--disable-doxygen", "--disable-werror"),
         include=r"/src/cppunit/.*\.cpp$",
@@ -209,7 +207,7 @@ C_PROJECTS = (
         name="sqlite",
         language="c",
         system="autotools",
-        archive=_debian("sqlite3", "3.40.1", "xz", "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),
+        archive=debian("sqlite3", "3.40.1", "xz", "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),
         root="sqlite3-3.40.1",
         options=("--disable-static", "--disable-readline"),
         targets=("libsqlite3.la",),
@@ -229,7 +227,7 @@ C_PROJECTS = (
         name="expat",
         language="c",
         system="CMake, Ninja",
-        archive=_debian("expat", "2.5.0", "gz", "ab00ee05c7067fd10a35c5d2a4922ebba746ddd50ff83b79c828da17bbdf1757"),
+        archive=debian("expat", "2.5.0", "gz", "ab00ee05c7067fd10a35c5d2a4922ebba746ddd50ff83b79c828da17bbdf1757"),
         root="libexpat-R_2_5_0/expat",
         options=("-DEXPAT_BUILD_TESTS=ON", "-DEXPAT_BUILD_EXAMPLES=OFF", "-DEXPAT_BUILD_DOCS=OFF"),
         include=r"/lib/.*\.c$",
@@ -243,7 +241,7 @@ C_PROJECTS = (
         name="cmark",
         language="c",
         system="CMake, Make",
-        archive=_debian("cmark", "0.30.2", "gz", "6c7d2bcaea1433d977d8fed0b55b71c9d045a7cdf616e3cd2dce9007da753db3"),
+        archive=debian("cmark", "0.30.2", "gz", "6c7d2bcaea1433d977d8fed0b55b71c9d045a7cdf616e3cd2dce9007da753db3"),
         root="cmark-0.30.2",
         options=("-DCMARK_SHARED=OFF",),
         include=r"/src/.*\.c$",
@@ -256,7 +254,7 @@ C_PROJECTS = (
         name="jansson",
         language="c",
         system="CMake, Ninja",
-        archive=_debian("jansson", "2.14", "gz", "c739578bf6b764aa0752db9a2fdadcfe921c78f1228c7ec0bb47fa804c55d17b"),
+        archive=debian("jansson", "2.14", "gz", "c739578bf6b764aa0752db9a2fdadcfe921c78f1228c7ec0bb47fa804c55d17b"),
         root="jansson-2.14",
         options=("-DJANSSON_BUILD_SHARED_LIBS=ON", "-DJANSSON_BUILD_DOCS=OFF", "-DJANSSON_EXAMPLES=OFF"),
         include=r"/src/.*\.c$",
@@ -269,7 +267,7 @@ C_PROJECTS = (
         name="pcre2",
         language="c",
         system="autotools",
-        archive=_debian("pcre2", "10.42", "gz", "c33b418e3b936ee3153de2c61cc638e7e4fe3156022a5c77d0711bcbb9d64f1f"),
+        archive=debian("pcre2", "10.42", "gz", "c33b418e3b936ee3153de2c61cc638e7e4fe3156022a5c77d0711bcbb9d64f1f"),
         root="pcre2-10.42",
         options=("--disable-static",),
         include=r"/src/pcre2_.*\.c$",

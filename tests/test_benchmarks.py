@@ -39,6 +39,8 @@ NAMES = (
 )
 PARTS = (
     "chromium",
+    "doubt",
+    "validation_projects",
     "evaluate_agreement",
     "harness",
     "results",
@@ -275,6 +277,47 @@ def test_decisions_that_the_mask_forbids_are_counted(benchmark: Callable[[str], 
     log = Log(header=header, contexts=spans, columns=columns)
 
     assert benchmark("treatments").count_illegal("regalloc-eviction", log) == 2
+
+
+def test_doubt_is_chosen_by_harm_and_then_by_gain(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("doubt")
+
+    def row(image: float, folded: float) -> dict[str, Any]:
+        plain = {"image": 1000, "text": 500}
+        return {
+            "modules": 3,
+            "larger_modules": 1,
+            "images": {
+                "gc-sections": [plain, {"image": 1000 * image, "text": 500 * image}],
+                "icf=all": [plain, {"image": 1000 * folded, "text": 500 * folded}],
+            },
+        }
+
+    languages = {"a": "c++", "b": "c++", "c": "c"}
+    rows: dict[Any, dict[str, Any]] = {}
+    for doubt, ratios in {0.0: (0.9, 1.01), 1.0: (0.92, 1.0), 2.0: (0.95, 1.0), 2.5: (0.9,)}.items():
+        arm = module.Arm(policy="p", doubt=doubt)
+        rows |= {(arm, name): row(ratio, ratio + 0.1) for name, ratio in zip("ab", ratios, strict=False)}
+    rows[module.Arm(policy="p", doubt=1.0, is_open=True), "c"] = row(1.002, 1.004)
+    result = module.summarise(rows, languages=languages, held_out=["a"], values=(0.0, 1.0, 2.0, 2.5))
+
+    assert result.answer == (
+        "doubt 1: C++ images -4.08 %, the worst project +0.00 %; without doubt -4.66 % and +1.00 %"
+    )
+    assert result.passed is True
+    # A doubt of which rows are missing is not in the curve.
+    assert [(*line[:5], *line[7:9], line[9], *line[-2:]) for line in result.tables[0].rows] == [
+        ("c++", "p", 0.0, 2, "-4.66 %", "-10.00 %", "+1.00 %", "+1.00 %, b", 1, 1),
+        ("c++", "p", 1.0, 2, "-4.08 %", "-8.00 %", "+0.00 %", "+0.00 %, b", 0, 2),
+        ("c++", "p", 2.0, 2, "-2.53 %", "-5.00 %", "+0.00 %", "+0.00 %, b", 0, 2),
+        ("c", "p, gate open", 1.0, 1, "+0.20 %", None, "+0.20 %", "+0.20 %, c", 0, 1),
+    ]
+    assert [line[2:6] for line in result.tables[1].rows] == [
+        (1.0, 2, "-4.66 %", "-4.08 %"),
+        (2.0, 2, "-4.66 %", "-2.53 %"),
+        (2.5, 1, "-10.00 %", "-10.00 %"),
+    ]
+    assert len(result.tables[2].rows) == 8
 
 
 def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], ModuleType], tmp_path: Path):

@@ -65,6 +65,21 @@ def test_an_effect_within_the_margin_is_no_departure_and_one_lucky_flip_opens_no
     assert evidence[1].saved_bytes == evidence[1].error_bytes == 9.0
 
 
+def test_one_project_that_saves_opens_nothing() -> None:
+    """Three projects, of which the last saves more than the others cost."""
+    project = np.array([0, 0, 1, 1, 2, 2, 2])
+    change = [2, 3, 1, 4, -50, -40, -45]
+    effects = made([1] * 7, [1] * 7, change, [True] * 7, project=project, projects=("a", "b", "c"))
+    gate, evidence = choose_gate(effects, np.full(7, -5.0), feature="side", margin=0.0)
+    assert evidence[1].saved_bytes > evidence[1].error_bytes
+    assert gate is not None
+    assert gate.margins == (CLOSED, CLOSED)
+    alone = dataclasses.replace(effects, project=np.zeros(7, np.int64), projects=("a",))
+    gate, _ = choose_gate(alone, np.full(7, -5.0), feature="side", margin=0.0)
+    assert gate is not None
+    assert gate.margins == (CLOSED, 0.0)
+
+
 def test_flips_that_share_a_component_are_no_evidence() -> None:
     effects = made([1, 1], [1, 1], [-9], [True, True], component=np.zeros(2, np.int64), project=np.zeros(1, np.int64))
     _, evidence = choose_gate(effects, np.full(2, -1.0), feature="side", margin=0.0)

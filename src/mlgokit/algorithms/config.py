@@ -32,7 +32,7 @@ class EffectConfig:
     """Bytes in one unit of the network's output."""
     bytes_per_unit: float = 5.0
     """Bytes in one unit of preference: the temperature of exploration near the boundary."""
-    doubt: float = 0.0
+    doubt: float = 1.0
     """Number of standard deviations of the members that an effect must exceed, beyond the gate's margin, for the policy
     to depart from LLVM's own decision."""
     gate_feature: str = "callee_is_discardable"

@@ -55,6 +55,8 @@ def choose_gate(
 ) -> tuple[Gate | None, tuple[GateEvidence, ...]]:
     """Open the gate on each side of ``feature`` if departures have saved more there than chance would.
 
+    No single project opens a side: they must have saved more than chance without it too, if there are others.
+
     Args:
         effects: N flips; who decided otherwise than the heuristic must be known.
         predicted: [N] bytes that inlining adds, as foretold by members that were not fitted on the flip's project.
@@ -81,18 +83,30 @@ def choose_gate(
     direction = np.where(effects.away, effects.sign, -effects.sign)
     saved = np.where(effects.away, -1, 1) * effects.change[effects.component]
     chosen = alone & (predicted * direction < -margin)
+    project = effects.project[effects.component]
     side = effects.values[:, effects.names.index(feature)] != 0
     found: list[GateEvidence] = []
     for is_set in (False, True):
         here = chosen & (side == is_set)
-        total, error = float(saved[here].sum()), float(np.sqrt(np.square(saved[here]).sum()))
+        total, error = _sum_and_error(saved[here])
         found.append(
             GateEvidence(
                 feature_is_set=is_set,
                 departures=int(here.sum()),
                 saved_bytes=total,
                 error_bytes=error,
-                margin=margin if total > error else math.inf,
+                margin=margin if _pays(saved[here], project[here]) else math.inf,
             )
         )
     return Gate(feature=feature, margins=(found[0].margin, found[1].margin)), tuple(found)
+
+
+def _pays(saved: npt.NDArray[np.floating[Any]], project: npt.NDArray[np.int64]) -> bool:
+    """Whether departures saved more than their standard error, whichever project is left out."""
+    parts = [saved] + [saved[project != one] for one in np.unique(project)]
+    # A side that one project alone has anything to say about is judged by that one.
+    return all(total > error for total, error in map(_sum_and_error, parts if len(parts) > 2 else parts[:1]))
+
+
+def _sum_and_error(saved: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
+    return float(saved.sum()), float(np.sqrt(np.square(saved).sum()))

@@ -56,8 +56,11 @@ LinkBuild = Callable[[LinkTask], WeighedImage]
 """Links one build of a project."""
 
 
-def static_link(lld: Path) -> LinkBuild:
-    """The link of a corpus, which knows no link of its own: everything that is live from the roots, see ``link.py``."""
+def static_link(lld: Path, *, icf: bool = False) -> LinkBuild:
+    """The link of a corpus, which knows no link of its own: everything that is live from the roots, see ``link.py``.
+
+    With ``icf`` identical code is folded.
+    """
 
     def link(task: LinkTask) -> WeighedImage:
         found = link_image(
@@ -66,6 +69,7 @@ def static_link(lld: Path) -> LinkBuild:
             roots=link_roots(task.baseline),
             lld=lld,
             timeout_seconds=LINK_SECONDS,
+            icf=icf,
         )
         if found.status is LinkStatus.LINKED:
             return weigh_image(task.output)
