@@ -249,7 +249,9 @@ def _row(
     flags, linking = [_LTO[build]] if build in _LTO else [], [*LINKING, "-Wl,--icf=all", f"--ld-path={toolchain.lld}"]
     if build in _FROM:
         row = _searched(config, project, build, place=place, toolchain=toolchain, setup=setup)
-        (linking if build == "tuned lto" else flags).append(row["flag"])
+        # In one list of flags, where the build system has no other, either step passes over what is not for it.
+        for word in shlex.split(row["flag"]):
+            (flags if word.startswith("-fpass-plugin=") else linking).append(word)
     elif "policy" in build and policy is not None:
         plugin = place / "policy.so"
         export_plugin(toolchain, [policy], plugin)

@@ -29,6 +29,7 @@ class Module:
         thinlto_index: path of its part of the ThinLTO index, in a corpus of a ThinLTO build.
         link_folder: where the linker runs that makes the module's object; ``None`` if that is not a linker's work. Then
             ``bitcode`` is what the linker merged, and ``command_line`` its call, program first, without output.
+        defers: whether the compile steps before that link inline nothing, so that it decides about all calls.
     """
 
     name: str
@@ -47,3 +48,4 @@ class Module:
     profile_missing: int | None = None
     thinlto_index: Path | None = None
     link_folder: Path | None = None
+    defers: bool = False

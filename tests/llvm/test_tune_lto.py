@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,14 @@ int main(int count, char **text) {
 FLAGS = ("-Oz", "-flto", "-ffunction-sections", "-fdata-sections")
 
 
-def put_build(folder: Path, toolchain: Toolchain, *, lto: str = "-flto") -> Path:
+def put_build(folder: Path, toolchain: Toolchain, *, lto: str = "-flto", added: Sequence[str] = ()) -> Path:
     """A build as Make leaves one: objects with bitcode, and a compilation database."""
     folder.mkdir(exist_ok=True)
     sources = {"main.c": MAIN} | {f"part{number}.c": PART.format(number=number, other=3 - number) for number in (1, 2)}
     entries: list[dict[str, object]] = []
     for name, text in sources.items():
         (folder / name).write_text(text)
-        words = [str(toolchain.clang), *FLAGS, lto, "-c", name, "-o", f"{name}.o"]
+        words = [str(toolchain.clang), *FLAGS, lto, *added, "-c", name, "-o", f"{name}.o"]
         done = process.run(words, timeout_seconds=60, cwd=folder)
         assert done.returncode == 0, done.stderr
         entries.append({"directory": str(folder), "file": name, "arguments": words})
@@ -91,16 +92,36 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(toolchain: Toolchain, 
     assert judged["after"] < judged["before"]
     assert {path: path.read_bytes() for path in build.iterdir()} == before, "the build's folder is not written to"
     result = result_of(place)
-    assert result["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    plugin, link_only = place / "tuned.so", [f"-Wl,--load-pass-plugin={place / 'tuned.so'}"]
+    both = [f"-fpass-plugin={plugin}", *link_only]
+    assert result["flag"].split() == (both if lto == "-flto" else link_only)
+    assert len(result["notes"]) == (lto == "-flto")
     names = {one["name"] for one in result["modules"]}
     assert names == {"tool (link)"} if lto == "-flto" else len(names) == 3
-    sizes: list[int] = []
-    for output, added in (("plain", []), ("tuned", [result["flag"]])):
-        words = [*link_words(toolchain, output=output, lto=lto), *added]
-        done = process.run(words, timeout_seconds=60, cwd=build)
-        assert done.returncode == 0, done.stderr
-        sizes.append(section_totals(read_elf(build / output)).llvm_size_text)
+    sizes = [
+        linked_size(put_build(tmp_path / "plain", toolchain, lto=lto), toolchain, lto=lto),
+        linked_size(
+            put_build(tmp_path / "tuned", toolchain, lto=lto, added=result["flag"].split()[:-1]),
+            toolchain,
+            lto=lto,
+            added=link_only,
+        ),
+    ]
     assert sizes == [judged["before"], judged["after"]]
+
+
+def linked_size(build: Path, toolchain: Toolchain, *, lto: str, added: Sequence[str] = ()) -> int:
+    done = process.run([*link_words(toolchain, lto=lto), *added], timeout_seconds=60, cwd=build)
+    assert done.returncode == 0, done.stderr
+    return section_totals(read_elf(build / "tool")).llvm_size_text
+
+
+def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_path: Path):
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    command = " ".join(link_words(toolchain))
+    assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
+    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    assert not (place / "corpus").exists()
 
 
 def test_what_cannot_be_searched_is_said_before_the_search(

@@ -3,6 +3,7 @@
 With ``-flto`` that is one module, what the linker merges; with ``-flto=thin`` each back end is one.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -10,8 +11,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.commands.tune_defer import MOST_LARGER, CompileSteps, deferred, open_steps
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
+from mlgokit.compiler.request import PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
@@ -43,6 +46,7 @@ class LinkTuning:
         measure: how what comes of the modules is judged.
         left_out: what takes part in the build and is not tuned, with the reason.
         cache: the folder where lld keeps objects of ThinLTO, if the command names one.
+        steps: the compile steps before the link, if they leave inlining to it.
     """
 
     modules: tuple[Module, ...]
@@ -51,6 +55,7 @@ class LinkTuning:
     measure: Measure
     left_out: dict[str, str]
     cache: str = ""
+    steps: CompileSteps | None = None
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -86,8 +91,14 @@ def without_lto(config: Tune) -> dict[str, str]:
     }
 
 
-def open_link(config: Tune, toolchain: Toolchain, *, report: Report) -> LinkTuning | None:
-    """The link to tune, if the call names one that optimizes; it is linked as it is first, and without that sound.
+def open_link(config: Tune, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report) -> LinkTuning | None:
+    """The link to tune, if the call names one that optimizes; it is linked as it is first.
+
+    Args:
+        config: the call.
+        toolchain: whose plugin the linker loads.
+        stack: holds the corpus of the compile steps.
+        report: told what is done.
 
     Raises:
         CorpusError: nothing of it is compiled for size.
@@ -124,18 +135,23 @@ def open_link(config: Tune, toolchain: Toolchain, *, report: Report) -> LinkTuni
             f"--link-command: expected the link of a build that is there, found: {real.reason}; build the project "
             "first, and name the command's folder with --link-folder"
         )
-    shown = [word.replace("{output}", str(scratch / "asked")) for word in words]
-    call = linker_call(shown, folder, toolchain=toolchain, timeout_seconds=config.judge.timeout_seconds)
     asked = _Asked(
         config=config,
         database=config.compile_commands,
+        toolchain=toolchain,
         words=words,
         folder=folder,
         kinds=kinds,
-        call=call,
         image=real.image,
+        linked=real.image,
     )
-    found = _merged_link(asked, scratch, report) if kinds["full"] and kind == "full" else None
+    # What cannot be searched is refused before anything is compiled.
+    _ = asked.call
+    is_full = kinds["full"] and kind == "full"
+    steps = open_steps(config, plan, toolchain, stack=stack, report=report) if is_full else None
+    if steps is not None:
+        asked = _deferring(asked, steps, scratch / "deferred", report)
+    found = _merged_link(asked, scratch, report) if is_full else None
     if found is None and kinds["thin"]:
         found = _thin_link(asked, toolchain)
     if found is not None:
@@ -145,15 +161,36 @@ def open_link(config: Tune, toolchain: Toolchain, *, report: Report) -> LinkTuni
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Asked:
-    """A link that was asked for, and made once."""
+    """A link that was asked for, and made once.
+
+    Attributes:
+        config: the call.
+        database: of the build.
+        toolchain: whose plugin the linker loads.
+        words: the link that is searched, with ``{output}``.
+        folder: where it runs.
+        kinds: how many sources have which kind of link-time optimization.
+        image: what the user's link writes.
+        linked: what ``words`` write.
+        steps: the compile steps, if they leave inlining to the link.
+    """
 
     config: Tune
     database: Path
+    toolchain: Toolchain
     words: tuple[str, ...]
     folder: Path
     kinds: dict[str, int]
-    call: LinkerCall
     image: Path
+    linked: Path
+    steps: CompileSteps | None = None
+
+    @property
+    def call(self) -> LinkerCall:
+        """What it asks of the linker."""
+        shown = [word.replace("{output}", "image") for word in self.words]
+        timeout_seconds = self.config.judge.timeout_seconds
+        return linker_call(shown, self.folder, toolchain=self.toolchain, timeout_seconds=timeout_seconds)
 
     @property
     def project(self) -> str:
@@ -170,10 +207,28 @@ class _Asked:
         )
 
 
+def _deferring(asked: _Asked, steps: CompileSteps, scratch: Path, report: Report) -> _Asked:
+    """The link with compile steps that inline nothing, or as it was if that makes the image much larger."""
+    how = asked.measure(steps.plan, (), is_lto=False)
+    report(0, 1, "compile without inlining, and link")
+    objects = deferred(steps, scratch / "objects")
+    found = steps.link(objects, scratch / "real", timeout_seconds=how.timeout_seconds)
+    sizes = [
+        measure(dataclasses.replace(how, command=()), LinkedBuild(objects={}, image=image, reason=reason)).value
+        for image, reason in ((asked.image, ""), (found.image, found.reason))
+    ]
+    if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
+        report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
+        return asked
+    words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
+    return dataclasses.replace(asked, words=words, linked=found.image, steps=steps)
+
+
 def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | None:
     """Full link-time optimization; nothing if nothing is merged."""
     report(1, 2, "link once more, and keep what is merged")
-    merged = merge(asked.call, scratch / "merged", timeout_seconds=asked.config.judge.timeout_seconds)
+    call = asked.call
+    merged = merge(call, scratch / "merged", timeout_seconds=asked.config.judge.timeout_seconds)
     if merged.reason:
         raise UsageError(
             f"--link-command: expected the linker alone to link as the driver does, found: {merged.reason}"
@@ -188,17 +243,18 @@ def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | N
         left_out["objects without -flto"] = (
             f"{count} of {sum(asked.kinds.values())} sources are compiled without it, and stay as the build has them"
         )
-    if asked.image.read_bytes() != merged.image.read_bytes():
+    if asked.linked.read_bytes() != merged.image.read_bytes():
         left_out["the linker alone"] = (
             "it writes another image than the whole link command, so that only the command's own image says what is "
             "gained"
         )
     return LinkTuning(
-        modules=(_module(asked, name, merged.bitcode, asked.call.words, language),),
+        modules=(_module(asked, name, merged.bitcode, call.words, language),),
         plan=plan,
         image=asked.image,
         measure=asked.measure(plan, (name,), is_lto=True),
         left_out=left_out,
+        steps=asked.steps,
     )
 
 
@@ -216,6 +272,7 @@ def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
     if asked.kinds[""] + asked.kinds["full"]:
         left_out["objects without -flto=thin"] = "they stay as the build has them"
     modules: list[Module] = []
+    call = asked.call
     for name in plan.modules:
         others = [one for one, text in spelled.items() if one != name and spelled[name] in text]
         if others:
@@ -224,7 +281,7 @@ def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
                 f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
             )
         language = "c" if outputs[name].stem.endswith(".c") else "c++"
-        modules.append(_module(asked, name, outputs[name], back_end(asked.call, spelled[name]), language))
+        modules.append(_module(asked, name, outputs[name], back_end(call, spelled[name]), language))
     return LinkTuning(
         modules=tuple(modules),
         plan=LinkPlan(words=asked.words, folder=asked.folder, modules=()),
@@ -242,8 +299,8 @@ def link_options(tuning: LinkTuning, plugin: Path, *, digest: str) -> list[str]:
     """
     linker = tuning.plan.words[0]
     options = [plugin_link_option(plugin.resolve(), linker=linker)]
+    prefix = options[0].partition("--")[0]
     if tuning.cache:
-        prefix = options[0].partition("--")[0]
         options.append(f"{prefix}--thinlto-cache-dir={tuning.cache}-{digest[:12]}")
     return options
 
@@ -260,7 +317,12 @@ def prove_link(tuning: LinkTuning, plugin: Path, folder: Path) -> Comparison | N
     how = dataclasses.replace(tuning.measure, command=(), is_lto=False)
     own_cache = dataclasses.replace(tuning, cache=str(folder / "cache")) if tuning.cache else tuning
     added = link_options(own_cache, plugin, digest=digest_file(plugin))
-    found = link(tuning.plan, {}, folder / "with-plugin", timeout_seconds=how.timeout_seconds, added=added)
+    scratch, steps = folder / "with-plugin", tuning.steps
+    if steps is None:
+        found = link(tuning.plan, {}, scratch, timeout_seconds=how.timeout_seconds, added=added)
+    else:
+        objects = steps.compile(scratch / "objects", PluginUse(plugin=plugin))
+        found = steps.link(objects, scratch, timeout_seconds=how.timeout_seconds, added=added)
     plain = measure(how, LinkedBuild(objects={}, image=tuning.image))
     tuned = measure(how, LinkedBuild(objects={}, image=found.image, reason=found.reason))
     is_size = tuning.measure.is_size
@@ -293,6 +355,7 @@ def _module(asked: _Asked, name: str, bitcode: Path, words: tuple[str, ...], lan
         bitcode_bytes=bitcode.stat().st_size,
         bitcode_sha256=digest_file(bitcode),
         link_folder=asked.folder,
+        defers=asked.steps is not None,
     )
 
 

@@ -52,7 +52,7 @@ class Material:
 
 def find_material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, report: Report) -> Material:
     """Find what is to be tuned, and say what is left out."""
-    if (linking := open_link(config, toolchain, report=report)) is not None:
+    if (linking := open_link(config, toolchain, stack=stack, report=report)) is not None:
         check_link_without_profile(config)
         chosen = ModuleSelection(modules=linking.modules, left_out=linking.left_out)
         chosen.tell(report)

@@ -53,6 +53,9 @@ class Tune:
     """With `linked` or `command`: link command of the build, with paths of objects, or {objects} and {output}."""
     link_folder: Path | None = None
     """Folder where the link command runs; by default that of compile_commands.json, else the current one."""
+    link_only: bool = False
+    """With a -flto build and `linked`: leave the compile steps as the build has them. Else they leave inlining to the
+    link where that makes the image about as small, so that the link can decide about all calls."""
     command: str | None = None
     """With `command`: command that prints a number for the linked {output} or the {objects}; smaller is better."""
     start: Path | None = None

@@ -17,6 +17,7 @@ from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import Compiler
+from mlgokit.evaluation.sides import PluginPlace
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
@@ -40,6 +41,10 @@ _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
 
 
+_BOTH_PLACES = (
+    "the first word to add is for the compile steps, which leave inlining to the link, the others are for the link; "
+    "the plugin needs both"
+)
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
 """What the search counts; for all others the bytes of the image."""
 
@@ -81,6 +86,13 @@ class Session:
         """Where the search is kept."""
         return self.config.folder / "search"
 
+    @property
+    def place(self) -> PluginPlace:
+        """The steps of the build that are tuned."""
+        if self.linking is None:
+            return "compile"
+        return "link" if self.linking.steps is None else "both"
+
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
 
@@ -88,17 +100,21 @@ class Session:
             RejectedError: the build fails with it.
             ToolError: the link that was tuned does not give what was verified.
         """
+        notes: tuple[str, ...] = ()
         if self.linking is not None:
             judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
             options = link_options(self.linking, verifier.output, digest=digest_file(verifier.plugin))
+            if self.linking.steps is not None:
+                options = [f"-fpass-plugin={verifier.output.resolve()}", *options]
+                notes = (_BOTH_PLACES,)
             tuned = dataclasses.replace(tuned, judged=judged, flag=" ".join(options))
         if self.cargo is not None:
             tuned = prove_programs(self.cargo, verifier.plugin, verifier.output, tuned)
         if self.recorded is not None:
-            trial = PluginTrial(plugin=verifier.plugin, place="compile" if self.linking is None else "link")
+            trial = PluginTrial(plugin=verifier.plugin, place=self.place)
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
             tuned = dataclasses.replace(tuned, built=built)
-        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=self.notes)
+        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *notes))
         return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
 
 

@@ -89,8 +89,13 @@ def try_plugin(
         programs=tuple(programs),
         tests=tests,
         notes=tuple(notes),
-        line=line_for_good(options, tree, config.output, is_link=trial.place == "link"),
+        line=_lines(options, tree, config.output, trial.place),
     )
+
+
+def _lines(options: BuildOptions, tree: Path, plugin: Path, place: PluginPlace) -> str:
+    places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
+    return "; ".join(line_for_good(options, tree, plugin, is_link=is_link) for is_link in places)
 
 
 def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: bool = False) -> str:

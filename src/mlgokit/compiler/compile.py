@@ -18,7 +18,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
-from mlgokit.compiler.lto import is_back_end, link_for_object, take_object
+from mlgokit.compiler.lto import folds_code, is_back_end, link_for_object, take_object
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
@@ -371,13 +371,19 @@ def _compile(
                 object_bytes=output.stat().st_size if output.exists() else 0,
                 seconds=done.user_seconds,
             )
-        measure = measure_object if known is None else functools.partial(known.complete, functions=listed)
+        measure = _measuring(module, known, listed)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         ended = with_outputs(ended, functools.partial(measure, output), request, folder, record)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)
         return ended
+
+
+def _measuring(module: Module, known: KnownFunctions | None, listed: Path) -> Callable[[Path], ObjectSizes | None]:
+    if known is not None:
+        return functools.partial(known.complete, functions=listed)
+    return functools.partial(measure_object, folds=folds_code(module))
 
 
 def _is_plain(use: PluginUse | None) -> bool:

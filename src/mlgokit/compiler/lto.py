@@ -31,6 +31,7 @@ _CACHE = re.compile(r"--?(thinlto-cache-|plugin-opt=cache-|thinlto-jobs|plugin-o
 """A cache of ThinLTO would give objects that were made without the plugin."""
 _BACK_END = "--thinlto-single-module="
 _SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
+_FOLDS = re.compile(r"--?(no-)?icf\b")
 _MANY_OBJECTS = 8 << 20
 
 
@@ -90,6 +91,12 @@ def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps:
 def is_back_end(module: Module) -> bool:
     """Whether a module is a back end of ThinLTO, which has threads of its own."""
     return module.link_folder is not None and any(word.startswith(_BACK_END) for word in module.command_line)
+
+
+def folds_code(module: Module) -> bool:
+    """Whether a link folds functions that are alike, of one object at least."""
+    icf = [word for word in module.command_line if _FOLDS.match(word)]
+    return module.link_folder is not None and not is_back_end(module) and icf[-1:] in (["--icf=all"], ["-icf=all"])
 
 
 def take_object(module: Module, output: Path) -> None:

@@ -206,6 +206,37 @@ def plan_link(
     )
 
 
+def placed_words(
+    plan: LinkPlan, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float
+) -> list[str] | str:
+    """The words of a link with these objects in their places, and ``{output}``; a library that is not made, in words.
+
+    Args:
+        plan: the command.
+        objects: as in :func:`link`.
+        scratch: a folder for libraries with other members.
+        timeout_seconds: deadline of making a library.
+
+    Raises:
+        ToolError: a program cannot be started.
+    """
+    words: list[str] = []
+    for index, word in enumerate(plan.words):
+        if word == OBJECTS:
+            words += [str(objects[name]) for name in plan.modules if name in objects]
+        elif plan.objects.get(index) in objects:
+            words.append(str(objects[plan.objects[index]]))
+        elif index in plan.libraries and plan.ar is not None:
+            library = scratch / f"{index}-{Path(word).name}"
+            members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
+            if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
+                return reason
+            words.append(str(library))
+        else:
+            words.append(word)
+    return words
+
+
 def link(
     plan: LinkPlan,
     objects: Mapping[str, Path],
@@ -231,20 +262,10 @@ def link(
     scratch.mkdir(parents=True, exist_ok=True)
     image = scratch / "image"
     image.unlink(missing_ok=True)
-    words: list[str] = []
-    for index, word in enumerate(plan.words):
-        if word == OBJECTS:
-            words += [str(objects[name]) for name in plan.modules if name in objects]
-        elif plan.objects.get(index) in objects:
-            words.append(str(objects[plan.objects[index]]))
-        elif index in plan.libraries and plan.ar is not None:
-            library = scratch / f"{index}-{Path(word).name}"
-            members = _put_members(plan.libraries[index], objects, scratch / f"{index}")
-            if reason := write_archive(plan.ar, library, members, timeout_seconds=timeout_seconds):
-                return Linked(image=image, reason=reason)
-            words.append(str(library))
-        else:
-            words.append(word.replace(OUTPUT, str(image)))
+    placed = placed_words(plan, objects, scratch, timeout_seconds=timeout_seconds)
+    if isinstance(placed, str):
+        return Linked(image=image, reason=placed)
+    words = [word.replace(OUTPUT, str(image)) for word in placed]
     words += added
     variables = None if environment is None else {**os.environ, **environment}
     done = process.run(words, timeout_seconds=timeout_seconds, cwd=plan.folder, env=variables, limits=USERS_LIMITS)

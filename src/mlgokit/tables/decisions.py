@@ -20,7 +20,7 @@ from mlgokit.tables.file import end_bytes, finite_float, read_summary, read_tabl
 
 Keys = npt.NDArray[np.uint64]
 _MAGIC = b"MLGODT2\n"
-_PLAIN, _AT_LINK = 1, 2
+_PLAIN, _AT_LINK, _DEFERS = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,12 +32,14 @@ class TableEntry:
         keys: [K] ascending keys of call sites; bit 0 is the decision.
         plain: the module is left to LLVM's own advisor; its keys only tell it from modules with the same names.
         at_link: the module is what a full link-time optimization merged; the compiler looks for it there alone.
+        defers: the compile steps before that link inline nothing, so that it decides about all calls.
     """
 
     names: Keys
     keys: Keys
     plain: bool = False
     at_link: bool = False
+    defers: bool = False
 
 
 def strong_names(sizes: ObjectSizes) -> Keys:
@@ -92,6 +94,7 @@ def entry_of(
     *,
     plain: bool = False,
     at_link: bool = False,
+    defers: bool = False,
 ) -> TableEntry:
     """The entry that repeats the decisions of one compilation.
 
@@ -101,7 +104,7 @@ def entry_of(
         [4, 9]
     """
     keys = (sites & ~np.uint64(1)) | inlined.astype(np.uint64)
-    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link)
+    return TableEntry(names=_unsigned(names), keys=np.sort(keys), plain=plain, at_link=at_link, defers=defers)
 
 
 def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = None) -> bytes:
@@ -110,12 +113,16 @@ def table_bytes(entries: Sequence[TableEntry], summary: TuningSummary | None = N
     for entry in entries:
         parts.extend(
             (
-                struct.pack("<III", len(entry.names), len(entry.keys), _PLAIN * entry.plain | _AT_LINK * entry.at_link),
+                struct.pack("<III", len(entry.names), len(entry.keys), _flags_of(entry)),
                 entry.names.astype("<u8").tobytes(),
                 entry.keys.astype("<u8").tobytes(),
             )
         )
     return b"".join((*parts, end_bytes(summary)))
+
+
+def _flags_of(entry: TableEntry) -> int:
+    return _PLAIN * entry.plain | _AT_LINK * entry.at_link | _DEFERS * entry.defers
 
 
 def flipped_keys(base: InlineDecisions, forced: ForcedDecisions) -> npt.NDArray[np.int64]:
@@ -184,6 +191,7 @@ def parse_table(data: bytes, *, name: Path | str) -> DecisionTable:
                 keys=numbers[counts[0] :],
                 plain=bool(counts[2] & _PLAIN),
                 at_link=bool(counts[2] & _AT_LINK),
+                defers=bool(counts[2] & _DEFERS),
             )
         )
         position = end + 8 * (counts[0] + counts[1])

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
+from mlgokit.compiler.objects.folding import alike_functions, shared
 from mlgokit.compiler.objects.ownership import Functions, extents, find_functions, read_frames
 from mlgokit.errors import InputError
 
@@ -121,8 +122,13 @@ def section_totals(elf: Elf) -> SectionTotals:
     )
 
 
-def measure_object(data: bytes | Path) -> ObjectSizes:
+def measure_object(data: bytes | Path, *, folds: bool = False) -> ObjectSizes:
     """Read an ELF object and account for every byte of it.
+
+    Args:
+        data: the object.
+        folds: whether the linker folds functions that are alike (:mod:`~mlgokit.compiler.objects.folding`): then those
+            share what one of them weighs. The totals are those of the object.
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
@@ -160,6 +166,11 @@ def measure_object(data: bytes | Path) -> ObjectSizes:
         rodata[function] += left[index]
         left[index] = 0
 
+    text = code.size
+    if folds:
+        alike = alike_functions(elf, symbols, code, except_table == 0)
+        text, rodata, eh_frame = shared([text, rodata, eh_frame], alike)
+
     column = kind - TEXT
     counted = (column >= 0) & (column < COLUMNS)
     grouped = counted & (group >= 0)
@@ -171,7 +182,7 @@ def measure_object(data: bytes | Path) -> ObjectSizes:
     return ObjectSizes(
         totals=section_totals(elf),
         function_names=code.names,
-        function_text=code.size,
+        function_text=text,
         function_rodata=rodata,
         function_except_table=except_table,
         function_eh_frame=eh_frame,

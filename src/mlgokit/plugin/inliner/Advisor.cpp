@@ -241,9 +241,15 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
   if (!Table)
     return Table.takeError();
-  const DecisionTable::Entry *Tuned = *Table ? (*Table)->find(M, AtLink) : nullptr;
+  const bool Defers = *Table && (*Table)->defers() && Phase == ThinOrFullLTOPhase::FullLTOPreLink;
+  if (Defers) {
+    P.reset();
+    Named = Rule::Never;
+    LeftToLlvm = false;
+  }
+  const DecisionTable::Entry *Tuned = *Table && !Defers ? (*Table)->find(M, AtLink) : nullptr;
   // Without a policy to fall back on, what was not tuned stays as LLVM would have it, and is not even looked at.
-  if (*Table && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
+  if (*Table && !Defers && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
     return nullptr;
   const bool Explores = S.Temperature != 0 || S.FlipProbability != 0;
   if (LeftToLlvm && !Tuned && !Explores && S.of(Problem::InlineSize).Log.empty())

@@ -31,7 +31,11 @@ public:
 
   static std::optional<bool> decision(const Entry &E, uint64_t Key);
 
+  /// Whether the compile steps before a full link-time optimization inline nothing, so that the link may decide it all.
+  bool defers() const { return Defers; }
+
 private:
+  bool Defers = false;
   std::vector<Entry> Entries;
   /// Hashes of functions' names, ascending, each with an entry that has it. Whoever chooses the hashes of a table could
   /// make one of buckets slow.

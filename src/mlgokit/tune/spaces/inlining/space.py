@@ -299,7 +299,9 @@ class InliningSpace:
                 one.build.decisions.sites,
                 one.build.decisions.inlined,
                 plain=name not in kept,
-                at_link=one.module.language == "rust",
+                at_link=one.module.language == "rust" or one.module.defers,
+                # What is left to LLVM, is in the compile steps too.
+                defers=one.module.defers and name in kept,
             )
             for name, one in self.modules.items()
         ]
