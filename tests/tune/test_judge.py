@@ -1,5 +1,6 @@
 """The judge of a search, without a real compiler or link: an object has as text what it weighs in the link."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -176,6 +177,17 @@ def test_an_exact_command_that_sees_no_difference_adopts_nothing(opened: Callabl
     assert not judge.accepted
     conclude(judge, seconds=100)
     assert judge.search.space.account.image == 100 + 7 * 100
+
+
+@pytest.mark.parametrize(("bar", "kept"), [(795.0, {"a"}), (785.0, set[str]())])
+def test_nothing_is_accepted_at_the_end_beyond_the_bar(opened: Callable[..., Judge], bar: float, kept: set[str]):
+    judge = opened(dict.fromkeys(NAMES, 90))
+    judge.measure = dataclasses.replace(judge.measure, bar=bar)
+    adopt(judge, a=90)
+    conclude(judge, seconds=100)
+    assert set(judge.accepted) == kept
+    assert judge.search.space.judged == kept
+    assert (judge.linked is judge.plain) == (not kept)
 
 
 def test_without_time_gains_stay_open(opened: Callable[..., Judge]):

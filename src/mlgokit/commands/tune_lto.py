@@ -173,6 +173,7 @@ class _Asked:
         image: what the user's link writes.
         linked: what ``words`` write.
         steps: the compile steps, if they leave inlining to the link.
+        bar: bytes of the user's image then.
     """
 
     config: Tune
@@ -184,6 +185,7 @@ class _Asked:
     image: Path
     linked: Path
     steps: CompileSteps | None = None
+    bar: float | None = None
 
     @property
     def call(self) -> LinkerCall:
@@ -204,6 +206,7 @@ class _Asked:
             timeout_seconds=self.config.judge.timeout_seconds,
             error=self.config.judge.error,
             is_lto=is_lto,
+            bar=self.bar,
         )
 
 
@@ -221,7 +224,9 @@ def _deferring(asked: _Asked, steps: CompileSteps, scratch: Path, report: Report
         report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
         return asked
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
-    return dataclasses.replace(asked, words=words, linked=found.image, steps=steps)
+    return dataclasses.replace(
+        asked, words=words, linked=found.image, steps=steps, bar=None if how.command else sizes[0]
+    )
 
 
 def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | None:

@@ -233,8 +233,15 @@ def confirm(judge: Judge, *, seconds: float, is_last: bool = False) -> int:
 
 
 def conclude(judge: Judge, *, seconds: float) -> None:
-    """Confirm for the last time, and put the search where the judge is; what is on disk stays, to go on with."""
+    """Confirm for the last time, and put the search where the judge is; what is on disk stays, to go on with.
+
+    Where that is still beyond the bar, nothing is accepted.
+    """
     confirm(judge, seconds=seconds, is_last=True)
+    bar = judge.measure.bar
+    if bar is not None and judge.value is not None and judge.value > bar:
+        judge.accepted.clear()
+        judge.linked, judge.value = judge.plain, judge.plain_value
     judge.space.conclude(judge.accepted)
 
 

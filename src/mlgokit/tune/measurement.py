@@ -38,6 +38,7 @@ class Measure:
         error: share of comparisons that may by chance call a build better or worse that is neither.
         is_lto: whether the modules are links themselves (:mod:`mlgokit.compiler.lto`), which leave images beside their
             objects: then there is nothing more to link.
+        bar: what a result may not exceed, if that is another number than that of the build before the search.
     """
 
     plan: LinkPlan | None
@@ -46,6 +47,7 @@ class Measure:
     timeout_seconds: float
     error: float = 0.05
     is_lto: bool = False
+    bar: float | None = None
 
     @property
     def is_size(self) -> bool:
