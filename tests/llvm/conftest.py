@@ -1,7 +1,7 @@
 """Corpora that several files of tests want."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
@@ -55,3 +55,24 @@ def small_corpus(corpus_of: CorpusOf) -> Path:
     """Five modules, one of which is no bitcode; all of one project."""
     good = {f"m{number}": SOURCE.replace("NUMBER", str(number)) for number in range(4)}
     return corpus_of("small", good | {"bad": ""})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Callable[[str], Path]]:
+    """``small_disk("300k")`` mounts a disk of that size, or gives the one that is there that size."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = False
+
+    def resize(size: str) -> Path:
+        nonlocal mounted
+        options = f"remount,size={size}" if mounted else f"size={size}"
+        done = process.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], timeout_seconds=120)
+        if done.returncode != 0:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+        mounted = True
+        return place
+
+    yield resize
+    if mounted:
+        assert process.run(["umount", "--lazy", place], timeout_seconds=120).returncode == 0

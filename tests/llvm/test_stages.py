@@ -821,27 +821,6 @@ def test_another_seed_does_not_go_into_the_same_folder(
 # ---- A full disk ----
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Generator[Callable[[str], Path]]:
-    """``small_disk("300k")`` mounts a disk of that size, or gives the one that is there that size."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = False
-
-    def resize(size: str) -> Path:
-        nonlocal mounted
-        options = f"remount,size={size}" if mounted else f"size={size}"
-        done = process.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], timeout_seconds=SECONDS)
-        if done.returncode != 0:
-            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-        mounted = True
-        return place
-
-    yield resize
-    if mounted:
-        assert process.run(["umount", "--lazy", place], timeout_seconds=SECONDS).returncode == 0
-
-
 def test_a_full_disk_stops_extraction_and_loses_nothing(
     newest_corpus: Path, tiny_projects: TinyProjects, small_disk: Callable[[str], Path], mlgokit: Mlgokit
 ):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,9 @@ def result_of(place: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
-def test_the_link_with_the_plugin_is_as_small_as_promised(toolchain: Toolchain, tmp_path: Path, lto: str):
+def test_the_link_with_the_plugin_is_as_small_as_promised(
+    toolchain: Toolchain, tmp_path: Path, lto: str, capsys: pytest.CaptureFixture[str]
+):
     build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
     before = {path: path.read_bytes() for path in build.iterdir()}
     command = ("--link-command", " ".join(link_words(toolchain, lto=lto)))
@@ -108,6 +110,11 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(toolchain: Toolchain, 
         ),
     ]
     assert sizes == [judged["before"], judged["after"]]
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as refused:
+        main(["check", str(plugin), "--compile-commands", str(build / "compile_commands.json")])
+    assert refused.value.code != 0
+    assert "a plugin that was tuned for compile steps, found one for" in re.sub(r"\s+", " ", capsys.readouterr().err)
 
 
 def linked_size(build: Path, toolchain: Toolchain, *, lto: str, added: Sequence[str] = ()) -> int:
@@ -155,20 +162,37 @@ def test_compile_steps_of_an_lto_build_are_tuned_with_a_word_about_it(
     assert "-flto" in result_of(tmp_path / "t")["left_out"]
 
 
+def tune_words(toolchain: Toolchain, build: Path, place: Path, *words: str) -> list[str]:
+    """The call as a process of its own."""
+    given = ["--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
+    given += ["--folder", str(place), "--output", str(place / "tuned.so"), "--objective", "linked", "--workers", "1"]
+    return [sys.executable, "-m", "mlgokit", "tune", *given, *words]
+
+
+@contextlib.contextmanager
+def started(argv: Sequence[str]) -> Generator[subprocess.Popen[bytes]]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def wait_for_compilations(child: subprocess.Popen[bytes], place: Path, count: int) -> Path:
+    spent, end = place / "search" / "spent.json", time.monotonic() + 200
+    while not (spent.exists() and json.loads(spent.read_bytes())["compilations"] > count):
+        assert time.monotonic() < end
+        assert child.poll() is None
+        time.sleep(0.01)
+    return spent
+
+
 def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain: Toolchain, tmp_path: Path):
     build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
     command = ["--link-command", " ".join(link_words(toolchain))]
-    words = ["tune", "--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
-    words += ["--folder", str(place), "--output", str(place / "tuned.so"), "--objective", "linked", *command]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    argv = [sys.executable, "-m", "mlgokit", *words, "--budget", "10m", "--workers", "1"]
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        spent = place / "search" / "spent.json"
-        end = time.monotonic() + 120
-        while not (spent.exists() and json.loads(spent.read_bytes())["compilations"] > 4):
-            assert time.monotonic() < end
-            assert child.poll() is None
-            time.sleep(0.01)
+    with started(tune_words(toolchain, build, place, *command, "--budget", "10m")) as child:
+        spent = wait_for_compilations(child, place, 4)
         child.send_signal(signal.SIGKILL)
     end = time.monotonic() + 20
     while (found := linkers_in(build)) and time.monotonic() < end:
@@ -190,3 +214,40 @@ def linkers_in(folder: Path) -> list[str]:
             if (place / "cwd").readlink() == folder and b"lld" in (place / "cmdline").read_bytes():
                 found.append(place.name)
     return found
+
+
+def test_a_full_disk_stops_the_search_of_a_link_and_it_goes_on(
+    toolchain: Toolchain, tmp_path: Path, small_disk: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+):
+    build = put_build(tmp_path / "build", toolchain)
+    command = ["--link-command", " ".join(link_words(toolchain)), "--budget", "1s"]
+    for size in ("32k", "128k", "320k"):
+        place = small_disk(size) / "t"
+        go_on = ["--continue"] if (place / "search").exists() else []
+        assert tune(toolchain, build, place, *command, *go_on) == 6
+        said = re.sub(r"\s+", " ", capsys.readouterr().err)
+        assert "free some space" in said or "room" in said
+        assert not (place / "tuned.so").exists()
+    place = small_disk("64m") / "t"
+    go_on = ["--continue"] if (place / "search").exists() else []
+    assert tune(toolchain, build, place, *command, *go_on) == 0
+    assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]
+
+
+def test_a_linker_that_fails_during_the_search_changes_nothing_and_the_search_goes_on(
+    toolchain: Toolchain, tmp_path: Path
+):
+    build, place, broken = put_build(tmp_path / "build", toolchain), tmp_path / "t", tmp_path / "broken"
+    linker = tmp_path / "ld.lld"
+    linker.write_text(f'#!/bin/sh\n[ -e {broken} ] && echo "error: broken" >&2 && exit 1\nexec {toolchain.lld} "$@"\n')
+    linker.chmod(0o755)
+    words = [f"--ld-path={linker}" if word.startswith("--ld-path") else word for word in link_words(toolchain)]
+    argv = tune_words(toolchain, build, place, "--link-command", " ".join(words), "--budget", "8s")
+    with started(argv) as child:
+        wait_for_compilations(child, place, 4)
+        broken.touch()
+        assert child.wait(120) != 0
+    assert not (place / "tuned.so").exists()
+    broken.unlink()
+    assert tune(toolchain, build, place, "--budget", "1s", "--continue", "--link-command", " ".join(words)) == 0
+    assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]

@@ -11,13 +11,14 @@ from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
+from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.decisions import read_table
+from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.file import tables_inside
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, read_overrides
 from mlgokit.tune.check import CheckResult, check_plugin
@@ -60,6 +61,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     inside = tables_inside(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
+    _check_steps(config.plugin, decisions)
     allocations = read_overrides(ALLOCATIONS, config.plugin) if "allocations" in inside else None
     passes, optimizer_passes = (
         read_overrides(kind, config.plugin) if kind.table in inside else None for kind in (PASSES, OPTIMIZER_PASSES)
@@ -100,6 +102,21 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
                 report=report,
             )
         return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
+
+
+def _check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
+    """Refuse a plugin that was tuned for a link: compile steps alone would say that nothing of it applies.
+
+    Raises:
+        UsageError: it was.
+    """
+    names = () if decisions is None or decisions.summary is None else decisions.summary.modules
+    links = [name for name in names if name.endswith(LINK_MODULE)]
+    if links or (decisions is not None and any(entry.at_link for entry in decisions.entries)):
+        raise UsageError(
+            f"{plugin}: expected a plugin that was tuned for compile steps, found one for {(*links, 'a link')[0]}; "
+            f"`mlgokit tune --start {plugin.name} --budget 0s` with that link says what it saves in today's code"
+        )
 
 
 def render(result: CheckResult, console: Console) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.regalloc_cost import link_record_options
@@ -257,6 +257,7 @@ def link(
         environment: variables that are set beside those of this process.
 
     Raises:
+        StorageError: the linker found the disk full.
         ToolError: the command cannot be started.
     """
     scratch.mkdir(parents=True, exist_ok=True)
@@ -272,6 +273,7 @@ def link(
     if done.timed_out:
         return Linked(image=image, reason=f"the link did not end within {timeout_seconds:.0f} s")
     if done.returncode != 0:
+        check_room(scratch, done.stderr)
         return Linked(image=image, reason=f"the link ended with {done.returncode}: {first_error(done.stderr)}")
     if not image.is_file():
         return Linked(image=image, reason=f"the link wrote no file where {OUTPUT} or -o is")
