@@ -204,6 +204,7 @@ def summarise(
     if known_policy:
         larger = sum(value > POLICY_BAR for value in known_policy)
         answer += f"; with a policy {larger} of {len(known_policy)} builds more than 0.1 % larger"
+        answer += f" ({len(by_policy) - len(known_policy)} builds are missing)" if None in by_policy else ""
     answer += f"; {len(projects) - len(known)} of {len(projects)} programs are missing." if not is_whole else "."
     failures = Table(title="Failures", columns=("build", "reason"), rows=tuple(failed.items()))
     passed = None
