@@ -76,7 +76,7 @@ _PLACES = {
     "commands.options": ("CompilerOptions",),
     "commands.trace": ("Trace",),
     "commands.train": ("Train",),
-    "commands.tune": ("Tune",),
+    "commands.tune_options": ("Tune",),
     "compiler.channel.interactive": ("channel_use", "clang_words", "drive", "drive_channels"),
     "compiler.compilation": ("Compilation", "CompileStatus"),
     "compiler.compile": ("ClangCompiler", "command"),
