@@ -61,3 +61,22 @@ def test_what_no_flip_explains_is_counted_apart() -> None:
 def test_no_flip_gives_no_component() -> None:
     base = compiled([(1, 2, False, False)], {1: 10})
     assert len(attribute(base, base).change) == 0
+
+
+def test_what_llvm_inlines_as_a_consequence_ties_the_flip_to_those_that_change_the_caller() -> None:
+    # Function 3 inlines 2 without a flip, since the flip in 1 leaves it the last call; something is flipped in 3 too.
+    edges = [(1, 2, False, False), (3, 2, False, False), (3, 4, False, False)]
+    base = compiled(edges, {1: 50, 2: 20, 3: 60, 4: 20})
+    explored = compiled([(1, 2, True, True), (3, 2, True, False), (3, 4, True, True)], {1: 55, 3: 90, 4: 20})
+    alone = attribute(base, explored)
+    assert sorted(alone.change.tolist()) == [5 - 20, 30], "the first flip seems to save 15 bytes"
+    tied = attribute(base, explored, ties_consequences=True)
+    assert tied.component.tolist() == [0, 0]
+    assert tied.change.tolist() == [15]
+    assert {1, 2, 3} <= set(tied.reached.tolist())
+
+
+def test_a_call_that_was_inlined_before_is_no_consequence() -> None:
+    base = compiled([(1, 2, False, False), (3, 2, True, False), (3, 4, False, False)], {1: 50, 2: 20, 3: 60, 4: 9})
+    explored = compiled([(1, 2, True, True), (3, 2, True, False), (3, 4, True, True)], {1: 55, 3: 63, 4: 9})
+    assert attribute(base, explored, ties_consequences=True).component.tolist() == [0, 1]

@@ -101,7 +101,7 @@ def test_residents_and_their_children_have_the_limits_of_their_module(toolchain:
     try:
         request = CompileRequest(use=DEFAULT, reuse=True)
         assert compiler.compile(make("good", SOURCE), request).ok
-        (resident,) = residents._idle.values()
+        (resident,) = residents._idle
         limits = Path(f"/proc/{resident.process.pid}/limits").read_text().splitlines()
         (file_size,) = [line.split()[3] for line in limits if line.startswith("Max file size")]
         assert file_size == str(8 * MIB)

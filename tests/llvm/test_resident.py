@@ -23,7 +23,11 @@ from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
+from mlgokit.progress import say_nothing
 from mlgokit.tables.decisions import strong_names
+from mlgokit.tune.loop import run_search
+from mlgokit.tune.spaces.inlining.opening import open_inlining
+from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import Keys, ModuleState
 from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, confirm_composed, indifferent, step
 
@@ -288,7 +292,7 @@ def test_a_child_that_is_killed_is_compiled_again_from_the_beginning(
 ):
     compiler = dataclasses.replace(subject.plain, residents=residents)
     assert compile_decided(compiler, subject.module).status is CompileStatus.OK
-    (resident,) = residents._idle.values()
+    (resident,) = residents._idle
     resident.process.kill()
     found = compile_decided(compiler, subject.module)
     assert found.status is CompileStatus.OK
@@ -303,7 +307,7 @@ def test_only_so_many_stay(subject: Subject):
     pids: list[int] = []
     for module in (subject.module, other):
         assert compile_decided(compiler, module).status is CompileStatus.OK
-        pids += [one.process.pid for one in residents._idle.values()]
+        pids += [one.process.pid for one in residents._idle]
     assert len(pids) == 2
     assert not is_running(pids[0])
     residents.close()
@@ -316,7 +320,7 @@ from pathlib import Path
 from mlgokit.compiler.reuse.resident import Residents
 residents = Residents()
 residents.run(sys.argv[1:], environment={}, request={}, output=Path("/dev/null"), timeout_seconds=60)
-print(*(one.process.pid for one in residents._idle.values()), flush=True)
+print(*(one.process.pid for one in residents._idle), flush=True)
 time.sleep(600)
 """
 
@@ -387,3 +391,19 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(subject: Su
     best = last.build or one.build
     whole = compile_decided(subject.plain, subject.module, best.decisions.by_site, subject.names)
     assert whole.measured.totals == best.measured.totals
+
+
+def test_what_two_workers_merge_in_one_module_is_what_the_compiler_makes(
+    subject: Subject, residents: Residents, tmp_path: Path
+):
+    compiler = dataclasses.replace(subject.plain, workers=2, residents=residents, known={})
+    config = SearchConfig(refits=(), most=6, restarts=2)
+    search = open_inlining([subject.module], compiler=compiler, config=config, folder=tmp_path, report=say_nothing)
+    begin = search.compilations
+    run_search(search, seconds=30, workers=2, report=say_nothing, clock=lambda: float(search.compilations - begin))
+    (unit,) = search.space.units
+    assert search.space.account.image < search.space.plain_bytes
+    assert unit.composed is None
+    whole = compile_decided(subject.plain, subject.module, unit.build.decisions.by_site, unit.names)
+    assert whole.measured.totals == unit.build.measured.totals
+    assert whole.decisions.by_site == unit.build.decisions.by_site

@@ -163,7 +163,7 @@ def test_residents_are_in_it_too(place: Place):
         found = [inside.compile(place.module, request) for _ in range(3)]
         assert [one.ok for one in found] == [True] * 3
         assert residents.declined == {}
-        (resident,) = residents._idle.values()
+        (resident,) = residents._idle
         # Of the namespaces of this process it has none: the compiler is a child of the one that was started.
         children = Path(f"/proc/{resident.process.pid}/task/{resident.process.pid}/children").read_text().split()
         for kind in ("net", "pid", "mnt", "user"):

@@ -67,6 +67,9 @@ class Numbers:
     def urgency(self, unit: Number) -> tuple[float, ...] | None:
         return (unit.least - unit.now,) if unit.now > unit.least else None
 
+    def admits(self, unit: Number, running: int) -> bool:
+        return not running and unit.now > unit.least
+
     def propose(self, unit: Number, _rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Halved]:
         self.log.append(unit.module.name)
         return lambda: Halved(value=unit.least + (unit.now - unit.least) // 2)

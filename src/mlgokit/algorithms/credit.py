@@ -8,7 +8,8 @@ far-away flips are no noise to each other. ``docs/scores.md`` says why this is s
 """
 
 import functools
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,8 +93,15 @@ class Credit:
     reached_by: Ints
 
 
-def attribute(base: ScoredBuild, explored: ScoredBuild) -> Credit:
+def attribute(base: ScoredBuild, explored: ScoredBuild, *, ties_consequences: bool = False) -> Credit:
     """Share the difference between two compilations of one module out among the flips of the second.
+
+    Args:
+        base: without the flips.
+        explored: with them.
+        ties_consequences: whether a function that dies since its last call was inlined by no flip, but by LLVM as a
+            consequence of one, ties that flip to those that may have changed the caller: so a component has all that it
+            takes, and is larger.
 
     Example:
         A flip in function 1 made it 10 bytes larger, another one in function 2 made that 4 bytes smaller.
@@ -124,6 +132,8 @@ def attribute(base: ScoredBuild, explored: ScoredBuild) -> Credit:
         tied = [position for position, index in enumerate(flips.tolist()) if near & above[int(explored.caller[index])]]
         if tied:
             reach[function] = tied
+    if ties_consequences:
+        _tie_consequences(base, explored, change, reach, inliners)
     explained = {function: reach[function] for function in change if function in reach}
 
     parent = list(range(len(flips)))
@@ -147,6 +157,27 @@ def attribute(base: ScoredBuild, explored: ScoredBuild) -> Credit:
         reached=reached,
         reached_by=reached_by,
     )
+
+
+def _tie_consequences(
+    base: ScoredBuild,
+    explored: ScoredBuild,
+    change: Mapping[int, float],
+    reach: dict[int, list[int]],
+    inliners: dict[int, set[int]],
+) -> None:
+    """Let flips that a changed callee is due to answer for callers that newly inlined it, without a flip, as well."""
+    unasked = explored.inlined & ~explored.flipped
+    before, after = (
+        Counter(zip(run.caller[which].tolist(), run.callee[which].tolist(), strict=True))
+        for run, which in ((base, base.inlined), (explored, unasked))
+    )
+    for caller, callee in sorted(after - before):
+        if callee not in change or callee not in reach:
+            continue
+        causes = reach[callee]
+        for function in closure(caller, inliners):
+            reach[function] = sorted({*reach.get(function, ()), *causes})
 
 
 def _changes(base: ScoredBuild, explored: ScoredBuild) -> dict[int, float]:

@@ -24,7 +24,7 @@ from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
-from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
+from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
@@ -312,9 +312,10 @@ def _compile(
         settings = _settings(compiler, module, use, folder)
         if box is not None:
             environment, settings = inside_environment(environment), box.settings(settings, folder)
-        listed = folder / "functions"
+        listed, told = folder / "functions", dict[bytes, Code]()
         if known is not None:
-            (folder / "known").write_bytes(known.file())
+            told = known.now()
+            (folder / "known").write_bytes(b"".join(told))
             settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
         plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)
@@ -371,7 +372,7 @@ def _compile(
                 object_bytes=output.stat().st_size if output.exists() else 0,
                 seconds=done.user_seconds,
             )
-        measure = _measuring(module, known, listed)
+        measure = _measuring(module, known, listed, told)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         ended = with_outputs(ended, functools.partial(measure, output), request, folder, record)
         if request.keep_object not in (None, output) and output.exists():
@@ -380,9 +381,11 @@ def _compile(
         return ended
 
 
-def _measuring(module: Module, known: KnownFunctions | None, listed: Path) -> Callable[[Path], ObjectSizes | None]:
+def _measuring(
+    module: Module, known: KnownFunctions | None, listed: Path, told: Codes
+) -> Callable[[Path], ObjectSizes | None]:
     if known is not None:
-        return functools.partial(known.complete, functions=listed)
+        return functools.partial(known.complete, functions=listed, told=told)
     return functools.partial(measure_object, folds=folds_code(module))
 
 

@@ -1,6 +1,7 @@
 """The loop of every search: which unit next, until the budget is spent or nothing is left to try."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -84,14 +85,26 @@ def _begin_steps(
     rng: np.random.Generator,
     is_over: IsOver,
 ) -> None:
-    """Give every idle worker the most urgent unit that nobody works on."""
+    """Give every idle worker the most urgent unit on which fewest work; on one with others only if it admits that."""
     space = search.space
-    busy = {id(unit) for unit in running.values()}
-    urgencies = [(space.urgency(unit), unit) for unit in space.units if id(unit) not in busy]
-    free = [(urgency, unit) for urgency, unit in urgencies if urgency is not None]
-    free.sort(key=lambda pair: pair[0])
-    for _, unit in free[: max(0, workers - len(running))]:
+    busy = Counter(id(unit) for unit in running.values())
+    if len(running) >= workers:
+        return
+    urgencies = [(space.urgency(unit), unit) for unit in space.units]
+    left = [(urgency, unit) for urgency, unit in urgencies if urgency is not None]
+    left.sort(key=lambda pair: pair[0])
+
+    def begin(unit: Any) -> None:
         running[pool.submit(space.propose(unit, rng, is_over))] = unit
+        busy[id(unit)] += 1
+
+    for unit in [unit for _, unit in left if not busy[id(unit)]][: workers - len(running)]:
+        begin(unit)
+    while len(running) < workers:
+        shared = [unit for _, unit in left if busy[id(unit)] and space.admits(unit, busy[id(unit)])]
+        if not shared:
+            break
+        begin(min(shared, key=lambda unit: busy[id(unit)]))
 
 
 def _settle(search: Search[SpaceT], *, workers: int, report: Report) -> None:

@@ -57,7 +57,8 @@ class Space(Protocol[UnitT, StepT]):
     """One kind of decisions of one project.
 
     All methods but the work that :meth:`propose` and :meth:`unsettled` return are called by one thread at a time, the
-    engine's. That work runs in other threads, at most one at a time for each unit.
+    engine's. That work runs in other threads, one at a time for each unit, or as many as :meth:`admits` says: what it
+    finds is entered in the order in which it ends, whatever was entered since it was proposed.
     """
 
     @property
@@ -95,6 +96,10 @@ class Space(Protocol[UnitT, StepT]):
 
     def urgency(self, unit: UnitT) -> tuple[float, ...] | None:
         """The place of a unit among the idle ones, the smallest first; ``None`` if nothing is left to try in it."""
+        ...
+
+    def admits(self, unit: UnitT, running: int) -> bool:
+        """Whether a step of a unit may begin beside so many others of it that are under way, for an idle worker."""
         ...
 
     def propose(self, unit: UnitT, rng: np.random.Generator, is_over: IsOver, /) -> Callable[[], StepT]:

@@ -8,7 +8,8 @@ the argument is not remembered, and what contradicts it ends the use of the memo
 """
 
 import dataclasses
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,9 +94,13 @@ class Code:
     signature: str
 
 
+Codes = Mapping[bytes, Code]
+"""By digest."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class KnownFunctions:
-    """The memory of one module with one command line.
+    """The memory of one module with one command line. Threads may share it.
 
     Attributes:
         codes: by digest.
@@ -114,13 +119,20 @@ class KnownFunctions:
     refused: str = ""
     hits: int = 0
     misses: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def file(self) -> bytes:
-        """What the plugin reads."""
-        return b"".join(self.codes)
+    def now(self) -> Codes:
+        """What is known when a compilation begins; what it forgets meanwhile for others, is there for this one."""
+        with self._lock:
+            return dict(self.codes)
 
-    def complete(self, path: Path, functions: Path) -> ObjectSizes | None:
+    def complete(self, path: Path, functions: Path, *, told: Codes) -> ObjectSizes | None:
         """The sizes of the whole object whose part is at ``path``, and remember what is new in it.
+
+        Args:
+            path: the object.
+            functions: the plugin's list of functions.
+            told: what was known when the compilation began.
 
         Returns:
             ``None`` if that cannot be said; then :attr:`refused` says why.
@@ -136,18 +148,19 @@ class KnownFunctions:
         if isinstance(part, str):
             self.refused = part
             return None
-        self._learn(part, listed)
-        dropped = [one for one in listed if one.dropped]
-        self.hits += len(dropped)
-        self.misses += len(listed) - len(dropped)
-        whole = self._whole(part, listed, dropped)
-        if isinstance(whole, str):
-            self.refused = whole
-            return None
-        for one in dropped:
-            self.codes[one.digest] = self.codes.pop(one.digest)
-        while len(self.codes) > MOST_KNOWN:
-            del self.codes[next(iter(self.codes))]
+        with self._lock:
+            self._learn(part, listed)
+            dropped = [one for one in listed if one.dropped]
+            self.hits += len(dropped)
+            self.misses += len(listed) - len(dropped)
+            whole = self._whole(part, listed, dropped, told)
+            if isinstance(whole, str):
+                self.refused = whole
+                return None
+            for one in dropped:
+                self.codes[one.digest] = self.codes.pop(one.digest, told[one.digest])
+            while len(self.codes) > MOST_KNOWN:
+                del self.codes[next(iter(self.codes))]
         return whole
 
     def _learn(self, part: "_Part", listed: Sequence[Listed]) -> None:
@@ -163,9 +176,11 @@ class KnownFunctions:
             if sure and function is not None and part.separate[function]:
                 self.codes[one.digest] = part.code(function)
 
-    def _whole(self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed]) -> ObjectSizes | str:
+    def _whole(
+        self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
+    ) -> ObjectSizes | str:
         sizes = part.sizes
-        codes = [self.codes.get(one.digest) for one in dropped]
+        codes = [told.get(one.digest) for one in dropped]
         found = [code for code in codes if code is not None]
         if len(found) < len(dropped):
             return "a function was dropped whose code is not known"

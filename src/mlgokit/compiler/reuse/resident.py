@@ -41,6 +41,7 @@ def _share_of_memory() -> int:
 class _Resident:
     process: subprocess.Popen[bytes]
     channel: socket.socket
+    key: tuple[str, ...] = ()
     content: str = ""
     own_seconds: float = 0.0
     charged_seconds: float = 0.0
@@ -50,6 +51,8 @@ class _Resident:
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Residents:
     """Compilers that wait for requests, the least recently used first. Threads may share it.
+
+    As many of one module stay as were asked at once.
 
     They end with :meth:`close`, with the object, and with the process, however that ends.
 
@@ -62,7 +65,7 @@ class Residents:
     most: int = MOST_RESIDENTS
     memory_bytes: int = field(default_factory=_share_of_memory)
     declined: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
-    _idle: dict[tuple[str, ...], _Resident] = field(default_factory=dict[tuple[str, ...], _Resident])
+    _idle: list[_Resident] = field(default_factory=list["_Resident"])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # A child dies with the thread that started it, so all are started by one that lives as long as they may.
     _starter: ThreadPoolExecutor | None = None
@@ -109,7 +112,9 @@ class Residents:
         if key in self.declined:
             return None
         with self._lock:
-            resident = self._idle.pop(key, None)
+            resident = next((one for one in reversed(self._idle) if one.key == key), None)
+            if resident is not None:
+                self._idle.remove(resident)
         begin = time.monotonic()
         if resident is not None and resident.content != content:
             _end(resident)
@@ -120,7 +125,7 @@ class Residents:
                 self.decline(key, started)
                 return None
             resident = started
-            resident.content = content
+            resident.key, resident.content = key, content
         with tempfile.NamedTemporaryFile(prefix="mlgokit-messages-", dir=folder) as messages:
             variables = {**request, "MLGOKIT_OBJECT": str(output), "MLGOKIT_MESSAGES": messages.name}
             try:
@@ -133,16 +138,17 @@ class Residents:
             if done is None:
                 self.decline(key, "the resident compiler died, or did not kill its child in time")
             return done
-        self._keep(key, resident)
+        self._keep(resident)
         return done
 
     def decline(self, argv: Sequence[str], sentence: str) -> None:
         """Have no resident for a command line from now on."""
         with self._lock:
             self.declined[tuple(argv)] = sentence
-            resident = self._idle.pop(tuple(argv), None)
-        if resident is not None:
-            _end(resident)
+            useless = [one for one in self._idle if one.key == tuple(argv)]
+            self._idle[:] = [one for one in self._idle if one.key != tuple(argv)]
+        for one in useless:
+            _end(one)
 
     def close(self) -> None:
         """End all that are idle; whoever asks later gets a new one."""
@@ -196,15 +202,17 @@ class Residents:
                 return f"it did not come to the inliner ({said[-1] if said else 'no message'})"
             return resident
 
-    def _keep(self, key: tuple[str, ...], resident: _Resident) -> None:
+    def _keep(self, resident: _Resident) -> None:
         ended: list[_Resident] = []
         with self._lock:
-            ended += [other] if (other := self._idle.pop(key, None)) is not None else []
-            self._idle[key] = resident
+            if resident.key in self.declined:
+                ended.append(resident)
+            else:
+                self._idle.append(resident)
             while len(self._idle) > self.most or (
-                len(self._idle) > 1 and sum(one.peak_bytes for one in self._idle.values()) > self.memory_bytes
+                len(self._idle) > 1 and sum(one.peak_bytes for one in self._idle) > self.memory_bytes
             ):
-                ended.append(self._idle.pop(next(iter(self._idle))))
+                ended.append(self._idle.pop(0))
         for one in ended:
             _end(one)
 
@@ -268,6 +276,6 @@ def _end(resident: _Resident) -> None:
         process.end(resident.process)
 
 
-def _end_all(residents: dict[tuple[str, ...], _Resident]) -> None:
+def _end_all(residents: list[_Resident]) -> None:
     while residents:
-        _end(residents.popitem()[1])
+        _end(residents.pop())

@@ -97,6 +97,23 @@ def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first(
     assert next(series.key for series in plan_round(in_bytes, both, rng)) == 1
 
 
+def test_rounds_at_once_have_functions_of_their_own():
+    functions = [function(key) for key in range(1, 6)]
+    both = module(*functions)
+    rng = np.random.default_rng(1)
+    first = {series.key for series in plan_round(TrialConfig(), both, rng, shares=2)}
+    assert first == {1, 2, 3}
+    both.claimed |= first
+    assert both.has_unclaimed
+    second = {series.key for series in plan_round(TrialConfig(), both, rng, shares=2)}
+    both.claimed |= second
+    third = {series.key for series in plan_round(TrialConfig(), both, rng, shares=2)}
+    assert second | third == {4, 5}
+    both.claimed |= third
+    assert not both.has_unclaimed
+    assert not plan_round(TrialConfig(), both, rng, shares=2)
+
+
 def test_a_function_that_asks_nothing_is_left_alone():
     one = function()
     take(one, [Outcome(seconds=0.02, score=100.0, evictions=0, priorities=0, overrides=Overrides())], TrialConfig())

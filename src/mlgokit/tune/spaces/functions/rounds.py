@@ -20,7 +20,10 @@ FIRST_TRIALS = 8
 MOST_TRIALS = 96
 """Trials of one function in one compilation."""
 ROUND_SECONDS = 8.0
-"""Processor time of trials in one compilation, at most; less for modules that are compiled quickly."""
+"""Processor time of trials in one compilation; less for modules that are compiled quickly, more in long sessions for
+such as take long."""
+ROUND_SHARE = 0.05
+"""Of a session, at most, for trials in one compilation, where that is more."""
 LEAST_TRIAL_SECONDS = 1.0
 EXPECTED = 0.02
 """Part of a function that its first 32 trials are expected to save."""
@@ -73,14 +76,31 @@ class TrialPlan(Protocol):
         ...
 
 
-def plan_round(plan: TrialPlan, one: ModuleFunctions, rng: np.random.Generator) -> list[Series]:
-    """What to try next with the functions of a module."""
-    active = [function for function in one.functions if not function.exhausted]
+def plan_round(
+    plan: TrialPlan,
+    one: ModuleFunctions,
+    rng: np.random.Generator,
+    *,
+    most_seconds: float = ROUND_SECONDS,
+    shares: int = 1,
+) -> list[Series]:
+    """What to try next with the functions of a module that no other round has.
+
+    Args:
+        plan: what is tried.
+        one: the module.
+        rng: of what is drawn.
+        most_seconds: processor time of the trials.
+        shares: how many rounds there may be at once; of functions that were never tried, each takes its share.
+    """
+    active = [function for function in one.functions if not function.exhausted and function.key not in one.claimed]
     # Copies come when nothing else is left.
     active = [function for function in active if function.spills] or active
+    if shares > 1 and (fresh := [function for function in active if not function.trials]):
+        active = fresh[: math.ceil(len(active) / shares)]
     wanted = [min(MOST_TRIALS, FIRST_TRIALS + 2 * function.trials) for function in active]
     seconds = sum(count * function.seconds for count, function in zip(wanted, active, strict=True))
-    room = max(1.0, min(ROUND_SECONDS, 4 * one.compile_seconds), one.compile_seconds)
+    room = max(1.0, min(most_seconds, 4 * one.compile_seconds), one.compile_seconds)
     share = min(1.0, room / max(seconds, 1e-9))
     if plan.in_bytes and share < 1 and all(function.trials for function in active):
         active, wanted = _most_promising(active, wanted, room)

@@ -19,7 +19,14 @@ from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver
 from mlgokit.tune.spaces.functions.compare import dearer_functions, larger_functions, objection_in_bytes
-from mlgokit.tune.spaces.functions.rounds import LEAST_TRIAL_SECONDS, ROUND_SECONDS, TrialPlan, plan_round, take
+from mlgokit.tune.spaces.functions.rounds import (
+    LEAST_TRIAL_SECONDS,
+    ROUND_SECONDS,
+    ROUND_SHARE,
+    TrialPlan,
+    plan_round,
+    take,
+)
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, save_functions
 from mlgokit.tune.verify import VerifiedBuild
 
@@ -35,10 +42,12 @@ class Round:
         tried: their outcomes.
         user_seconds: processor time of the compilation and the trials.
         compilations: how many there were.
+        asked: keys of the functions.
     """
 
     tried: Sequence[Tried]
     user_seconds: float
+    asked: frozenset[int] = frozenset()
     compilations: int = 1
 
     @property
@@ -77,6 +86,7 @@ class FunctionSpace:
     objective: Objective = Objective.LINK_AWARE
     measured_by: dict[str, str] = field(default_factory=dict[str, str])
     owed: float = 0.0
+    _round_seconds: float = ROUND_SECONDS
 
     @property
     def table(self) -> str:
@@ -121,11 +131,12 @@ class FunctionSpace:
             optimizer_passes=self.optimizer_passes,
             trials=trials,
         )
-        extra = 10 * ROUND_SECONDS + 0.1 * sum(len(one.trials) for one in series)
+        extra = 10 * self._round_seconds + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
-    def begin(self, _seconds: float) -> None:
-        """Nothing is to be prepared."""
+    def begin(self, seconds: float) -> None:
+        """What a module takes to compile is lost in each round, so rounds may be longer in a long session."""
+        self._round_seconds = max(ROUND_SECONDS, ROUND_SHARE * seconds)
 
     def learn(self, _spent: float, _rng: np.random.Generator) -> float:
         """Nothing is learned."""
@@ -135,17 +146,29 @@ class FunctionSpace:
         """Modules that gained most per second lately come first."""
         return None if unit.exhausted else (-unit.rate,)
 
-    def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
-        """Try something with each function of a module."""
-        return functools.partial(self._try_functions, unit, rng.spawn(1)[0])
+    def admits(self, unit: ModuleFunctions, running: int) -> bool:
+        """Several try functions of one module, each its own."""
+        return not running or unit.has_unclaimed
 
-    def _try_functions(self, unit: ModuleFunctions, rng: np.random.Generator) -> Round:
-        asked = plan_round(self.config, unit, rng)
+    def propose(self, unit: ModuleFunctions, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Round]:
+        """Try something with each function of a module that no other round has."""
+        asked = plan_round(
+            self.config,
+            unit,
+            rng.spawn(1)[0],
+            most_seconds=self._round_seconds,
+            shares=max(1, self.compiler.workers // len(self.units)),
+        )
+        unit.claimed |= {series.key for series in asked}
+        return functools.partial(self._try_functions, unit, asked)
+
+    def _try_functions(self, unit: ModuleFunctions, asked: Sequence[Series]) -> Round:
         by_key = {function.key: function for function in unit.functions}
         longest = max((by_key[series.key].seconds for series in asked), default=0.0)
         done = self.compile(unit.module, asked, seconds=LEAST_TRIAL_SECONDS + 20 * longest)
         tried = [found for found in done.tried if done.ok and found.outcomes and found.key in by_key]
-        return Round(tried=tried, user_seconds=done.user_seconds)
+        keys = frozenset(series.key for series in asked)
+        return Round(tried=tried, user_seconds=done.user_seconds, asked=keys)
 
     def unsettled(self) -> Sequence[tuple[ModuleFunctions, Callable[[], Round]]]:
         """Nothing: every outcome was measured."""
@@ -153,6 +176,7 @@ class FunctionSpace:
 
     def accept(self, unit: ModuleFunctions, step: Round) -> None:
         """Keep the best outcome of each function."""
+        unit.claimed -= step.asked
         by_key = {function.key: function for function in unit.functions}
         unit.failures = 0 if step.tried else unit.failures + 1
         gain = sum(take(by_key[one.key], one.outcomes, self.config) for one in step.tried)

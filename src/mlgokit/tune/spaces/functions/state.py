@@ -89,6 +89,7 @@ class ModuleFunctions:
         compile_seconds: of one compilation without trials.
         rate: gain per second lately; infinite before the first round if there are spills.
         failures: rounds in a row that gave nothing since the compiler failed.
+        claimed: keys of the functions that rounds under way have.
     """
 
     module: Module
@@ -97,6 +98,7 @@ class ModuleFunctions:
     compile_seconds: float
     rate: float = math.inf
     failures: int = 0
+    claimed: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
         if not any(one.spills for one in self.functions):
@@ -106,6 +108,11 @@ class ModuleFunctions:
     def exhausted(self) -> bool:
         """Whether there is nothing to try any more."""
         return self.failures >= 2 or all(one.exhausted for one in self.functions)
+
+    @property
+    def has_unclaimed(self) -> bool:
+        """Whether there is a function to try that no round has."""
+        return any(not one.exhausted and one.key not in self.claimed for one in self.functions)
 
 
 def save_functions(path: Path, functions: Sequence[FunctionState], *, measured_by: str = "") -> None:

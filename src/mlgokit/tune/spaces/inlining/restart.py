@@ -14,9 +14,9 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.request import Compiler
 from mlgokit.tune.space import IsOver
-from mlgokit.tune.spaces.inlining.merge import merge
+from mlgokit.tune.spaces.inlining.merge import merge, scored
 from mlgokit.tune.spaces.inlining.state import ModuleState, RestartKind, StepResult
-from mlgokit.tune.spaces.inlining.step import MovePriority, Propose, compile_decided, indifferent, scored, step
+from mlgokit.tune.spaces.inlining.step import MovePriority, Propose, compile_decided, indifferent, step
 
 _LEAST_SHARE, _LARGEST_SHARE = 0.05, 0.3
 """Parts of a module's decisions between which the size of a neighbourhood is drawn."""
@@ -98,7 +98,7 @@ def restart(
     """
     if kind is RestartKind.NEIGHBOURHOOD:
         done = _decide_anew(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
-        return dataclasses.replace(done, kind=kind)
+        return dataclasses.replace(done, kind=kind, base=state.build)
     same = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
     done = step(
         compiler,
@@ -110,7 +110,7 @@ def restart(
         rng=rng,
         propose=_proposal(kind, state, rng),
     )
-    return dataclasses.replace(done, kind=kind)
+    return dataclasses.replace(done, kind=kind, base=state.build, made=frozenset())
 
 
 def _proposal(kind: RestartKind, state: ModuleState, rng: np.random.Generator) -> Propose:

@@ -1,5 +1,7 @@
 """Inlining decisions as a space: modules, the exact account of their best builds, and what is tried with them next."""
 
+import copy
+import dataclasses
 import functools
 import threading
 import time
@@ -21,6 +23,8 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver
+from mlgokit.tune.spaces.inlining.catch_up import catch_up
+from mlgokit.tune.spaces.inlining.merge import scored
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
 from mlgokit.tune.spaces.inlining.state import (
     ModuleState,
@@ -35,12 +39,13 @@ from mlgokit.tune.spaces.inlining.step import (
     Floats,
     MovePriority,
     Rank,
+    choose,
     compile_decided,
     confirm_composed,
+    explore,
     indifferent,
+    is_due,
     moves_between,
-    scored,
-    step,
 )
 from mlgokit.tune.verify import VerifiedBuild, grew
 
@@ -50,7 +55,11 @@ WORTH_A_PASS = 5e-4
 LEAST_COMPONENTS = 500
 """Labels below which no policy is fitted."""
 LEAST_MODULES = 4
-"""Modules below which none is: members stop on modules that they were not fitted on."""
+"""Modules below which steps take their place: members stop on modules that they were not fitted on."""
+_GROUPS = 8
+"""Of steps, in place of modules."""
+EARLY_REFITS = (0.02, 0.05, 0.15)
+"""More moments of the budget where there are so few modules: there a step says much, and they are many to a module."""
 MOST_RANKED = 256
 _NOTHING = 0.1
 """Bytes per second that are as good as none."""
@@ -64,7 +73,7 @@ class SearchConfig:
     """Measure of size; each COMDAT signature counts once in the whole project."""
     existence: float = 0.0
     """Credit for no longer defining a COMDAT signature that k modules define, as a share of 1/k of its bytes."""
-    most: int = 256
+    most: int = 1024
     """Largest number of decisions flipped in one compilation, in independent parts of the call graph."""
     tries: int = 1
     """Number of trials of a decision before it is left alone, until something near it changes."""
@@ -158,7 +167,8 @@ class InliningSpace:
 
     def begin(self, seconds: float) -> None:
         """Order decisions by the policy, and fit others to what is measured at some moments of the budget."""
-        self._refits = tuple(share * seconds for share in self.config.refits)
+        early = EARLY_REFITS if self.config.refits and len(self.modules) < LEAST_MODULES else ()
+        self._refits = tuple(share * seconds for share in sorted((*self.config.refits, *early)))
         self._rank = rank_by(self.policy)
 
     def learn(self, spent: float, rng: np.random.Generator) -> float:
@@ -166,15 +176,20 @@ class InliningSpace:
         if not self._refits or spent < self._refits[0]:
             return 0.0
         self._refits = tuple(moment for moment in self._refits if moment > spent)
-        modules = {part.projects for part in self.effects}
-        if sum(len(part.change) for part in self.effects) < LEAST_COMPONENTS or len(modules) < LEAST_MODULES:
+        effects = self.effects
+        if len(self.modules) < LEAST_MODULES:
+            effects = [
+                dataclasses.replace(part, projects=(f"steps {index % _GROUPS}",)) for index, part in enumerate(effects)
+            ]
+        groups = {part.projects for part in effects}
+        if sum(len(part.change) for part in effects) < LEAST_COMPONENTS or len(groups) < LEAST_MODULES:
             return 0.0
         try:
             from mlgokit.algorithms.effect_fit import fit_effects
         except ImportError:
             return 0.0
         begin = time.process_time()
-        self.policy, _ = fit_effects(join_effects(self.effects), self.config.fit, problem=INLINE_SIZE.name, rng=rng)
+        self.policy, _ = fit_effects(join_effects(effects), self.config.fit, problem=INLINE_SIZE.name, rng=rng)
         seconds = time.process_time() - begin
         save_policy(self.policy, self.folder / POLICY_NAME)
         self._rank = rank_by(self.policy)
@@ -192,23 +207,41 @@ class InliningSpace:
         rate = -unit.rate if unit.rate > _NOTHING else 0.0
         return rate, 2 if unit.exhausted else min(unit.passes, 1), unit.idle_seconds
 
+    def admits(self, unit: ModuleState, running: int) -> bool:
+        """Steps of one module go side by side, but for one that ends a pass over its moves."""
+        return not (running and unit.alone)
+
     def propose(self, unit: ModuleState, rng: np.random.Generator, is_over: IsOver) -> Callable[[], StepResult]:
-        """One step; or, where no single move pays any more, a restart of a drawn kind."""
-        config = self.config
+        """One step; or, where no single move pays any more, a restart of a drawn kind.
+
+        The module may change while it runs, so it gets a view of what is known now.
+        """
+        config, view, child = self.config, copy.copy(unit), rng.spawn(1)[0]
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
-        go = functools.partial(
-            restart if unit.exhausted else step,
+        if not unit.exhausted:
+            unit.pass_from = unit.pass_from or unit.build
+            if is_due(unit) and not unit.confirming:
+                unit.confirming = True
+                return functools.partial(confirm_composed, self.compiler, view, self.account, lock=self.lock)
+            chosen = choose(unit, self.account, lock=self.lock, priority=priority, rng=child)
+            if chosen.flips:
+                unit.claimed |= chosen.moves
+                return functools.partial(explore, self.compiler, view, self.account, chosen, lock=self.lock)
+            if not unit.claimed and not unit.confirming:
+                unit.alone = True
+                return functools.partial(confirm_composed, self.compiler, view, self.account, lock=self.lock)
+            # The pass ends with what others have under way.
+        return functools.partial(
+            restart,
             self.compiler,
-            unit,
+            view,
             self.account,
+            kind=choose_restart(self.arms, rng),
             lock=self.lock,
             priority=priority,
-            rng=rng.spawn(1)[0],
+            rng=child,
+            is_over=is_over,
         )
-        if unit.exhausted:
-            return functools.partial(go, kind=choose_restart(self.arms, rng), is_over=is_over)
-        unit.pass_from = unit.pass_from or unit.build
-        return go
 
     def unsettled(self) -> Sequence[tuple[ModuleState, Callable[[], StepResult]]]:
         """Composed builds, which are to be compiled."""
@@ -220,6 +253,7 @@ class InliningSpace:
 
     def accept(self, unit: ModuleState, step: StepResult) -> None:
         """Enter the outcome of a step, or of a restart of some kind."""
+        step = self._ended(unit, step)
         if not step.compilations and step.kind is None:
             self._end_pass(unit)
             return
@@ -248,6 +282,17 @@ class InliningSpace:
         self.save(unit)
         if step.effects is not None:
             append_effects(self.folder / EFFECTS_NAME, step.effects)
+
+    def _ended(self, unit: ModuleState, step: StepResult) -> StepResult:
+        """A step that is no longer under way, beside what others found meanwhile."""
+        unit.claimed -= step.made
+        nothing_tried = not step.compilations and step.kind is None
+        if step.confirms or nothing_tried:
+            unit.confirming = unit.alone = False
+        if step.base is None or step.base is (unit.composed or unit.build):
+            return step
+        with self.lock:
+            return catch_up(step, unit, self.account)
 
     def _end_pass(self, unit: ModuleState) -> None:
         """Begin another pass over all moves of a module if the last one was worth it."""

@@ -53,6 +53,9 @@ class ModuleState:
         passes: how many passes were worth another one.
         vain: restarts without a gain since the last gain.
         refused: how often a judge took back what was found.
+        claimed: keys of the moves that steps under way make.
+        confirming: whether one of them compiles what was composed.
+        alone: whether one of them ends a pass over the moves.
     """
 
     module: Module
@@ -71,6 +74,9 @@ class ModuleState:
     passes: int = 0
     vain: int = 0
     refused: int = 0
+    claimed: set[int] = field(default_factory=set[int])
+    confirming: bool = False
+    alone: bool = False
 
     def __post_init__(self) -> None:
         self.names = strong_names(self.plain)
@@ -93,6 +99,9 @@ class StepResult:
         effects: what the flips taught.
         kind: of restart, if it was one.
         trials: none; each variant is a compilation here.
+        base: the build that the step departed from; ``None`` for one that did nothing.
+        made: keys of the moves that were made.
+        confirms: whether the base was compiled, and nothing else.
     """
 
     build: Compilation | None = None
@@ -107,6 +116,9 @@ class StepResult:
     effects: MeasuredEffects | None = None
     kind: RestartKind | None = None
     trials: int = 0
+    base: Compilation | None = None
+    made: frozenset[int] = frozenset()
+    confirms: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

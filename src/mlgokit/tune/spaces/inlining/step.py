@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import ScoredBuild, attribute, scored_build
+from mlgokit.algorithms.credit import ScoredBuild, attribute
 from mlgokit.algorithms.effects import measured_effects
 from mlgokit.algorithms.search import functions_as_before, independent_moves, judge, moves_of
 from mlgokit.compiler.compilation import Compilation
@@ -24,6 +24,7 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import entry_of, table_bytes
 from mlgokit.tune.spaces.inlining.compose import compose
+from mlgokit.tune.spaces.inlining.merge import scored, smaller_parts
 from mlgokit.tune.spaces.inlining.state import Keys, ModuleState, StepResult
 
 Floats = npt.NDArray[np.float64]
@@ -84,13 +85,22 @@ class MovePriority:
     tries: int
 
 
-def scored(
-    build: Compilation, account: ProjectAccount, name: str, flipped: Keys | None = None
-) -> tuple[ScoredBuild, float]:
-    """A build, ready for credit, and the bytes that the module answers for; the caller holds the account's lock."""
-    functions, scores, rest = account.functions(name, build.measured)
-    which = np.zeros(len(build.decisions), bool) if flipped is None else np.isin(build.decisions.sites, flipped)
-    return scored_build(build, functions, scores, flipped=which), float(scores.sum()) + rest
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exploration:
+    """What one compilation is to try.
+
+    Attributes:
+        base: the build that it departs from.
+        flips: by key of the call site, the key of the move that flips it.
+    """
+
+    base: Compilation
+    flips: Mapping[int, int]
+
+    @property
+    def moves(self) -> frozenset[int]:
+        """Keys of the moves."""
+        return frozenset(self.flips.values())
 
 
 def step(
@@ -116,8 +126,32 @@ def step(
         rng: of the random part of the priority.
         propose: the moves that there are.
     """
-    if state.composed is not None and state.composed_steps >= COMPOSED:
+    if is_due(state):
         return confirm_composed(compiler, state, account, lock=lock)
+    chosen = choose(state, account, lock=lock, priority=priority, rng=rng, propose=propose)
+    if not chosen.flips:
+        return confirm_composed(compiler, state, account, lock=lock)
+    return explore(compiler, state, account, chosen, lock=lock)
+
+
+def is_due(state: ModuleState) -> bool:
+    """Whether so many builds were composed that the last one is to be compiled."""
+    return state.composed is not None and state.composed_steps >= COMPOSED
+
+
+def choose(
+    state: ModuleState,
+    account: ProjectAccount,
+    *,
+    lock: threading.Lock,
+    priority: MovePriority,
+    rng: np.random.Generator,
+    propose: Propose = moves_of,
+) -> Exploration:
+    """The moves that are made next, of which no two can change the same function; none if nothing is left to try.
+
+    Moves that other steps make meanwhile are left to these.
+    """
     build, name = state.composed or state.build, state.module.name
     with lock:
         base, _ = scored(build, account, name)
@@ -128,28 +162,37 @@ def step(
     worth = np.array([float(expected[list(move)].sum()) for move in moves])
     worth += priority.noise * rng.gumbel(size=len(moves))
     ranked: list[int] = np.argsort(-worth).tolist()
-    wanted = [index for index in ranked if state.tried[names[index]] < priority.tries]
+    wanted = [
+        index for index in ranked if state.tried[names[index]] < priority.tries and names[index] not in state.claimed
+    ]
     made = independent_moves(base, moves, wanted, most=priority.most)
-    if not made:
-        return StepResult() if state.composed is None else confirm_composed(compiler, state, account, lock=lock)
-    every = {keys[position]: names[index] for index in made for position in moves[index]}
+    return Exploration(base=build, flips={keys[position]: names[index] for index in made for position in moves[index]})
+
+
+def explore(
+    compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: Exploration, *, lock: threading.Lock
+) -> StepResult:
+    """Make the chosen moves in one compilation, and keep those that paid."""
+    build, name, every = chosen.base, state.module.name, chosen.flips
     decisions = build.decisions.by_site
     flipped = decisions | {key: not decisions[key] for key in every}
     explored = compile_decided(compiler, state.module, flipped, state.names)
     vain = StepResult(
         composed=state.composed,
         composed_steps=state.composed_steps,
-        failed=frozenset(every.values()),
+        failed=chosen.moves,
         compilations=1,
         user_seconds=explored.user_seconds,
         flips=len(every),
+        base=build,
+        made=chosen.moves,
     )
     if not explored.ok:
         return vain
     with lock:
         base, _ = scored(build, account, name)
         after, _ = scored(explored, account, name, np.array(list(every), np.uint64))
-    credit = attribute(base, after)
+    credit = attribute(base, after, ties_consequences=True)
     if not len(credit.flips):
         return vain
     verdict = judge(credit)
@@ -171,12 +214,19 @@ def step(
 def confirm_composed(
     compiler: Compiler, state: ModuleState, account: ProjectAccount, *, lock: threading.Lock
 ) -> StepResult:
-    """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller."""
+    """Compile what was composed, and go on from that; or from those parts of it that are smaller than the best build.
+
+    If there are none, from the best build that was compiled.
+    """
     if state.composed is None:
         return StepResult()
     real = compile_decided(compiler, state.module, state.composed.decisions.by_site, state.names)
-    done = StepResult(compilations=1, user_seconds=real.user_seconds)
-    return _settled(done, state, account, real if real.ok else None, None, lock=lock)
+    done = StepResult(compilations=1, user_seconds=real.user_seconds, base=state.composed, confirms=True)
+    if not real.ok:
+        return _settled(done, state, account, None, None, lock=lock)
+    with lock:
+        parts = smaller_parts(state.build, real, account, state.module.name)
+    return _settled(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
 
 
 def _settled(
@@ -198,9 +248,11 @@ def _settled(
     done = dataclasses.replace(
         done,
         # Flips that are taken back would shift what other modules answer for.
-        build=real if smaller and not promises else None,
+        build=real if smaller and (done.confirms or not promises) else None,
         composed=composed if promises else None,
-        composed_steps=state.composed_steps + bool(done.kept) if promises else 0,
+        composed_steps=(0 if done.confirms else state.composed_steps) + (done.confirms or bool(done.kept))
+        if promises
+        else 0,
     )
     if smaller or promises:
         return done

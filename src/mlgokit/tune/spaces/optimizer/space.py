@@ -105,6 +105,10 @@ class OptimizerSpace:
         """Modules that gained most per second lately come first."""
         return None if unit.exhausted else (-unit.rate,)
 
+    def admits(self, unit: PassModule, running: int) -> bool:
+        """One step at a time: moves of this kind are not merged with what others found meanwhile."""
+        return not running and not unit.exhausted
+
     def propose(self, unit: PassModule, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], PassStep]:
         """One step."""
         return functools.partial(
