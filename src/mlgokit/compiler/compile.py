@@ -24,7 +24,7 @@ from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
-from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, may_drop
+from mlgokit.compiler.reuse.known import Codes, KnownFunctions, may_drop
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
@@ -312,9 +312,8 @@ def _compile(
         settings = _settings(compiler, module, use, folder)
         if box is not None:
             environment, settings = inside_environment(environment), box.settings(settings, folder)
-        listed, told = folder / "functions", dict[bytes, Code]()
+        listed, told = folder / "functions", (known or KnownFunctions()).now()
         if known is not None:
-            told = known.now()
             (folder / "known").write_bytes(b"".join(told))
             settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
         plugin = plugin_of(compiler.plugin, use)

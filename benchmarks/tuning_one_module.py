@@ -1,0 +1,395 @@
+"""How much a search of one big module gains from a second worker, and how small it makes the module in an hour.
+
+Each project is one module. Every window of the measurement of speed and every mark of the curve is a file of its own,
+so a run that is interrupted goes on, and ``--slice N`` does a part of the work.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import Setup, check_names, kept_row, run_benchmark
+from results import Cell, Result, Table, percent
+from timing import spent
+from tuning_builds import build_project, prepare, source_folder
+from tuning_projects import PROJECTS, TunedProject
+
+from mlgokit.commands.corpus.record import DATABASE_NAME
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune import Tune, run as tune
+from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import ToolError, UsageError
+from mlgokit.module import Module
+from mlgokit.tune.loop import NOTHING_LEFT, run_search
+from mlgokit.tune.spaces.inlining.opening import open_inlining
+from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
+from mlgokit.tune.spaces.inlining.state import ModuleState, StepResult
+
+SPEEDUP, GAIN = 1.7, -0.05
+BAR = f"two workers make {SPEEDUP} times the effective compilations of one, and the linked image is 5 % smaller at last"
+WORKERS = (1, 2)
+LEVELS = ("-Oz", "-Os", "-O2")
+TIMEOUT_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOneModule:
+    """Search projects of one module with one worker and with two, for a while, and then for long."""
+
+    projects: tuple[str, ...] = ("sqlite",)
+    """Which projects, each of one module."""
+    seconds: float = 60.0
+    """Elapsed time of each window in which compilations are counted."""
+    rounds: int = 2
+    """Windows of each number of workers; they take turns."""
+    minutes: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0, 60.0)
+    """Core-minutes at which the curve has a point; a search goes on from one to the next."""
+    pass_share: float = 0.25
+    """Share of each part of the search for passes."""
+    allocation_share: float = 0.25
+    """Share of each part for registers."""
+    slice: int = 0
+    """How many missing windows or points to make in this call; 0 for all, -1 for none but the tables."""
+    folder: Path = Path("build/tuning-one-module")
+    """Where projects and searches are kept."""
+    seed: int = 1
+    """Of the searches."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    json: Path = Path("docs/results/tuning_one_module.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(TuningOneModule, measure, arguments)
+
+
+def measure(config: TuningOneModule, setup: Setup) -> Result:
+    """Make what is missing, as far as the slice goes, and the tables of all that is there.
+
+    Raises:
+        UsageError: a project is not known, or has other than one module.
+    """
+    check_names("projects", config.projects, PROJECTS)
+    toolchain = setup.toolchain(config.llvm)
+    windows: dict[tuple[str, int, int], dict[str, Any]] = {}
+    points: dict[tuple[str, float], dict[str, Any]] = {}
+    levels: dict[str, dict[str, Any]] = {}
+    made = [0]
+
+    def row_of(path: Path, shown: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        if not path.exists():
+            if config.slice < 0 or (config.slice and made[0] >= config.slice):
+                return None
+            made[0] += 1
+            setup.report(made[0], made[0], shown)
+        return kept_row(path, make)
+
+    for name in config.projects:
+        place = config.folder / name
+        plain = prepare(PROJECTS[name], config.folder, toolchain=toolchain, workers=2, report=setup.report)
+        (module,) = _modules(place, name)
+        setup.inputs[f"{name}, {PROJECTS[name].archive.file}"] = PROJECTS[name].archive.sha256
+        for number, workers in itertools.product(range(config.rounds), WORKERS):
+            window = functools.partial(_window, config, module, toolchain, workers, place)
+            row = row_of(place / f"window-{workers}-{number}.json", f"{name}, {workers} workers", window)
+            if row is not None:
+                windows[name, workers, number] = row
+        for minutes in sorted(config.minutes):
+            point = functools.partial(_point, config, name, minutes, plain, setup=setup, toolchain=toolchain)
+            row = row_of(place / f"point-{minutes:g}.json", f"{name}, {minutes:g} core-minutes", point)
+            if row is not None:
+                points[name, minutes] = row
+        levels[name] = kept_row(place / "levels.json", functools.partial(_levels, PROJECTS[name], place))
+    return summarise(config, windows, points, levels)
+
+
+def _levels(project: TunedProject, place: Path) -> dict[str, Any]:
+    """Bytes of the module's object, .text alone and all that counts, at each level, as its build compiles it else."""
+    commands = json.loads((place / "plain" / DATABASE_NAME).read_bytes())
+    (one,) = [
+        command for command in commands if re.search(project.include, str(Path(command["directory"], command["file"])))
+    ]
+    found: dict[str, Any] = {}
+    for level in LEVELS:
+        output = place.resolve() / f"level{level}.o"
+        words = [level if word == "-Oz" else word for word in one["arguments"]]
+        words[words.index("-o") + 1] = str(output)
+        done = process.run(words, timeout_seconds=TIMEOUT_SECONDS, cwd=Path(one["directory"]))
+        if done.returncode:
+            raise ToolError(f"{project.name}: expected it to compile with {level}, found an error; look at its build")
+        totals = measure_object(output).totals
+        found[level] = {"text": totals.text, "image": totals.text + totals.rodata + totals.eh_frame}
+    return found
+
+
+def _modules(place: Path, name: str) -> Sequence[Module]:
+    modules = load_corpus(place / "corpus").modules
+    if len(modules) != 1:
+        raise UsageError(f"{name}: expected a project of one module, found {len(modules)}; leave it out")
+    return modules
+
+
+@dataclass(slots=True, kw_only=True)
+class Counted:
+    """What a search wanted to know, and did.
+
+    Attributes:
+        effective: builds that it wanted to know and now does: those that explored, and those that were composed of
+            them and that it goes on from; a build that only confirms a composed one counts nothing.
+        moves: that were tried.
+        saved: bytes that the steps' components saved.
+    """
+
+    effective: int = 0
+    moves: int = 0
+    saved: float = 0.0
+
+
+def _window(config: TuningOneModule, module: Module, toolchain: Toolchain, workers: int, place: Path) -> dict[str, Any]:
+    """A new search of one module for a while."""
+    compiler = ClangCompiler(
+        toolchain=toolchain,
+        plugin=build_plugin(toolchain),
+        workers=workers,
+        residents=Residents(),
+        known={},
+        timeout_seconds=TIMEOUT_SECONDS,
+    )
+    folder = place / "window"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    search = open_inlining(
+        [module],
+        compiler=compiler,
+        config=SearchConfig(seed=config.seed),
+        folder=folder,
+        report=lambda *_: None,
+    )
+    counted = Counted()
+    search.space = _counting(search.space, counted)
+    opened, user, begin = search.compilations, spent(), time.monotonic()
+    run_search(search, seconds=config.seconds, workers=workers, report=lambda *_: None)
+    elapsed, children = time.monotonic() - begin, spent()[0] - user[0]
+    return {
+        "workers": workers,
+        "elapsed": elapsed,
+        "processor_seconds": children + spent()[1] - user[1],
+        "python_seconds": spent()[1] - user[1],
+        "compilations": search.compilations - opened,
+        "effective": counted.effective,
+        "moves": counted.moves,
+        "saved": counted.saved,
+        "change": search.space.standing[1],
+    }
+
+
+def _counting(space: InliningSpace, counted: Counted) -> InliningSpace:
+    """The space, which also counts what it accepts."""
+
+    class Counting(InliningSpace):
+        __slots__ = ()
+
+        def accept(self, unit: ModuleState, step: StepResult) -> None:
+            before = unit.composed
+            super().accept(unit, step)
+            if not step.confirms:
+                counted.effective += step.compilations + (unit.composed is not None and unit.composed is not before)
+                counted.moves += len(step.made)
+                counted.saved += step.saved
+
+    fields = {one.name: getattr(space, one.name) for one in dataclasses.fields(InliningSpace) if one.init}
+    return Counting(**fields)
+
+
+def _point(
+    config: TuningOneModule,
+    name: str,
+    minutes: float,
+    plain: Mapping[str, Any],
+    *,
+    toolchain: Toolchain,
+    setup: Setup,
+) -> dict[str, Any]:
+    """Search on to so many core-minutes, and link and test what was found."""
+    place = (config.folder / name).resolve()
+    search, whole = place / "search", 60 * minutes
+    kept = search / "tuned.json"
+    user = float(json.loads(kept.read_bytes())["user_seconds"]) if kept.exists() else 0.0
+    pace = 1 / max(WORKERS)
+    while True:
+        begin = time.monotonic()
+        result = tune(
+            Tune(
+                corpus=place / "corpus",
+                budget=f"{max(1.0, (whole - user) * pace):.0f}s",
+                pass_share=config.pass_share,
+                allocation_share=config.allocation_share,
+                folder=search,
+                output=search / "tuned.so",
+                go_on=search.exists(),
+                compiler=CompilerOptions(llvm=toolchain.major, workers=max(WORKERS), timeout_seconds=TIMEOUT_SECONDS),
+                search=SearchConfig(seed=config.seed),
+            ),
+            report=setup.report,
+        )
+        gained = result.user_seconds - user
+        user = result.user_seconds
+        if user >= 0.95 * whole or result.ended == NOTHING_LEFT or gained < 1:
+            break
+        pace = min(20.0, max(pace, (time.monotonic() - begin) / gained))
+    built = build_project(
+        PROJECTS[name],
+        place / "tuned",
+        source=source_folder(PROJECTS[name], config.folder),
+        toolchain=toolchain,
+        plugin_flag=result.flag,
+        workers=max(WORKERS),
+    )
+    before, after = plain["image"], dataclasses.asdict(built.image)
+    parts = {"passes": result.passes, "registers": result.allocated}
+    return {
+        "core_seconds": user,
+        "compilations": result.compilations,
+        "linked": after["image"] / before["image"] - 1,
+        "text": after["text"] / before["text"] - 1,
+        "plain_image": before["image"],
+        "objects": result.tuned_bytes / result.plain_bytes - 1,
+        "parts": {part: None if found is None else dataclasses.asdict(found) for part, found in parts.items()},
+        "tests": built.tests,
+        "ended": result.ended,
+    }
+
+
+def summarise(
+    config: TuningOneModule,
+    windows: Mapping[tuple[str, int, int], Mapping[str, Any]],
+    points: Mapping[tuple[str, float], Mapping[str, Any]],
+    levels: Mapping[str, Mapping[str, Any]],
+) -> Result:
+    """The tables of all windows and points that there are."""
+    speed: list[tuple[Cell, ...]] = []
+    ratios: dict[str, float] = {}
+    for name in config.projects:
+        rates: dict[int, tuple[float, ...]] = {}
+        for workers in WORKERS:
+            rows = [row for (project, count, _), row in windows.items() if (project, count) == (name, workers)]
+            if not rows:
+                continue
+            sums = {key: sum(float(row[key]) for row in rows) for key in rows[0]}
+            rates[workers] = tuple(
+                sums[key] / sums["elapsed"]
+                for key in ("effective", "compilations", "moves", "saved", "processor_seconds")
+            )
+            rates[workers] = (*rates[workers], sums["effective"] / sums["processor_seconds"])
+            speed.append(
+                (name, workers, len(rows), *rates[workers], sums["python_seconds"] / sums["processor_seconds"])
+            )
+        if len(rates) == len(WORKERS):
+            one, two = (rates[workers] for workers in WORKERS)
+            ratios[name] = two[0] / one[0]
+            speed.append((name, "2 against 1", None, *(b / a for a, b in zip(one, two, strict=True)), None))
+    last = {name: max((m for project, m in points if project == name), default=0.0) for name in config.projects}
+    reached = {name: points[name, minutes]["linked"] for name, minutes in last.items() if minutes}
+    says = [
+        f"{name}: 2 workers make {ratio:.2f} times the effective compilations of 1" for name, ratio in ratios.items()
+    ]
+    says += [
+        f"{name}: {percent(change)} linked after {points[name, last[name]]['core_seconds'] / 60:.0f} core-minutes"
+        for name, change in reached.items()
+    ]
+    missing = [f"{name} at {m:g}" for name in config.projects for m in config.minutes if (name, m) not in points]
+    is_whole = not missing and len(ratios) == len(config.projects)
+    passed = min(ratios.values()) >= SPEEDUP and max(reached.values()) <= GAIN if is_whole else None
+    return Result(
+        benchmark="tuning_one_module",
+        question=(
+            "How many more builds of one big module does a search know with a second worker, "
+            "and how much smaller does it make the module?"
+        ),
+        answer="; ".join(says) + (f"; not measured yet: {', '.join(missing)}" if missing else ""),
+        bar=BAR if is_whole else "",
+        passed=passed,
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Inlining with one worker and with two, each second of elapsed time",
+                columns=(
+                    "project", "workers", "windows", "effective compilations", "compilations", "moves tried",
+                    "bytes saved", "processor seconds", "effective compilations in a processor second",
+                    "Python's share",
+                ),
+                rows=tuple(speed),
+                note=(
+                    "A window is a new search with an empty memory, from the first step on; windows take turns. "
+                    "Effective are builds that the search wanted and knows: explorations, and what it composed of them "
+                    "and goes on from; what only confirms counts nothing. On a busy machine two workers get less than "
+                    "two processors: processor seconds say how much they got."
+                ),
+            ),
+            Table(
+                title="What the levels of clang make of the same module",
+                columns=("project", "level", "object, bytes", "against -Oz", ".text, bytes", ".text against -Oz"),
+                rows=tuple(
+                    (
+                        name, level, row["image"], percent(row["image"] / rows["-Oz"]["image"] - 1),
+                        row["text"],
+                        percent(row["text"] / rows["-Oz"]["text"] - 1),
+                    )
+                    for name, rows in levels.items()
+                    for level, row in rows.items()
+                ),
+                note=(
+                    "Theodoridis, Grosser and Su (ASPLOS 2022) report 10 % on the source code of SQLite over LLVM's "
+                    "heuristic when it optimizes for size. Their abstract does not say at which level, nor of which "
+                    "bytes, and we have not read more of it. What tuning saves here is counted against -Oz, and from "
+                    "the linked library."
+                ),
+            ),
+            Table(
+                title="The curve",
+                columns=(
+                    "project", "core-minutes", "compilations", "linked", "of that .text", "account of the objects",
+                    "of that passes", "of that registers", "tests",
+                ),
+                rows=tuple(
+                    (
+                        name, f"{row['core_seconds'] / 60:.1f}", row["compilations"], percent(row["linked"]),
+                        percent(row["text"]), percent(row["objects"]),
+                        *(_part(row, part) for part in ("passes", "registers")), row["tests"],
+                    )
+                    for (name, _), row in points.items()
+                ),
+                note=(
+                    "Against -Oz -ffunction-sections -fdata-sections, linked with --gc-sections: .text, .rodata, "
+                    "exception and unwind tables of the project's own library, built by its own build system with the "
+                    "plugin, whose tests pass. Core-minutes are processor time of the searches' compilations."
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _part(row: Mapping[str, Any], part: str) -> Cell:
+    found = row["parts"][part]
+    return None if found is None else percent(found["after_bytes"] / found["before_bytes"] - 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
