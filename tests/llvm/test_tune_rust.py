@@ -101,14 +101,23 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     before = sorted(path for path in package.rglob("*") if path.name != "Cargo.lock")
     plain = small = 0
     for go_on in ([], *[["--continue"]] * 9):
-        assert tune(package, place, "--budget", "5s", *go_on) == 0
+        assert tune(package, place, "--budget", "5s", "--test", "sh -c 'libtoy.so; echo done'", *go_on) == 0
         plain, small = result_of(place)["cargo_programs"]["toy (cdylib)"]
         if small < plain:
             break
 
     assert 0 < small < plain
     assert sorted(path for path in package.rglob("*") if path.name != "Cargo.lock") == before
-    assert "as rustc links it" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "as rustc links it" in said
+    assert "passes with the plain programs and with the tuned ones, and prints the same" in re.sub(r"\s+", " ", said)
+    assert tune(package, place, "--continue", "--budget", "0s", "--test", "sh -c 'echo $PATH'") != 0
+    assert "--test: expected the same exit code and output of" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    given = ("--cargo", "cargo build --release --offline", "--cargo-folder", str(package), "--least-kept", "1")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(place / "tuned.so"), *given])
+    assert ended.value.code == 0
+    assert "still apply, the build changes by -" in re.sub(r"\s+", " ", capsys.readouterr().out)
     (entry,) = read_table(place / "tuned.so").entries
     assert entry.at_link
     *variables, cargo = re.split(r"(?<=\S) (?=cargo )", result_of(place)["flag"])

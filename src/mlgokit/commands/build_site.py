@@ -28,7 +28,8 @@ class BuildOptions:
     build: Texts = ()
     """Command of the build, in place of --compile-commands; several run one after the other."""
     test: Texts = ()
-    """With --build: command that tests what was built, run on the plain build and on the tuned one."""
+    """With --build or --cargo: command that tests what was built, run on the plain build and on the tuned one. With
+    --cargo the built programs come first in its PATH, and both runs must print the same."""
     program: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """With --build: program or library to compare, by its path or name; by default all that the build links."""
     clean: Texts = ()
@@ -39,7 +40,7 @@ class BuildOptions:
     build_minutes: float = 60.0
     """With --build: deadline of each whole build in minutes."""
     test_minutes: float = 60.0
-    """With --build: deadline of each run of the tests in minutes."""
+    """With --build or --cargo: deadline of each run of the tests in minutes."""
 
 
 WholeBuild = Annotated[BuildOptions, tyro.conf.OmitArgPrefixes]

@@ -1,7 +1,9 @@
 """The command that asks what a tuned plugin still does for code that changed since."""
 
 import dataclasses
+import functools
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +13,16 @@ from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
 from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
+from mlgokit.commands.tune_cargo import check_cargo, open_cargo
 from mlgokit.commands.tune_lto import LINK_MODULE
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
+from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.file import tables_inside
@@ -35,6 +41,11 @@ class Check:
     """Compilation database (compile_commands.json) of today's code; name this or a corpus."""
     corpus: Path | None = None
     """Folder of a corpus of today's code."""
+    cargo: str | None = None
+    """Cargo build of today's code in place of both, as in `mlgokit tune`; it runs in --cargo-folder, with a target
+    folder that is thrown away."""
+    cargo_folder: Path = Path()
+    """With --cargo: folder of the package."""
     project: str | None = None
     """Name of the project that was tuned, in a corpus of several."""
     least_kept: float = 0.0
@@ -55,19 +66,34 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         InputError: the plugin is none that a tuning wrote.
         CorpusError: there is nothing to compile.
     """
-    check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
+    if config.cargo is None:
+        check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     inside = tables_inside(config.plugin)
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
-    _check_steps(config.plugin, decisions)
+    if config.cargo is None:
+        _check_steps(config.plugin, decisions)
     allocations = read_overrides(ALLOCATIONS, config.plugin) if "allocations" in inside else None
     passes, optimizer_passes = (
         read_overrides(kind, config.plugin) if kind.table in inside else None for kind in (PASSES, OPTIMIZER_PASSES)
     )
     summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm
+    compare = functools.partial(
+        check_plugin,
+        plugin=config.plugin,
+        decisions=decisions,
+        allocations=allocations,
+        passes=passes,
+        optimizer_passes=optimizer_passes,
+        report=report,
+    )
+    if config.cargo is not None:
+        if decisions is None:
+            raise UsageError(f"{config.plugin}: expected a plugin of `tune --cargo`, found one tuned for spill cost")
+        return _check_programs(config, config.cargo, compare, report=report)
     toolchain = find_toolchain(major)
     check_sandbox(config.compiler, toolchain)
     # Imported anew: a check leaves nothing behind.
@@ -91,16 +117,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         )
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
-            found = check_plugin(
-                chosen.modules,
-                compiler,
-                config.plugin,
-                decisions,
-                allocations,
-                passes=passes,
-                optimizer_passes=optimizer_passes,
-                report=report,
-            )
+            found = compare(chosen.modules, compiler)
         return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
 
 
@@ -117,6 +134,32 @@ def _check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
             f"{plugin}: expected a plugin that was tuned for compile steps, found one for {(*links, 'a link')[0]}; "
             f"`mlgokit tune --start {plugin.name} --budget 0s` with that link says what it saves in today's code"
         )
+
+
+def _check_programs(
+    config: Check,
+    command: str,
+    compare: Callable[[Sequence[Module], RustCompiler], CheckResult],
+    *,
+    report: Report,
+) -> CheckResult:
+    """Compare what a cargo build makes by full link-time optimization today."""
+    with tempfile.TemporaryDirectory(prefix="mlgokit-check-") as scratch:
+        build = Tune(
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            cargo=command,
+            link_folder=config.cargo_folder,
+            level=config.level,
+            folder=Path(scratch),
+            compiler=config.compiler,
+        )
+        found = open_cargo(build, check_cargo(build), report=report)
+        try:
+            checked = compare(found.modules, found.compiler)
+        finally:
+            found.compiler.close()
+        return dataclasses.replace(checked, left_out=found.left_out)
 
 
 def render(result: CheckResult, console: Console) -> None:

@@ -68,7 +68,7 @@ def check_build(config: Tune) -> None:
     options = config.built
     if not options.build:
         for name in ("test", "program", "clean"):
-            if getattr(options, name):
+            if getattr(options, name) and not (name == "test" and config.cargo is not None):
                 raise UsageError(f"--{name}: expected --build with it, found none; add it or leave this out")
         return
     if config.compile_commands is not None or config.corpus is not None:

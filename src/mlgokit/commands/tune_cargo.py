@@ -2,13 +2,17 @@
 
 import dataclasses
 import json
+import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.commands.build_site import build_commands
 from mlgokit.commands.tune_options import Tune
+from mlgokit.compiler import process
+from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.plugin_build import build_plugin
@@ -17,7 +21,7 @@ from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
-from mlgokit.errors import ToolError, UsageError
+from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -38,6 +42,9 @@ class CargoTuning:
         left_out: programs of the build that are not tuned, with the reason.
         inputs: digests of what a search depends on.
         place: where the programs are linked at the end.
+        folder: where the build and its tests run.
+        tests: commands that test the programs.
+        test_seconds: deadline of each.
     """
 
     words: tuple[str, ...]
@@ -46,6 +53,9 @@ class CargoTuning:
     left_out: dict[str, str]
     inputs: dict[str, str]
     place: Path
+    folder: Path
+    tests: tuple[tuple[str, ...], ...]
+    test_seconds: float
 
 
 def check_cargo(config: Tune) -> tuple[str, ...]:
@@ -120,6 +130,9 @@ def open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> Cargo
         left_out=left_out,
         inputs={module.name: digest_file(module.bitcode) for module in modules},
         place=place / _PROGRAMS,
+        folder=folder,
+        tests=tuple(tuple(command) for command in build_commands(config.built, "test")),
+        test_seconds=60 * config.built.test_minutes,
     )
 
 
@@ -138,6 +151,7 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
         tuned: what the verification says.
 
     Raises:
+        RejectedError: a test prints something else with the tuned programs.
         ToolError: a program is not made with the plugin, or a larger one.
     """
     shutil.rmtree(tuning.place, ignore_errors=True)
@@ -157,13 +171,50 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
             )
         weights[module.name] = (sizes[0], sizes[1])
     calls = [tuning.compiler.calls[module.name] for module in tuning.modules]
-    return dataclasses.replace(tuned, flag=cargo_flag(tuning, calls, output), cargo_programs=weights)
+    return dataclasses.replace(
+        tuned, flag=cargo_flag(tuning, calls, output), cargo_programs=weights, notes=(*tuned.notes, *_tested(tuning))
+    )
 
 
 def cargo_flag(tuning: CargoTuning, calls: Sequence[RustcCall], plugin: Path) -> str:
     """The command that builds each program with the plugin."""
     lines = [_cargo_line(tuning.words, call, tuning.compiler.rustc, plugin.resolve()) for call in calls]
     return " && ".join(lines)
+
+
+def _tested(tuning: CargoTuning) -> Iterator[str]:
+    """What the tests say, which must be the same of both sides."""
+    for command in tuning.tests:
+        plain, tuned = (_outcome(tuning, command, side) for side in ("plain", "tuned"))
+        text = shlex.join(command)
+        if plain != tuned:
+            raise RejectedError(
+                f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
+                f"ones, found {_outcome_words(plain)} and {_outcome_words(tuned)}; no plugin was written, run it with "
+                f"{tuning.place / 'plain'} and {tuning.place / 'tuned'} first in PATH"
+            )
+        how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
+        yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
+
+
+def _outcome(tuning: CargoTuning, command: Sequence[str], side: str) -> tuple[int, bytes]:
+    done = process.run(
+        command,
+        timeout_seconds=tuning.test_seconds,
+        cwd=tuning.folder,
+        env={**os.environ, "PATH": f"{tuning.place / side}{os.pathsep}{os.environ.get('PATH', '')}"},
+        limits=USERS_LIMITS,
+    )
+    if done.timed_out:
+        raise RejectedError(
+            f"--test: expected an end of `{shlex.join(command)}` within {tuning.test_seconds:.0f} s with the {side} "
+            "programs, found none; allow more with --test-minutes"
+        )
+    return done.returncode, done.stdout
+
+
+def _outcome_words(outcome: tuple[int, bytes]) -> str:
+    return f"exit code {outcome[0]} with {len(outcome[1]):,} bytes"
 
 
 def _cargo_line(words: Sequence[str], call: RustcCall, rustc: Rustc, plugin: Path) -> str:

@@ -114,7 +114,7 @@ class Session:
             trial = PluginTrial(plugin=verifier.plugin, place=self.place)
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
             tuned = dataclasses.replace(tuned, built=built)
-        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *notes))
+        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *tuned.notes, *notes))
         return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
 
 
