@@ -337,7 +337,7 @@ MODULE_NAMES = [f"{name}/part{number}.cc.o" for name in ("alpha", "beta", HELD_O
 
 def training(prefix: str = "", *, rounds: int = 2) -> list[object]:
     """Options for a short training whose result does not depend on the machine's speed."""
-    settings = ("most_decisions=0", "fit.members=2", "fit.epochs=3")
+    settings = ("most_decisions=0", "fit.members=2", "fit.epochs=3", "fit.doubt=0")
     words = [word for setting in settings for word in (f"--{prefix}setting", setting)]
     return [f"--{prefix}iterations", rounds, *words]
 
@@ -684,7 +684,8 @@ def test_one_corrupt_module_is_counted_and_left_out(
     assert trained.code == 0
     policy = trained.json["policy"]
     evaluated = mlgokit("evaluate", policy, "--corpus", corpus, "--json")
-    assert evaluated.code == 0
+    # Of so little the gate may learn to leave all to LLVM.
+    assert evaluated.code == (0 if evaluated.json["verdict"]["ship"] else 1)
     (project,) = evaluated.json["projects"]
     assert (project["modules"], {one["module"] for one in project["failures"]}) == (1, {f"{HELD_OUT}/part6.cc.o"})
 

@@ -89,10 +89,12 @@ def write_policy(path: str, problem: str, feature: str, weight: str, bias: str, 
     if int(hidden):
         spread = Layer(np.full((2, 1, width), 1 / width, np.float32), np.zeros((2, width), np.float32))
         layers = (spread, *layers)
+    # What tells columns apart are shares; the first layer has the more digits the less its inputs may be.
+    clip = 1.0 if problem == "regalloc-eviction" else 16.0
     policy = Policy(
         problem=problem,
         features=(feature,),
-        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=1e9),
+        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=clip),
         layers=layers,
         output=OUTPUTS[problem],
         mask="mask" if problem == "regalloc-eviction" else "",
