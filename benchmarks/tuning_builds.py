@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from treatments import clean_environment
 from tuning_projects import TunedProject
@@ -151,11 +151,11 @@ def build_project(
     options = filled(project.options, marks, make_words)
     seconds = 0.0
     if configure:
-        seconds += _run(project, [*configure, *options], build).user_seconds
+        seconds += run_command(project.name, [*configure, *options], build, seconds=project.seconds).user_seconds
     else:
         compile_words = [*compile_words, *options]
     jobs = [f"-j{workers}"]
-    begun = _run(project, [*compile_words, *jobs, *project.targets], build)
+    begun = run_command(project.name, [*compile_words, *jobs, *project.targets], build, seconds=project.seconds)
     seconds += begun.user_seconds
     image = weigh(image_of(project, build))
     (place,) = filled([project.tests_folder], marks, [])
@@ -164,7 +164,8 @@ def build_project(
         argv = filled(words, marks, make_words)
         if argv[0].startswith("./"):
             argv[0] = str(build / argv[0])
-        output += _run(project, argv, Path(place)).stdout.decode("utf-8", "replace")
+        done = run_command(project.name, argv, Path(place), seconds=project.seconds)
+        output += done.stdout.decode("utf-8", "replace")
     counts = [int(group) for found in re.finditer(project.counted, output) for group in found.groups() if group]
     return Built(image=image, tests=sum(counts), seconds=seconds)
 
@@ -259,16 +260,58 @@ def filled(words: Sequence[str], marks: Mapping[str, str], make_words: Sequence[
     return found
 
 
-def _run(project: TunedProject, argv: Sequence[str], folder: Path) -> process.Completed:
-    done = process.run(argv, timeout_seconds=project.seconds, cwd=folder, env=clean_environment())
+def run_command(name: str, argv: Sequence[str], folder: Path, *, seconds: float) -> process.Completed:
+    """Run one command of the build of the project ``name``.
+
+    Raises:
+        ToolError: it fails, or does not end in time.
+    """
+    done = process.run(argv, timeout_seconds=seconds, cwd=folder, env=clean_environment())
     if done.returncode != 0:
         how = "did not end" if done.timed_out else f"ended with {done.returncode}"
         said = (done.stdout[-_SHOWN:].decode("utf-8", "replace") + done.stderr[-_SHOWN:]).strip()
         raise ToolError(
-            f"{project.name}: expected `{shlex.join(argv)[:400]}` to succeed in {folder}, found that it {how}; "
+            f"{name}: expected `{shlex.join(argv)[:400]}` to succeed in {folder}, found that it {how}; "
             f"see the end of what it said:\n{said}"
         )
     return done
+
+
+class ListedProject(Protocol):
+    """A project of a list, as far as its modules go."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def include(self) -> str:
+        """Which sources count, a regular expression for their paths."""
+        ...
+
+    @property
+    def exclude(self) -> str | None:
+        """Which of these do not."""
+        ...
+
+
+def import_project(
+    project: ListedProject, build: Path, corpus: Path, *, toolchain: Toolchain, workers: int, report: Report
+) -> dict[str, Any]:
+    """Make a corpus of the sources that count, as the compilation database of a build has them."""
+    return import_build.run(
+        import_build.Import(
+            compile_commands=build / DATABASE_NAME,
+            corpus=corpus,
+            project=project.name,
+            include=project.include,
+            exclude=project.exclude,
+            llvm=toolchain.major,
+            workers=workers,
+        ),
+        report=report,
+    )
 
 
 def image_of(project: TunedProject, build: Path) -> Path:
@@ -311,17 +354,8 @@ def prepare(
     build = folder / project.name / "plain"
     plain = build_project(project, build, source=source, toolchain=toolchain, plugin_flag="", workers=workers)
     shutil.rmtree(folder / project.name / "corpus", ignore_errors=True)
-    imported = import_build.run(
-        import_build.Import(
-            compile_commands=build / DATABASE_NAME,
-            corpus=folder / project.name / "corpus",
-            project=project.name,
-            include=project.include,
-            exclude=project.exclude,
-            llvm=toolchain.major,
-            workers=workers,
-        ),
-        report=report,
+    imported = import_project(
+        project, build, folder / project.name / "corpus", toolchain=toolchain, workers=workers, report=report
     )
     result = {"recipe": recipe, "imported": imported, **dataclasses.asdict(plain)}
     atomic_write(path, json.dumps(result))

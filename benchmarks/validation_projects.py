@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tuning_builds import FLAGS, LINKING, cmake_by_flags, unpacked
+from tuning_builds import FLAGS, LINKING, cmake_by_flags, import_project, run_command, unpacked
 from tuning_projects import debian
 
-from mlgokit.commands.corpus import import_build
-from mlgokit.commands.corpus.record import DATABASE_NAME
-from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.sources.projects import Archive
-from mlgokit.errors import ToolError
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
@@ -155,22 +151,6 @@ def prepare(project: ValidationProject, folder: Path, *, toolchain: Toolchain, w
     commands = [[*configure, *project.options]]
     commands += [[*compile_words, "--target", target] for target in project.targets]
     for argv in commands:
-        done = process.run(argv, timeout_seconds=CONFIGURE_SECONDS, cwd=build)
-        if done.returncode != 0:
-            raise ToolError(
-                f"{project.name}: expected {argv[0]} to succeed in {build}, found exit code {done.returncode}: "
-                f"{done.stderr.strip()[-800:]}; correct the list of projects"
-            )
-    import_build.run(
-        import_build.Import(
-            compile_commands=build / DATABASE_NAME,
-            corpus=corpus,
-            project=project.name,
-            include=project.include,
-            exclude=project.exclude,
-            llvm=toolchain.major,
-            workers=workers,
-        ),
-        report=report,
-    )
+        run_command(project.name, argv, build, seconds=CONFIGURE_SECONDS)
+    import_project(project, build, corpus, toolchain=toolchain, workers=workers, report=report)
     return corpus

@@ -1,13 +1,18 @@
-"""Corpora that several files of tests want."""
+"""Corpora and a policy that several files of tests want."""
 
 import json
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE
 
 SOURCE = """
 extern "C" int get(int);
@@ -76,3 +81,18 @@ def small_disk(tmp_path: Path) -> Generator[Callable[[str], Path]]:
     yield resize
     if mounted:
         assert process.run(["umount", "--lazy", place], timeout_seconds=120).returncode == 0
+
+
+@pytest.fixture
+def never_policy(tmp_path: Path) -> Path:
+    """A policy that prefers not to inline anything."""
+    nothing = np.zeros(1, np.float32)
+    policy = Policy(
+        problem=INLINE_SIZE.name,
+        features=("callee_users",),
+        normaliser=SignedLog(mean=nothing, scale=nothing, clip=1.0),
+        layers=(Layer(np.zeros((1, 1, 2), np.float32), np.array([[1, 0]], np.float32)),),
+        output=OutputKind.LOGITS,
+    )
+    save_policy(policy, tmp_path / "never.policy")
+    return tmp_path / "never.policy"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mlgokit.commands.evaluate import Evaluate, exit_code, run
@@ -13,9 +12,6 @@ from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.records import BuiltModule, Evaluation
-from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import SignedLog
-from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 
 pytestmark = pytest.mark.llvm
@@ -44,20 +40,6 @@ def sizes(module: BuiltModule) -> BuiltModule:
 def outcome(found: Evaluation) -> list[tuple[BuiltModule, str]]:
     """What the judged side made: modules and images."""
     return [(sizes(row.after), one.images[0].after.sha256) for one in found.projects for row in one.module_rows]
-
-
-def never_inline(folder: Path) -> Path:
-    """A policy that prefers not to inline anything."""
-    nothing = np.zeros(1, np.float32)
-    policy = Policy(
-        problem=INLINE_SIZE.name,
-        features=("callee_users",),
-        normaliser=SignedLog(mean=nothing, scale=nothing, clip=1.0),
-        layers=(Layer(np.zeros((1, 1, 2), np.float32), np.array([[1, 0]], np.float32)),),
-        output=OutputKind.LOGITS,
-    )
-    save_policy(policy, folder / "never.policy")
-    return folder / "never.policy"
 
 
 @pytest.mark.parametrize("policies", [(), (":never", "regalloc-eviction=:first")], ids=["plain", "policies"])
@@ -106,10 +88,11 @@ def test_policies_of_all_problems_are_one_side(evaluated: Evaluated):
     assert all(row.after.plugin and not row.before.plugin for one in together.projects for row in one.module_rows)
 
 
-def test_a_policy_in_a_plugin_is_that_policy(evaluated: Evaluated, toolchain: Toolchain, tmp_path: Path):
-    policy = never_inline(tmp_path)
-    link_policies(toolchain, {INLINE_SIZE.name: policy}, tmp_path / "p.so")
-    found, _ = evaluated(plugin=tmp_path / "p.so", against_policy=(str(policy),))
+def test_a_policy_in_a_plugin_is_that_policy(
+    evaluated: Evaluated, toolchain: Toolchain, tmp_path: Path, never_policy: Path
+):
+    link_policies(toolchain, {INLINE_SIZE.name: never_policy}, tmp_path / "p.so")
+    found, _ = evaluated(plugin=tmp_path / "p.so", against_policy=(str(never_policy),))
     rule, _ = evaluated(policy=(":never",))
 
     assert all(sizes(row.before) == sizes(row.after) for one in found.projects for row in one.module_rows)

@@ -4,15 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import SignedLog
-from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces import read_log
 
 pytestmark = pytest.mark.llvm
@@ -70,17 +65,10 @@ def test_other_modules_are_decided_on_request_only(link: Callable[..., bytes], t
 
 
 @pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])
-def test_a_policy_changes_no_compile_step_and_no_link(toolchain: Toolchain, plugin: Path, tmp_path: Path, kind: str):
-    nothing = np.zeros(1, np.float32)
-    policy = Policy(
-        problem=INLINE_SIZE.name,
-        features=("callee_users",),
-        normaliser=SignedLog(mean=nothing, scale=nothing, clip=1.0),
-        layers=(Layer(np.zeros((1, 1, 2), np.float32), np.array([[1, 0]], np.float32)),),
-        output=OutputKind.LOGITS,
-    )
-    save_policy(policy, tmp_path / "never.policy")
-    environment = {**os.environ, "MLGOKIT_POLICY": str(tmp_path / "never.policy")}
+def test_a_policy_changes_no_compile_step_and_no_link(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path, never_policy: Path, kind: str
+):
+    environment = {**os.environ, "MLGOKIT_POLICY": str(never_policy)}
     (tmp_path / "a.c").write_text(PART.format(name="one", other="one"))
 
     def made(*words: str | Path) -> bytes:

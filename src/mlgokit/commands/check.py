@@ -75,9 +75,9 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
     if config.cargo is None:
         _check_steps(config.plugin, decisions)
-    allocations = read_overrides(ALLOCATIONS, config.plugin) if "allocations" in inside else None
-    passes, optimizer_passes = (
-        read_overrides(kind, config.plugin) if kind.table in inside else None for kind in (PASSES, OPTIMIZER_PASSES)
+    allocations, passes, optimizer_passes = (
+        read_overrides(kind, config.plugin) if kind.table in inside else None
+        for kind in (ALLOCATIONS, PASSES, OPTIMIZER_PASSES)
     )
     summary = next((table.summary for table in (decisions, allocations) if table is not None), None)
     major = summary.llvm if config.compiler.llvm is None and summary is not None else config.compiler.llvm

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.build_site import build_commands
+from mlgokit.commands.options import option_words
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -20,7 +21,6 @@ from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_pr
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.module import Module
@@ -64,10 +64,7 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
     Raises:
         UsageError: it is none, or something is asked for that this search does not have.
     """
-    try:
-        words = tuple(split_command(config.cargo or ""))
-    except ValueError as error:
-        raise UsageError(f"--cargo: {error}; close the quotation") from error
+    words = option_words(config.cargo or "", "--cargo")
     if not words or not {"build", "b", "rustc"} & set(words):
         raise UsageError(
             f"--cargo: expected a build, as in --cargo 'cargo build --release', found {config.cargo!r}; correct it"

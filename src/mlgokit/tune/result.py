@@ -250,11 +250,10 @@ def json_of(found: "DataclassInstance") -> dict[str, Any]:
     for key in ("plain_link", "tuned_link"):
         if value[key] is not None:
             value[key]["status"] = value[key]["status"].value
-    # What a check says of passes is a number.
-    passes = None if isinstance(value.get("passes"), int) else value.get("passes")
-    optimizer = None if isinstance(value.get("optimizer_passes"), int) else value.get("optimizer_passes")
-    for part in (value, value.get("allocated"), passes, optimizer, *value["modules"]):
-        if part is not None and part.get("costs") is None:
+    searches = [value.get(name) for name in ("allocated", "passes", "optimizer_passes")]
+    for part in (value, *searches, *value["modules"]):
+        # What a check says of passes is a number.
+        if part is not None and not isinstance(part, int) and part.get("costs") is None:
             part.pop("costs", None)
             part.pop("worse", None)
     return value

@@ -4,6 +4,7 @@ The engine (:mod:`mlgokit.tune.search`, :mod:`mlgokit.tune.verify`) shares time 
 disk and verifies it. What a decision is, how it is tried and what its score is, a space alone knows.
 """
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -19,6 +20,30 @@ if TYPE_CHECKING:
 
 IsOver = Callable[[], bool]
 """Whether the budget is spent."""
+_WORTH_A_PASS = 5e-4
+"""A pass over all moves that saves less than this share of a unit is the last one, unless a restart saves more."""
+_LEAST_SECONDS = 1e-3
+
+
+def recent_rate(rate: float, gained: float, seconds: float) -> float:
+    """What a unit gained per second lately, after one more step; before the first one the rate is infinite.
+
+    Example:
+        >>> recent_rate(math.inf, 6.0, 2.0), recent_rate(1.0, 6.0, 2.0)
+        (3.0, 2.0)
+    """
+    found = gained / max(seconds, _LEAST_SECONDS)
+    return found if math.isinf(rate) else 0.5 * rate + 0.5 * found
+
+
+def was_last_pass(before: float, now: float) -> bool:
+    """Whether a pass over all moves of a unit, from ``before`` to ``now`` bytes, saved too little for another one.
+
+    Example:
+        >>> was_last_pass(10_000.0, 9_999.0), was_last_pass(10_000.0, 9_990.0)
+        (True, False)
+    """
+    return now >= before - _WORTH_A_PASS * abs(before)
 
 
 class Unit(Protocol):

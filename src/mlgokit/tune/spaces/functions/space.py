@@ -17,7 +17,7 @@ from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OverrideSummary, write_overrides
 from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver
+from mlgokit.tune.space import IsOver, recent_rate
 from mlgokit.tune.spaces.functions.compare import dearer_functions, larger_functions, objection_in_bytes
 from mlgokit.tune.spaces.functions.rounds import (
     LEAST_TRIAL_SECONDS,
@@ -180,8 +180,7 @@ class FunctionSpace:
         by_key = {function.key: function for function in unit.functions}
         unit.failures = 0 if step.tried else unit.failures + 1
         gain = sum(take(by_key[one.key], one.outcomes, self.config) for one in step.tried)
-        rate = gain / max(step.user_seconds, 1e-3)
-        unit.rate = rate if unit.rate == math.inf else 0.5 * unit.rate + 0.5 * rate
+        unit.rate = recent_rate(unit.rate, gain, step.user_seconds)
         name = unit.module.name
         save_functions(progress_path(self.folder, name), unit.functions, measured_by=self.measured_by.get(name, ""))
 

@@ -22,7 +22,7 @@ from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver
+from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
 from mlgokit.tune.spaces.inlining.catch_up import catch_up
 from mlgokit.tune.spaces.inlining.merge import scored
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
@@ -50,8 +50,6 @@ from mlgokit.tune.spaces.inlining.step import (
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 POLICY_NAME, EFFECTS_NAME = "tuned.policy", "effects"
-WORTH_A_PASS = 5e-4
-"""A pass over all moves that saves less than this share of the module is the last one, unless a restart saves more."""
 LEAST_COMPONENTS = 500
 """Labels below which no policy is fitted."""
 LEAST_MODULES = 4
@@ -277,8 +275,7 @@ class InliningSpace:
         if adopted or step.composed is not None:
             unit.exhausted = False
         if step.flips:
-            rate = step.saved / max(step.user_seconds, 1e-3)
-            unit.rate = rate if unit.rate == float("inf") else 0.5 * unit.rate + 0.5 * rate
+            unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
         self.save(unit)
         if step.effects is not None:
             append_effects(self.folder / EFFECTS_NAME, step.effects)
@@ -298,7 +295,7 @@ class InliningSpace:
         """Begin another pass over all moves of a module if the last one was worth it."""
         first = unit.pass_from or unit.build
         before, now = self.bytes_of(unit, first), self.bytes_of(unit, unit.build)
-        unit.exhausted = now >= before - WORTH_A_PASS * abs(before)
+        unit.exhausted = was_last_pass(before, now)
         if not unit.exhausted:
             unit.pass_from = unit.build
             unit.passes += 1

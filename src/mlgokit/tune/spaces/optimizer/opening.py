@@ -45,7 +45,9 @@ def open_optimizer(
         report: told after every module.
     """
     folder = folder / "optimizer"
-    compiler, spent = verifier.compiler, [0.0, 0.0]
+    compiler = verifier.compiler
+    # Added to by several threads, which a sum is not safe from.
+    spent: list[float] = []
     space = OptimizerSpace(
         folder=folder,
         compiler=compiler,
@@ -58,7 +60,7 @@ def open_optimizer(
     )
 
     def compiled(done: Compilation) -> Compilation:
-        spent[0], spent[1] = spent[0] + 1, spent[1] + done.user_seconds
+        spent.append(done.user_seconds)
         return done
 
     def begin(module: Module) -> Compilation:
@@ -92,7 +94,7 @@ def open_optimizer(
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
     search = Search(folder=folder, space=space, seed=seed)
-    search.count(spent[1], compilations=int(spent[0]))
+    search.count(sum(spent), compilations=len(spent))
     search.recall()
     search.mark()
     return search

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +17,11 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, OverrideSummary, override_bytes, write_overrides
 from mlgokit.tune.search import progress_path
-from mlgokit.tune.space import IsOver
+from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
 from mlgokit.tune.spaces.functions.compare import objection_in_bytes
 from mlgokit.tune.spaces.optimizer.state import LeftOut, PassModule, TriedFunction, by_function, save_left_out
 from mlgokit.tune.spaces.optimizer.step import PassStep, confirm, step
 from mlgokit.tune.verify import VerifiedBuild
-
-WORTH_A_PASS = 5e-4
-"""A pass over all moves that saves less than this share of the module is the last one."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -133,7 +129,7 @@ class OptimizerSpace:
         """Enter the outcome of a step; one without a compilation ends a pass over the moves."""
         if not step.compilations:
             before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)
-            unit.exhausted = now >= before - WORTH_A_PASS * before
+            unit.exhausted = was_last_pass(before, now)
             unit.pass_from = unit.build
             unit.tried.clear()
             return
@@ -148,8 +144,7 @@ class OptimizerSpace:
                     self.account.put(unit.module.name, step.build.measured)
                 save_left_out(progress_path(self.folder, unit.module.name), step.left_out)
         if step.made:
-            rate = step.saved / max(step.user_seconds, 1e-3)
-            unit.rate = rate if unit.rate == math.inf else 0.5 * unit.rate + 0.5 * rate
+            unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
 
     def rest(self) -> None:
         """End the compilers that stay."""
