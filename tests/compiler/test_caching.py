@@ -351,6 +351,16 @@ def test_a_check_that_the_machine_ended_says_nothing(fake: FakeCompiler, module:
         assert compiler.compile(module, DEFAULT).ok
 
 
+def test_a_check_that_finds_nothing_changes_no_result(fake: FakeCompiler, module: Module, tmp_path: Path):
+    compiler = open_caching(fake, tmp_path / "store", recheck=Recheck(share=1, seed=1))
+    fake.answer = lambda *_: THREE
+    first = compiler.compile(module, DEFAULT)
+    fake.answer = lambda *_: replace(THREE, user_seconds=THREE.user_seconds + 1)
+
+    assert compiler.compile(module, DEFAULT).user_seconds == first.user_seconds
+    assert len(fake.asked) == 2
+
+
 def test_the_draw_follows_share_and_seed():
     keys = [str(number) for number in range(4000)]
     drawn = {key for key in keys if Recheck(share=0.01, seed=7).draws(key)}
