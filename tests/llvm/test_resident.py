@@ -206,7 +206,7 @@ def test_sizes_with_known_functions_are_those_of_the_whole_object(
         assert account(found.sizes) == whole[number]
     assert known.refused == ""
     if subject.plain.toolchain.target.startswith("x86_64"):
-        # The last one had been compiled before. What refers to constants that all share, or catches types, remains.
+        # The last one had been compiled before. What catches types remains.
         assert 0 < known.misses - generated < len(subject.build.measured.function_names) / 2
 
 

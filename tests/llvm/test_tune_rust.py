@@ -1,21 +1,32 @@
 """Tuning a cargo build: rustc loads the plugin, its last call is searched, and the program is as small as promised."""
 
+import dataclasses
 import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.cli import main
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
+from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler
+from mlgokit.compiler.rust.record import programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain
 from mlgokit.errors import ToolError
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import read_table
 
 pytestmark = pytest.mark.llvm
@@ -127,6 +138,60 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     done = process.run(cargo.split(), timeout_seconds=120, cwd=package, env=environment)
     assert done.returncode == 0, done.stderr
     assert section_totals(read_elf((tmp_path / "o/release/libtoy.so").read_bytes())).llvm_size_text == small
+
+
+def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):
+    package, place = put_package(tmp_path / "toy"), tmp_path / "t"
+    calls = record_cargo(
+        ["cargo", "build", "--release", "--offline"], package, place=place, timeout_seconds=COMPILE_SECONDS
+    )
+    (recorded,), _ = programs_of(calls)
+    toolchain = find_toolchain(major, need_plugin=True)
+    residents = Residents()
+    known: dict[str, KnownFunctions] = {}
+    plain = RustCompiler(
+        rustc=find_rustc(recorded.words[0]),
+        calls={"toy": recorded},
+        toolchain=toolchain,
+        plugin=build_plugin(toolchain),
+    )
+    staying = dataclasses.replace(plain, residents=residents, known=known)
+    module = Module(
+        name="toy", project="toy", language="rust", bitcode=package / "src/lib.rs", bitcode_bytes=0, command_line=()
+    )
+
+    def request(policy: str, *, reuse: bool) -> CompileRequest:
+        use = PluginUse(policies={INLINE_SIZE.name: policy}, logs=(INLINE_SIZE.name,))
+        return CompileRequest(use=use, reuse=reuse)
+
+    sizes: set[int] = set()
+    for policy in (":default", ":always", ":never", ":default"):
+        alone, copied = (
+            plain.compile(module, request(policy, reuse=False)),
+            staying.compile(module, request(policy, reuse=True)),
+        )
+        assert alone.status is copied.status is CompileStatus.OK, (alone.reason, copied.reason)
+        assert alone.measured.totals == copied.measured.totals
+        assert np.array_equal(alone.decisions.inlined, copied.decisions.inlined)
+        sizes.add(copied.measured.totals.text)
+    assert len(sizes) > 1
+    assert not residents.declined
+    assert known["toy"].hits > 0, "the last one had been compiled before"
+
+    (tmp_path / "bad.policy").write_bytes(b"no policy")
+    found, whole = (one.compile(module, request(str(tmp_path / "bad.policy"), reuse=True)) for one in (staying, plain))
+    assert found.status is whole.status is CompileStatus.FAILED
+    (sentence,) = residents.declined.values()
+    assert "bad.policy" in sentence
+    residents.declined.clear()
+    # The code generator comes to this one, of whose errors rustc itself may say nothing.
+    staying.compile(module, CompileRequest(use=PluginUse(allocations=b"no table"), reuse=True))
+    (sentence,) = residents.declined.values()
+    assert "allocation" in sentence
+    folder = staying.workshops.parent
+    assert folder is not None
+    staying.close()
+    assert not Path(folder.name).exists()
 
 
 def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -17,6 +17,7 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import Rustc, find_rustc, load_plugin, unstable_options
@@ -119,6 +120,8 @@ def open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> Cargo
         workers=config.compiler.workers,
         timeout_seconds=config.compiler.deadline(COMPILE_SECONDS),
         room=config.compiler.room(config.folder),
+        residents=Residents(),
+        known={},
     )
     return CargoTuning(
         words=words,

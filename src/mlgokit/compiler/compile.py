@@ -25,6 +25,7 @@ from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_erro
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.reuse.known import Codes, KnownFunctions, may_drop
+from mlgokit.compiler.reuse.known_use import known_of, without_known
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
@@ -34,7 +35,6 @@ from mlgokit.errors import InputError, StorageError, TraceError, UsageError
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
-from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log
 
 COMPILE_SECONDS = 60.0
@@ -48,7 +48,6 @@ _CHANGES_COMPILER = re.compile(
 is not the compiler that the user named, so that this is turned off."""
 
 _FULL = os.strerror(errno.ENOSPC)
-_LIMITED = {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
 
 
 THINLTO_INDEX = "-fthinlto-index="
@@ -163,22 +162,10 @@ class ClangCompiler:
             self.room.check()
         content = self._content_to_reuse(module, request)
         known = self._known_functions(module, request, content)
-        done = self._compile(module, request, content, known)
+        done = without_known(known, functools.partial(_compile, self, module, request, content))
         if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
             self._check(module, request, request.use, done, known)
         return done
-
-    def _compile(
-        self, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
-    ) -> Compilation:
-        if known is None or known.refused:
-            return _compile(self, module, request, content, None)
-        part = _compile(self, module, request, content, known)
-        if part.status in _LIMITED or (part.status is CompileStatus.OK and not known.refused):
-            return part
-        known.refused = known.refused or part.reason
-        again = _compile(self, module, request, content, None)
-        return dataclasses.replace(again, user_seconds=part.user_seconds + again.user_seconds)
 
     def _check(
         self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: KnownFunctions | None
@@ -225,19 +212,9 @@ class ClangCompiler:
             return ""
 
     def _known_functions(self, module: Module, request: CompileRequest, content: str) -> KnownFunctions | None:
-        use = request.use
-        if self.known is None or not content or use is None or request.keep_object is not None:
-            return None
-        # Known functions go by their IR, which says nothing of other allocations, and of passes that do not run.
-        if use.allocations or use.passes or use.policies.keys() - {INLINE_SIZE.name}:
-            return None
         if module.link_folder is not None or not may_drop(module.command_line):
             return None
-        known = self.known.setdefault(module.name, KnownFunctions(content=content))
-        if (known.content or content) != content:
-            known = self.known[module.name] = KnownFunctions(content=content)
-        known.content = content
-        return known
+        return known_of(self.known, module, request, content)
 
 
 def _draw_name(module: Module, use: PluginUse) -> str:
@@ -314,8 +291,7 @@ def _compile(
             environment, settings = inside_environment(environment), box.settings(settings, folder)
         listed, told = folder / "functions", (known or KnownFunctions()).now()
         if known is not None:
-            (folder / "known").write_bytes(b"".join(told))
-            settings |= {"MLGOKIT_KNOWN": str(folder / "known"), "MLGOKIT_FUNCTIONS": str(listed)}
+            settings |= known.settings(folder, listed, told)
         plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)

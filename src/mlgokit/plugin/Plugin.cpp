@@ -55,7 +55,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   const bool Ours = Manager && Context.Pass == InlinePass::CGSCCInliner && hasDefinition(M);
   if (!Ours)
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  mlgokit::serveRequests();
+  mlgokit::serveRequests(M, AtLink);
   mlgokit::enterInliner(M);
   mlgokit::enterOptimizerGate(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();

@@ -13,16 +13,19 @@ DIGEST = "00112233445566778899aabbccddeeff"
 
 def test_the_list_of_functions(tmp_path: Path):
     path = tmp_path / "functions"
-    path.write_text(f"d {DIGEST} one\nn {DIGEST} a b\ns {DIGEST} two\nk {'0' * 32} three\n")
+    counted = "c 00000018" + "0" * 24 + " a b\nc 0000000800000001" + "0" * 16 + " two\n"
+    path.write_text(f"d {DIGEST} one\nn {DIGEST} a b\nn {DIGEST} two\nk {'0' * 32} three\n{counted}")
     one, other, two, three = read_functions(path)
-    assert (one.name, one.dropped, one.droppable, one.no_constants) == ("one", True, True, False)
-    assert (other.name, other.dropped, other.droppable, other.no_constants) == ("a b", False, True, False)
-    assert (two.droppable, two.no_constants) == (True, True)
+    assert (one.name, one.dropped, one.droppable, one.constants) == ("one", True, True, None)
+    assert (other.name, other.dropped, other.droppable, other.constants) == ("a b", False, True, 24)
+    assert (two.droppable, two.constants) == (True, None), "not all of them are in sections that all share"
     assert (three.droppable, three.digest) == (False, bytes(16))
     assert read_functions(tmp_path / "none") == []
 
 
-@pytest.mark.parametrize("line", ["x " + DIGEST + " f", "d 0011 f", f"d {DIGEST} ", "d " + "zz" * 16 + " f"])
+@pytest.mark.parametrize(
+    "line", ["x " + DIGEST + " f", "d 0011 f", f"d {DIGEST} ", "d " + "zz" * 16 + " f", f"c {DIGEST} f"]
+)
 def test_another_list_is_refused(tmp_path: Path, line: str):
     (tmp_path / "functions").write_text(line + "\n")
     with pytest.raises(InputError, match="expected lines of a letter, a digest and a name"):

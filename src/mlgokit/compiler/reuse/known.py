@@ -8,6 +8,7 @@ the argument is not remembered, and what contradicts it ends the use of the memo
 """
 
 import dataclasses
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +28,6 @@ MOST_KNOWN = 8192
 """Functions that are remembered of a module; those that were not asked for longest go."""
 DIGEST_BYTES = 16
 _SHF_STRINGS, _SHF_LINK_ORDER = 0x20, 0x80
-_ABSOLUTE = (1, 10, 11)
-"""``R_X86_64_64``, ``_32`` and ``_32S``; what else refers to constants counts from the end of its four bytes."""
 _SHARED = (".rodata", ".data.rel.ro", ".data.rel.ro.local")
 _LAYOUT = (
     "-mllvm",
@@ -63,14 +62,15 @@ class Listed:
         digest: of its final IR.
         dropped: the object has it not.
         droppable: it may be left out, as far as the IR says.
-        no_constants: its code surely refers to no constants in memory of its own.
+        constants: bytes of its code's constants, in sections where those of all functions follow one another; ``None``
+            if it was not generated, or has others as well.
     """
 
     name: str
     digest: bytes
     dropped: bool
     droppable: bool
-    no_constants: bool
+    constants: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,7 @@ class Code:
         frame: the FDE, without what the last one of the section is filled up with; 0 without one.
         personality: symbol of the personality in the FDE's CIE.
         signature: of the section group; empty outside of groups.
+        constants: in sections that all share.
     """
 
     text: int
@@ -92,6 +93,7 @@ class Code:
     frame: int
     personality: str
     signature: str
+    constants: int
 
 
 Codes = Mapping[bytes, Code]
@@ -125,6 +127,12 @@ class KnownFunctions:
         """What is known when a compilation begins; what it forgets meanwhile for others, is there for this one."""
         with self._lock:
             return dict(self.codes)
+
+    def settings(self, folder: Path, functions: Path, told: Codes) -> dict[str, str]:
+        """The variables that tell the plugin what is known, and where to list functions; files are in ``folder``."""
+        path = folder / "known"
+        path.write_bytes(b"".join(told))
+        return {"MLGOKIT_KNOWN": str(path), "MLGOKIT_FUNCTIONS": str(functions)}
 
     def complete(self, path: Path, functions: Path, *, told: Codes) -> ObjectSizes | None:
         """The sizes of the whole object whose part is at ``path``, and remember what is new in it.
@@ -172,9 +180,9 @@ class KnownFunctions:
         places = {name: function for function, name in enumerate(part.sizes.function_names)}
         for one in listed:
             function = places.get(one.name)
-            sure = one.no_constants or (one.droppable and part.explained)
-            if sure and function is not None and part.separate[function]:
-                self.codes[one.digest] = part.code(function)
+            counted = one.droppable and one.constants is not None
+            if counted and function is not None and part.separate[function]:
+                self.codes[one.digest] = part.code(function, one.constants or 0)
 
     def _whole(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
@@ -224,10 +232,11 @@ class KnownFunctions:
         )
         all_rest, all_data = np.concatenate(rest), np.concatenate(data)
         more = all_rest[len(sizes.signatures) :].sum(axis=0)
+        constants = sum(code.constants for code in found)
         totals = dataclasses.replace(
             sizes.totals,
             text=sizes.totals.text + sum(code.text for code in found) + int(more[0]),
-            rodata=sizes.totals.rodata + sum(code.rodata for code in found) + int(more[1]),
+            rodata=sizes.totals.rodata + sum(code.rodata for code in found) + int(more[1]) + constants,
             except_table=sizes.totals.except_table + sum(code.except_table for code in found),
             eh_frame=int(frame.sum()) + shared,
             data=sizes.totals.data + int(all_data[len(sizes.signatures) :].sum()),
@@ -243,7 +252,7 @@ class KnownFunctions:
             signatures=tuple(signatures),
             signature_rest=all_rest,
             signature_data=all_data,
-            rest=np.array([sizes.rest[0], sizes.rest[1], shared]),
+            rest=np.array([sizes.rest[0], sizes.rest[1] + constants, shared]),
         )
 
 
@@ -265,27 +274,24 @@ def read_functions(path: Path) -> list[Listed]:
     """
     if not path.exists():
         return []
-    found: list[Listed] = []
+    found: dict[str, Listed] = {}
     for line in path.read_bytes().splitlines():
         kind, digest, name = line[:1], line[2 : 2 + 2 * DIGEST_BYTES], line[3 + 2 * DIGEST_BYTES :]
         try:
             value = bytes.fromhex(digest.decode("ascii"))
         except ValueError:
             value = b""
-        if kind not in b"dnks" or len(value) != DIGEST_BYTES or not name:
+        text = name.decode("utf-8", "backslashreplace")
+        if kind not in b"dnkc" or len(value) != DIGEST_BYTES or not name or (kind == b"c") != (text in found):
             raise InputError(
                 f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"
             )
-        found.append(
-            Listed(
-                name=name.decode("utf-8", "backslashreplace"),
-                digest=value,
-                dropped=kind == b"d",
-                droppable=kind != b"k",
-                no_constants=kind == b"s",
-            )
-        )
-    return found
+        if kind == b"c":
+            merged, others = struct.unpack(">II", value[:8])
+            found[text] = dataclasses.replace(found[text], constants=None if others else merged)
+        else:
+            found[text] = Listed(name=text, digest=value, dropped=kind == b"d", droppable=kind != b"k", constants=None)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -297,8 +303,7 @@ class _Part:
         frames: its unwind table.
         frame: [F] bytes of the FDE without filling.
         personality: [F] of the FDE's CIE.
-        separate: [F] the function shares no section that is there because of it.
-        explained: every constant in a section that functions share is referred to.
+        separate: [F] the function shares no section that is there because of it, but for its code's constants.
     """
 
     sizes: ObjectSizes
@@ -306,7 +311,6 @@ class _Part:
     frame: Ints
     personality: tuple[str, ...]
     separate: npt.NDArray[np.bool_]
-    explained: bool
 
     @classmethod
     def of(cls, elf: Elf, order: dict[str, int]) -> "_Part | str":
@@ -323,17 +327,15 @@ class _Part:
             if frame[function] or code.names[function] not in order:
                 return "its unwind table has more than one entry for a function, or one for a function of its own"
             frame[function], personality[function] = size, name
-        pooled, explained = _constants(elf, symbols)
         return cls(
             sizes=sizes,
             frames=frames,
             frame=frame,
             personality=tuple(personality),
-            separate=_separate(elf, sizes, code, pooled),
-            explained=explained,
+            separate=_separate(elf, sizes, code, *_referring(elf, symbols)),
         )
 
-    def code(self, function: int) -> Code:
+    def code(self, function: int, constants: int) -> Code:
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(
@@ -343,48 +345,38 @@ class _Part:
             frame=int(self.frame[function]),
             personality=self.personality[function],
             signature=sizes.signatures[signature] if signature >= 0 else "",
+            constants=constants,
         )
 
 
-def _constants(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], bool]:
-    """[N] whether a section refers to constants that functions share; and whether all those are referred to."""
+def _referring(elf: Elf, symbols: Symbols) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """[N] whether a section refers to constants that all functions share: where they merge, or where they do not."""
     sections = elf.sections
     flags = sections["flags"]
     merged = ((flags & e.SHF_MERGE) != 0) & ((flags & _SHF_STRINGS) == 0) & ((flags & e.SHF_ALLOC) != 0)
     merged &= sections["size"] > 0
-    shared = merged | np.array([name in _SHARED for name in elf.names], bool)
-    pooled = np.zeros(len(sections), bool)
-    there = symbols.section >= 0
-    there[there] &= merged[symbols.section[there]] & (symbols.type[there] != e.STT_SECTION)
-    places = [(symbols.section[there], symbols.table["value"][there].astype(np.int64))]
+    others = np.array([name in _SHARED for name in elf.names], bool) & ~merged
+    to_merged, to_others = np.zeros(len(sections), bool), np.zeros(len(sections), bool)
     for source in np.flatnonzero(sections["type"] == e.SHT_RELA).tolist():
-        relocations = e.read_relocations(elf, source, symbols)
-        target = symbols.section[relocations["symbol"]]
-        inside = (target >= 0) & shared[target]
-        if not inside.any():
-            continue
-        pooled[int(sections["info"][source])] = True
-        relocations, target = relocations[inside], target[inside]
-        after = np.where(np.isin(relocations["type"], _ABSOLUTE), 0, 4)
-        value = symbols.table["value"][relocations["symbol"]].astype(np.int64)
-        places.append((target, value + relocations["addend"] + after))
-    section, place = (np.concatenate(columns) for columns in zip(*places, strict=True))
-    for index in np.flatnonzero(merged).tolist():
-        size, entry = int(sections["size"][index]), max(int(sections["entry_size"][index]), 1)
-        if len(np.unique(place[section == index] // entry)) * entry < size:
-            return pooled, False
-    return pooled, True
+        target = symbols.section[e.read_relocations(elf, source, symbols)["symbol"]]
+        target = target[target >= 0]
+        to_merged[int(sections["info"][source])] |= bool(merged[target].any())
+        to_others[int(sections["info"][source])] |= bool(others[target].any())
+    return to_merged, to_others
 
 
-def _separate(elf: Elf, sizes: ObjectSizes, code: Functions, pooled: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """[F] whether a function's sections are its own, and refer to no constants that functions share."""
+def _separate(
+    elf: Elf, sizes: ObjectSizes, code: Functions, to_merged: npt.NDArray[np.bool_], to_others: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """[F] whether a function's sections are its own, and only its code refers to constants that are merged."""
     sections = elf.sections
     alone = (np.bincount(code.section, minlength=len(sections)) == 1)[code.section] & (code.begin == 0)
     alone &= code.size == sections["size"][code.section].astype(np.int64)
     places: list[int] = code.section.tolist()
     named = [elf.names[place].endswith(f".{name}") for name, place in zip(code.names, places, strict=True)]
     alone &= np.array(named, bool)
-    spoiled = pooled.copy()
+    pooled = to_merged | to_others
+    spoiled = to_others.copy()
     owner = {name: int(section) for name, section in zip(code.names, code.section.tolist(), strict=True)}
     for index in np.flatnonzero(sections["flags"] & e.SHF_ALLOC).tolist():
         name = elf.names[index]

@@ -180,7 +180,7 @@ class Residents:
                     argv,
                     stdin=theirs.fileno(),
                     stderr=messages,
-                    env={**environment, "MLGOKIT_RESIDENT": "1"},
+                    env={"MLGOKIT_RESIDENT": "1", **environment},
                     cwd=cwd,
                     limits=limits,
                     inside=inside,

@@ -1,43 +1,92 @@
 """rustc as a compiler of modules: a module is a program's full link-time optimization, std and all crates together.
 
 rustc is called as cargo called it, but for its outputs, and with a linker that only keeps the object. So the code is
-made by rustc's own pipeline; the plugin decides in that of the link (``MLGOKIT_PHASE=link``).
+made by rustc's own pipeline; the plugin decides in that of the link (``MLGOKIT_PHASE=link``). A rustc can stay where
+that comes to the inliner (``plugin/reuse/Resident.cpp``): a copy of the one thread that is there goes on from it.
 """
 
+import contextlib
+import dataclasses
 import functools
 import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import failure_of, plugin_of, with_outputs
-from mlgokit.compiler.inputs import digest_once, stamp_of
+from mlgokit.compiler.compile import failure_of, first_error, plugin_of, with_outputs
+from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.request import PLAIN, CompileRequest
-from mlgokit.compiler.rust.record import RustcCall
+from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.known_use import known_of, without_known
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.rust.record import RustcCall, codegen_options
 from mlgokit.compiler.rust.toolchain import Rustc, unstable_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
 from mlgokit.files import writing
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
 COMPILE_SECONDS = 600.0
+_MADE = "made-"
 _LINKER = """#!/bin/sh
 # Stands in for the linker: keeps the objects that rustc made itself.
-for w; do case $w in *.rcgu.o) mv -- "$w" "$(mktemp {folder}/made-XXXXXXXX)";; esac; done
+for w; do case $w in *.rcgu.o) mv -- "$w" "$(mktemp {folder}/{made}XXXXXXXX)";; esac; done
 """
 _VALUED = {"--emit", "--out-dir", "-o", "--error-format", "--json", "--diagnostic-width"}
 _DROPPED_CODEGEN = re.compile(r"(extra-filename|incremental|save-temps)(=.*)?")
+_LAYOUT = re.compile(r"(llvm-args|code-model|instrument-coverage|profile-generate|profile-use|passes)(=.*)?")
+"""Options under which the code of functions may depend on others, or is laid out in other ways."""
 _CHANGES = re.compile(r"(MLGOKIT|LLVM(?!_PROFILE_FILE))_.*|RUSTC_BOOTSTRAP|RUSTC_LOG")
+
+
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
+class Workshops:
+    """Folders in which compilers that stay leave their objects, each for one of them. Threads may share it.
+
+    They are removed by :meth:`close`, and with the object.
+
+    Attributes:
+        idle: folders that no compilation uses, by module.
+        parent: of all folders; made when the first is asked for.
+    """
+
+    idle: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
+    parent: tempfile.TemporaryDirectory[str] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def one(self, module: str) -> Generator[Path]:
+        """A folder for one compilation at a time, the same ones again and again."""
+        with self._lock:
+            if self.parent is None:
+                self.parent = tempfile.TemporaryDirectory(prefix="mlgokit-rustc-", ignore_cleanup_errors=True)
+            folders = self.idle.setdefault(module, [])
+            folder = folders.pop() if folders else Path(tempfile.mkdtemp(dir=self.parent.name))
+        try:
+            yield folder
+        finally:
+            with self._lock:
+                self.idle.setdefault(module, []).append(folder)
+
+    def close(self) -> None:
+        """Remove all; whoever asks later gets new ones."""
+        with self._lock:
+            self.idle.clear()
+            if self.parent is not None:
+                self.parent.cleanup()
+            self.parent = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +101,10 @@ class RustCompiler:
         workers: how many compilations are best made at once.
         timeout_seconds: deadline of one compilation.
         room: asked before each compilation whether the disk has room; ``None`` for no question.
+        residents: rustcs that stay where the link-time optimization comes to the inliner; what fails with one of them
+            is compiled once more without.
+        known: by module, functions that are not generated again; the sizes are those of the whole object.
+        workshops: where rustcs that stay write.
     """
 
     rustc: Rustc
@@ -61,6 +114,9 @@ class RustCompiler:
     workers: int = 1
     timeout_seconds: float = COMPILE_SECONDS
     room: Room | None = field(default=None)
+    residents: Residents | None = None
+    known: dict[str, KnownFunctions] | None = None
+    workshops: Workshops = field(default_factory=Workshops)
 
     @property
     def loaded(self) -> Loaded:
@@ -85,43 +141,134 @@ class RustCompiler:
             raise UsageError(f"{module.name}: expected a request that rustc can fulfil; costs are clang's alone")
         if self.room is not None:
             self.room.check()
-        call, use = self.calls[module.name], request.use
-        with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
-            folder = Path(scratch)
-            words = [*_without_outputs(call.words), "--emit=link", "--out-dir", scratch]
-            words += ["-C", f"linker={_write_linker(call, folder)}"]
-            plugin = plugin_of(self.plugin, use)
-            settings = {} if use is None else use.environment(folder)
-            # What is asked for is meant for the link; a plugin by itself knows what it is for.
-            if use is not None and (use.policies or use.explores or use.logs):
-                settings["MLGOKIT_PHASE"] = "link"
-            done = process.run(
-                [*words, *_plugin_words(plugin)],
-                timeout_seconds=self.timeout_seconds + request.extra_seconds,
-                cwd=call.folder,
-                env={**_environment(self.rustc, call, plugin), **settings, "TMPDIR": scratch},
-                limits=TOOL_LIMITS,
-            )
-            output = folder / "program.o"
-            failed = failure_of(done, output, self.timeout_seconds + request.extra_seconds)
-            if failed is not None:
-                return failed
-            ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-            made = sorted(folder.glob("made-*"))
-            if len(made) != 1:
-                return Compilation(
-                    status=CompileStatus.BAD_OBJECT,
-                    reason=f"expected one object of the link-time optimization, found {len(made)}; set codegen-units=1",
-                )
-            made[0].rename(output)
-            ended = with_outputs(ended, functools.partial(measure_object, output), request, folder, None)
-            if request.keep_object is not None:
-                with writing(request.keep_object):
-                    shutil.move(output, request.keep_object)
-            return ended
+        content = _content_to_reuse(self, module, request)
+        alone = any(_LAYOUT.fullmatch(option) for option in codegen_options(self.calls[module.name].words))
+        known = None if alone else known_of(self.known, module, request, content)
+        return without_known(known, functools.partial(_compile, self, module, request, content))
 
     def close(self) -> None:
-        """Nothing stays."""
+        """End the compilers that stay; a later compilation starts new ones."""
+        if self.residents is not None:
+            self.residents.close()
+        self.workshops.close()
+
+
+def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRequest) -> str:
+    """Digest of all that a resident and known functions go by; empty if the request reuses nothing."""
+    use = request.use
+    plugin = plugin_of(compiler.plugin, use)
+    # What a trial finds does not depend on it, and rustc's front end takes longer than most trials.
+    wanted = request.reuse or (use is not None and use.trials is not None)
+    if not wanted or plugin is None or (compiler.known is None and compiler.residents is None):
+        return ""
+    return digest_value([module_facts(module), digest_once(plugin)])
+
+
+def _compile(
+    compiler: RustCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
+) -> Compilation:
+    use, call = request.use, compiler.calls[module.name]
+    plugin = plugin_of(compiler.plugin, use)
+    deadline = compiler.timeout_seconds + request.extra_seconds
+    with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+        folder = Path(scratch)
+        settings = {"TMPDIR": scratch} | ({} if use is None else use.environment(folder))
+        # What is asked for is meant for the link; a plugin by itself knows what it is for.
+        if use is not None and (use.policies or use.explores or use.logs):
+            settings["MLGOKIT_PHASE"] = "link"
+        listed, told = folder / "functions", (known or KnownFunctions()).now()
+        if known is not None:
+            settings |= known.settings(folder, listed, told)
+        environment = _environment(compiler.rustc, call, plugin)
+        output = folder / "program.o"
+        done = None
+        if content:
+            done = _run_there(
+                compiler,
+                module,
+                folder,
+                plugin=plugin,
+                content=content,
+                environment=environment,
+                request=settings,
+                timeout_seconds=deadline,
+            )
+        if done is None:
+            done = process.run(
+                _words_for_object(call, folder, plugin),
+                timeout_seconds=deadline,
+                cwd=call.folder,
+                env=environment | settings,
+                limits=TOOL_LIMITS,
+            )
+        made = _objects_in(folder)
+        failed = failure_of(done, output, deadline)
+        if failed is not None:
+            return failed
+        ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+        if len(made) != 1:
+            return dataclasses.replace(
+                ended,
+                status=CompileStatus.BAD_OBJECT,
+                reason=f"expected one object of the link-time optimization, found {len(made)}; set codegen-units=1",
+            )
+        made[0].rename(output)
+        measure = measure_object if known is None else functools.partial(known.complete, functions=listed, told=told)
+        ended = with_outputs(ended, functools.partial(measure, output), request, folder, None)
+        if request.keep_object is not None:
+            with writing(request.keep_object):
+                shutil.move(output, request.keep_object)
+        return ended
+
+
+def _run_there(
+    compiler: RustCompiler,
+    module: Module,
+    folder: Path,
+    *,
+    plugin: Path | None,
+    content: str,
+    environment: Mapping[str, str],
+    request: Mapping[str, str],
+    timeout_seconds: float,
+) -> process.Completed | None:
+    """Let a rustc that stays compile, and put the object into a folder; ``None`` if that is to be done without one."""
+    residents, call = compiler.residents, compiler.calls[module.name]
+    if residents is None:
+        return None
+    with compiler.workshops.one(module.name) as workshop:
+        argv = _words_for_object(call, workshop, plugin)
+        for left in _objects_in(workshop):
+            left.unlink()
+        done = residents.run(
+            argv,
+            content=content,
+            environment={**environment, "MLGOKIT_RESIDENT": "worker", "TMPDIR": str(workshop)},
+            request=request,
+            output=folder / "said",
+            timeout_seconds=timeout_seconds,
+            limits=TOOL_LIMITS,
+            cwd=call.folder,
+        )
+        made = _objects_in(workshop)
+        # The copy of a thread alone ends with 0 whatever happened.
+        if done is not None and not done.timed_out and (done.returncode != 0 or not made):
+            residents.decline(argv, f"a compilation failed: {first_error(done.stderr)}")
+            return None
+        for path in made:
+            path.rename(folder / path.name)
+        return done
+
+
+def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
+    """The call that leaves the program's object in a folder."""
+    words = [*_without_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
+    return [*words, "-C", f"linker={_write_linker(call, folder)}", *_plugin_words(plugin)]
+
+
+def _objects_in(workshop: Path) -> list[Path]:
+    """What rustc made: kept by the linker, or left where only the thread that made it went on."""
+    return sorted([*workshop.glob(f"{_MADE}*"), *workshop.glob("*.rcgu.o")])
 
 
 def link_program(compiler: RustCompiler, module: Module, output: Path, *, plugin: Path | None) -> str:
@@ -177,7 +324,7 @@ def _without_outputs(words: Sequence[str]) -> list[str]:
 def _write_linker(call: RustcCall, folder: Path) -> Path:
     """A linker that keeps the object; rustc tells from its name how to talk to it."""
     path = folder / "linker" / Path(call.codegen("linker") or "cc").name
-    path.parent.mkdir()
-    path.write_text(_LINKER.format(folder=shlex.quote(os.fspath(folder))))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_LINKER.format(folder=shlex.quote(os.fspath(folder)), made=_MADE))
     path.chmod(0o755)
     return path

@@ -6,6 +6,8 @@
 
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
+#include "reuse/KnownFunctions.h"
+#include "reuse/Resident.h"
 #include "shared/Settings.h"
 #include "trials/OverridePlan.h"
 #include "trials/OverrideTable.h"
@@ -159,6 +161,7 @@ bool isWanted() {
 class Analysis final : public ProfileSummaryInfoWrapperPass {
   bool doInitialization(Module &M) override {
     LLVMContext &Ctx = M.getContext();
+    endOnErrors(Ctx);
     Before = &Ctx.getOptPassGate();
     Mine = std::make_unique<Gate>(M, *Before, [this](const Function &F) -> MachineFunction * {
       auto *Code = getAnalysisIfAvailable<MachineModuleInfoWrapperPass>();
@@ -181,6 +184,15 @@ class Analysis final : public ProfileSummaryInfoWrapperPass {
   std::unique_ptr<Gate> Mine;
 };
 
+/// rustc puts another diagnostic handler before code generation, so nothing can listen to that earlier.
+class Listening final : public ProfileSummaryInfoWrapperPass {
+  bool doInitialization(Module &M) override {
+    endOnErrors(M.getContext());
+    enterCodeGeneration(M);
+    return ProfileSummaryInfoWrapperPass::doInitialization(M);
+  }
+};
+
 PassInfo::NormalCtor_t Llvms = nullptr;
 
 } // namespace
@@ -190,7 +202,11 @@ void registerPassGate() {
   initializeProfileSummaryInfoWrapperPassPass(Registry);
   auto *Info = const_cast<PassInfo *>(Registry.getPassInfo(&ProfileSummaryInfoWrapperPass::ID));
   Llvms = Info->getNormalCtor();
-  Info->setNormalCtor([]() -> Pass * { return isWanted() ? new Analysis : Llvms(); });
+  Info->setNormalCtor([]() -> Pass * {
+    if (isWanted())
+      return new Analysis;
+    return isListed() || isWorkersCopy() ? new Listening : Llvms();
+  });
 }
 
 } // namespace mlgokit

@@ -6,12 +6,18 @@
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/CodeGen/MachineBasicBlock.h"
+#include "llvm/CodeGen/MachineConstantPool.h"
+#include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Instructions.h"
-#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/PassInstrumentation.h"
-#include "llvm/IR/PatternMatch.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Triple.h"
@@ -26,10 +32,14 @@ namespace mlgokit {
 
 namespace {
 
-/// The last pass of every pipeline for code generation that changes the IR.
+/// The last pass of every pipeline for code generation that changes the IR, but for that of a full link-time
+/// optimization, which has a place for the last one.
 constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
 
 thread_local Module *Current = nullptr;
+
+/// The list, between the last pass over the IR and code generation.
+thread_local std::unique_ptr<raw_fd_ostream> Listed;
 
 bool isSet(const char *Option) {
   auto &Registered = cl::getRegisteredOptions();
@@ -68,7 +78,7 @@ public:
   }
 
   /// Whether \p F is all that its section group has, and leaves nothing in sections that it shares with others, but
-  /// for constants, which only the object can show.
+  /// for constants, of which code generation tells.
   bool mayDrop(const Function &F) const {
     if (Needed.count(&F) || !F.hasName() || F.hasSection() || F.hasGC() || F.hasPrefixData() || F.hasPrologueData())
       return false;
@@ -97,10 +107,14 @@ public:
 private:
   static bool isOrdinary(const Instruction &I) {
     if (auto *Pad = dyn_cast<LandingPadInst>(&I)) {
-      // Types that are caught are referred to by words that functions share.
-      for (unsigned Clause = 0; Clause < Pad->getNumClauses(); ++Clause)
-        if (!isa<ConstantPointerNull>(Pad->getClause(Clause)))
+      // Types that are caught are referred to by words that functions share. A filter that lets nothing through, as
+      // Rust has them, names none.
+      for (unsigned Clause = 0; Clause < Pad->getNumClauses(); ++Clause) {
+        const Constant *Type = Pad->getClause(Clause);
+        if (!isa<ConstantPointerNull>(Type) &&
+            !(Pad->isFilter(Clause) && isa<ConstantAggregateZero>(Type) && Type->getType()->getArrayNumElements() == 0))
           return false;
+      }
       return true;
     }
     auto *Call = dyn_cast<CallBase>(&I);
@@ -125,26 +139,53 @@ private:
   TargetLibraryInfoImpl Libraries;
 };
 
-bool isScalarInteger(const Type *T) { return !T->isFPOrFPVectorTy() && !T->isVectorTy() && !T->isX86_AMXTy(); }
+/// Writes down what the code of each function has of constants in sections that all share, when it is there; what the
+/// compiler's own handler is asked or told stays its affair.
+class Constants final : public DiagnosticHandler {
+public:
+  Constants(std::unique_ptr<DiagnosticHandler> Before, std::unique_ptr<raw_fd_ostream> List)
+      : Before(std::move(Before)), List(std::move(List)) {}
 
-/// Whether code generation surely puts no constants of the function's into memory: those are floating-point numbers,
-/// vectors, and what several stores of constants, or a memset, are merged to.
-bool hasNoConstants(const Function &F) {
-  unsigned Stores = 0;
-  for (const BasicBlock &B : F)
-    for (const Instruction &I : B) {
-      if (!isScalarInteger(I.getType()))
-        return false;
-      for (const Use &Operand : I.operands())
-        if (!isScalarInteger(Operand->getType()))
-          return false;
-      auto *Store = dyn_cast<StoreInst>(&I);
-      Stores += Store && isa<Constant>(Store->getValueOperand());
-      if (auto *Set = dyn_cast<AnyMemSetInst>(&I); Set && !PatternMatch::match(Set->getValue(), PatternMatch::m_Zero()))
-        return false;
+  bool isAnalysisRemarkEnabled(StringRef Pass) const override {
+    return Pass == Printer || Before->isAnalysisRemarkEnabled(Pass);
+  }
+  bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Before->isMissedOptRemarkEnabled(Pass); }
+  bool isPassedOptRemarkEnabled(StringRef Pass) const override { return Before->isPassedOptRemarkEnabled(Pass); }
+  bool isAnyRemarkEnabled() const override { return true; }
+
+  bool handleDiagnostics(const DiagnosticInfo &Said) override {
+    if (Said.getKind() == DK_MachineOptimizationRemarkAnalysis) {
+      const auto &Remark = static_cast<const DiagnosticInfoMIROptimization &>(Said);
+      if (Remark.getPassName() == Printer) {
+        if (Remark.getRemarkName() == "InstructionCount")
+          note(*Remark.getBlock()->getParent());
+        if (!Before->isAnalysisRemarkEnabled(Printer))
+          return true;
+      }
     }
-  return Stores < 2;
-}
+    return Before->handleDiagnostics(Said);
+  }
+
+private:
+  static constexpr StringLiteral Printer = "asm-printer";
+
+  void note(const MachineFunction &MF) {
+    // Of those that can be merged each has a section with all others of its size, where they follow one another.
+    uint32_t Bytes = 0, Others = 0;
+    for (const MachineConstantPoolEntry &Entry : MF.getConstantPool()->getConstants()) {
+      const SectionKind Kind = Entry.getSectionKind(&MF.getDataLayout());
+      const unsigned Size = Entry.getSizeInBytes(MF.getDataLayout());
+      const bool Follows = Kind.isMergeableConst() && Entry.getAlign().value() <= Size;
+      (Follows ? Bytes : Others) += Follows ? Size : 1;
+    }
+    *List << "c " << format_hex_no_prefix(Bytes, 8) << format_hex_no_prefix(Others, 8) << std::string(16, '0') << ' '
+          << MF.getName() << '\n';
+    List->flush();
+  }
+
+  std::unique_ptr<DiagnosticHandler> Before;
+  std::unique_ptr<raw_fd_ostream> List;
+};
 
 /// What is left is what a caller sees: a name that is bound as it was.
 void drop(Function &F) {
@@ -194,7 +235,8 @@ Error listAndDrop(Module &M, const char *Path) {
   if (!Known)
     return Known.takeError();
   std::error_code Code;
-  raw_fd_ostream Out(Path, Code);
+  auto List = std::make_unique<raw_fd_ostream>(Path, Code);
+  raw_fd_ostream &Out = *List;
   if (Code)
     return createStringError(Code, std::string("list of functions ") + Path + ": " + Code.message());
   if (!isSeparable(M))
@@ -216,21 +258,48 @@ Error listAndDrop(Module &M, const char *Path) {
   }
   keepWhatCallersSee(Dropped);
   for (auto &[F, D] : Found) {
-    const char Kind = Dropped.contains(F) ? 'd' : !D ? 'k' : hasNoConstants(*F) ? 's' : 'n';
+    const char Kind = Dropped.contains(F) ? 'd' : !D ? 'k' : 'n';
     Out << Kind << ' ' << toHex(D.value_or(Digest{})) << ' ' << F->getName() << '\n';
   }
   for (Function *F : Dropped)
     drop(*F);
-  Out.close();
-  Code = Out.error();
-  Out.clear_error();
-  return Code ? createStringError(Code, std::string("list of functions ") + Path + ": " + Code.message())
-              : Error::success();
+  Out.flush();
+  if ((Code = Out.error())) {
+    Out.clear_error();
+    return createStringError(Code, std::string("list of functions ") + Path + ": " + Code.message());
+  }
+  Listed = std::move(List);
+  return Error::success();
 }
+
+void end(Module &M) {
+  if (Current != &M)
+    return;
+  Current = nullptr;
+  if (const char *Path = std::getenv("MLGOKIT_FUNCTIONS"); Path && *Path)
+    if (Error Failed = listAndDrop(M, Path))
+      M.getContext().emitError("mlgokit: " + toString(std::move(Failed)));
+}
+
+struct EndOfLink : PassInfoMixin<EndOfLink> {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    end(M);
+    return PreservedAnalyses::none();
+  }
+  static bool isRequired() { return true; }
+};
 
 } // namespace
 
 void enterInliner(Module &M) { Current = &M; }
+
+bool isListed() { return Listed != nullptr; }
+
+void enterCodeGeneration(Module &M) {
+  LLVMContext &Ctx = M.getContext();
+  if (Listed)
+    Ctx.setDiagnosticHandler(std::make_unique<Constants>(Ctx.getDiagnosticHandler(), std::move(Listed)));
+}
 
 void registerKnownFunctions(PassBuilder &Builder) {
   PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
@@ -238,13 +307,11 @@ void registerKnownFunctions(PassBuilder &Builder) {
   if (!Callbacks || !(std::getenv("MLGOKIT_FUNCTIONS") || std::getenv("MLGOKIT_RESIDENT")))
     return;
   Callbacks->registerAfterPassCallback([](StringRef Pass, Any, const PreservedAnalyses &) {
-    if (Pass != LastPass || !Current)
-      return;
-    Module &M = *std::exchange(Current, nullptr);
-    if (const char *Path = std::getenv("MLGOKIT_FUNCTIONS"); Path && *Path)
-      if (Error Failed = listAndDrop(M, Path))
-        M.getContext().emitError("mlgokit: " + toString(std::move(Failed)));
+    if (Pass == LastPass && Current)
+      end(*Current);
   });
+  Builder.registerFullLinkTimeOptimizationLastEPCallback(
+      [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(EndOfLink()); });
 }
 
 } // namespace mlgokit

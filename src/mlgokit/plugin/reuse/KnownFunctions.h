@@ -14,6 +14,12 @@ void registerKnownFunctions(llvm::PassBuilder &Builder);
 /// Says which module comes to the inliner in this thread.
 void enterInliner(llvm::Module &M);
 
+/// Whether the functions of the module that comes to code generation in this thread were listed.
+bool isListed();
+
+/// Before code is generated, if its functions were listed: lets the list have what their code has of constants.
+void enterCodeGeneration(llvm::Module &M);
+
 } // namespace mlgokit
 
 #endif

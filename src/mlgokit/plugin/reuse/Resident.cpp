@@ -5,7 +5,16 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/IR/DebugInfo.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <array>
 #include <cerrno>
@@ -13,6 +22,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -64,16 +75,41 @@ bool reply(uint64_t Status, const rusage &Child) {
   return writeAll(Channel, Bytes);
 }
 
-/// A fork copies only the thread that makes it.
-bool isSingleThreaded() {
+/// Whether another thread of this process is anywhere but asleep; \p Count has how many there are, this one included.
+bool othersRun(unsigned &Count) {
+  Count = 0;
   DIR *Tasks = opendir("/proc/self/task");
   if (!Tasks)
-    return false;
-  unsigned Count = 0;
-  while (const dirent *Entry = readdir(Tasks))
-    Count += Entry->d_name[0] != '.';
+    return true;
+  const std::string Self = std::to_string(syscall(SYS_gettid));
+  bool Run = false;
+  while (const dirent *Entry = readdir(Tasks)) {
+    if (Entry->d_name[0] == '.')
+      continue;
+    ++Count;
+    if (Self == Entry->d_name)
+      continue;
+    auto Read = MemoryBuffer::getFileAsStream(Twine("/proc/self/task/") + Entry->d_name + "/stat");
+    // The name stands in parentheses and may be anything; the state follows it.
+    Run |= !Read || !(*Read)->getBuffer().rsplit(')').second.ltrim().starts_with("S");
+  }
   closedir(Tasks);
-  return Count == 1;
+  return Run;
+}
+
+/// Whether a fork, which copies only the thread that makes it, can go on alone: there is no other one, or, for rustc,
+/// the others wait for this one to end.
+bool mayFork(bool WithOthers) {
+  unsigned Count = 0;
+  for (unsigned Tries = 0; Tries < 1000; ++Tries) {
+    const bool Run = othersRun(Count);
+    if (Count == 1 || (Count > 1 && !WithOthers))
+      return Count == 1;
+    if (!Run && Count)
+      return true;
+    usleep(1000);
+  }
+  return false;
 }
 
 /// Puts a file at \p Descriptor; ends the child if that fails.
@@ -107,6 +143,31 @@ void becomeCompiler(SmallVectorImpl<char> &Request, pid_t Parent) {
   redirect(Object ? Object : "/dev/null", O_RDWR | O_CREAT | O_TRUNC, STDOUT_FILENO);
 }
 
+/// A worker of rustc that is copied would send its errors to nobody.
+class ErrorsEnd final : public DiagnosticHandler {
+  bool handleDiagnostics(const DiagnosticInfo &Said) override {
+    if (Said.getSeverity() != DS_Error)
+      return true;
+    {
+      raw_fd_ostream Out(STDERR_FILENO, /*shouldClose=*/false, /*unbuffered=*/true);
+      DiagnosticPrinterRawOStream Printer(Out);
+      Out << "error: ";
+      Said.print(Printer);
+      Out << '\n';
+    }
+    _exit(1);
+  }
+};
+
+bool IsWorkersCopy = false;
+
+/// Its end is the end of the process: what would be done there belongs to threads that are no more.
+void becomeWorker(LLVMContext &Context) {
+  IsWorkersCopy = true;
+  endOnErrors(Context);
+  std::atexit([] { _exit(0); });
+}
+
 /// Waits for the child; whatever comes through the channel meanwhile, its end included, kills it.
 bool await(pid_t Child) {
   const int Descriptor = int(syscall(SYS_pidfd_open, Child, 0));
@@ -129,14 +190,28 @@ bool await(pid_t Child) {
 
 } // namespace
 
-void serveRequests() {
+bool isWorkersCopy() { return IsWorkersCopy; }
+
+void endOnErrors(LLVMContext &Context) {
+  if (IsWorkersCopy)
+    Context.setDiagnosticHandler(std::make_unique<ErrorsEnd>());
+}
+
+void serveRequests(Module &M, bool AtLink) {
   static bool Entered = false;
-  const char *Wanted = getenv("MLGOKIT_RESIDENT");
-  if (Entered || !Wanted || StringRef(Wanted) != "1")
+  const char *Variable = getenv("MLGOKIT_RESIDENT");
+  const StringRef Wanted = Variable ? Variable : "";
+  const bool IsWorker = Wanted == "worker";
+  if (Entered || !(IsWorker ? AtLink : Wanted == "1"))
     return;
   Entered = true;
   signal(SIGPIPE, SIG_IGN);
-  if (!isSingleThreaded() || !reply(0, rusage{}))
+  if (!mayFork(/*WithOthers=*/IsWorker))
+    _exit(1);
+  // The standard library comes with debug information, which cargo has the linker strip.
+  if (IsWorker)
+    StripDebugInfo(M);
+  if (!reply(0, rusage{}))
     _exit(1);
   const pid_t Self = getpid();
   char Length[4];
@@ -148,8 +223,12 @@ void serveRequests() {
     if (!receive(Request.data(), Size) || Request.back() != 0)
       _exit(1);
     const pid_t Child = fork();
-    if (Child == 0)
-      return becomeCompiler(Request, Self);
+    if (Child == 0) {
+      becomeCompiler(Request, Self);
+      if (IsWorker)
+        becomeWorker(M.getContext());
+      return;
+    }
     if (!(Child < 0 ? reply(NotStarted, rusage{}) : await(Child)))
       break;
   }
