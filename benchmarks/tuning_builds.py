@@ -148,6 +148,7 @@ def build_project(
     }
     configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags, linking)
     marks = {"{source}": str(source), "{build}": str(build), "{cc}": str(toolchain.clang)}
+    marks["{linking}"] = shlex.join(linking)
     options = filled(project.options, marks, make_words)
     seconds = 0.0
     if configure:

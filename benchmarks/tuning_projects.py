@@ -12,8 +12,8 @@ System = Literal["CMake, Ninja", "CMake, Make", "Meson", "autotools", "Make"]
 class TunedProject:
     """One project, built by its own build system.
 
-    In ``options`` and ``tests`` the marks ``{source}`` and ``{build}`` stand for those folders, ``{cc}`` for clang, and
-    the word ``{make}`` for make with the compilers and flags of the build.
+    In ``options`` and ``tests`` the marks ``{source}`` and ``{build}`` stand for those folders, ``{cc}`` for clang,
+    ``{linking}`` for the flags of links, and the word ``{make}`` for make with the compilers and flags of the build.
 
     Attributes:
         name: of the project.
@@ -256,7 +256,13 @@ C_PROJECTS = (
         system="CMake, Ninja",
         archive=debian("jansson", "2.14", "gz", "c739578bf6b764aa0752db9a2fdadcfe921c78f1228c7ec0bb47fa804c55d17b"),
         root="jansson-2.14",
-        options=("-DJANSSON_BUILD_SHARED_LIBS=ON", "-DJANSSON_BUILD_DOCS=OFF", "-DJANSSON_EXAMPLES=OFF"),
+        options=(
+            "-DJANSSON_BUILD_SHARED_LIBS=ON",
+            "-DJANSSON_BUILD_DOCS=OFF",
+            "-DJANSSON_EXAMPLES=OFF",
+            # Its CMakeLists.txt overwrites the flags of links.
+            "-DCMAKE_C_STANDARD_LIBRARIES={linking}",
+        ),
         include=r"/src/.*\.c$",
         image="lib/libjansson.so.*.*",
         tests=(CTEST,),
