@@ -31,12 +31,15 @@ from mlgokit.files import atomic_write, digest_file
 from mlgokit.tune.loop import NOTHING_LEFT
 
 BARS = {"c++": -0.04, "c": -0.02}
-BAR = "tuned -flto 4 % smaller on C++ and 2 % on C than -flto, no program larger, all tests pass"
+THIN_BAR = -0.025
+BAR = (
+    "tuned -flto 4 % smaller on C++ and 2 % on C than -flto, tuned -flto=thin 2.5 % smaller than -flto=thin, none "
+    "larger, all tests pass"
+)
 POLICY_BAR = 0.001
-BUILDS = ("plain", "tuned", "lto", "tuned lto", "lto with policy", "thin", "thin with policy")
-_LTO = {"lto": "-flto", "tuned lto": "-flto", "lto with policy": "-flto", "thin": "-flto=thin"}
-_LTO["thin with policy"] = "-flto=thin"
-_FROM = {"tuned": "plain", "tuned lto": "lto"}
+BUILDS = ("plain", "tuned", "lto", "tuned lto", "lto with policy", "thin", "tuned thin", "thin with policy")
+_LTO = {build: "-flto=thin" if "thin" in build else "-flto" for build in BUILDS if "thin" in build or "lto" in build}
+_FROM = {"tuned": "plain", "tuned lto": "lto", "tuned thin": "thin"}
 _ENOUGH = 0.98
 LEAST_SECONDS = 5.0
 """Of processor time, for which a search is begun once more; less is lost in opening it."""
@@ -143,8 +146,14 @@ def summarise(
         both = np.array([pair for pair in pairs if None not in pair], float).reshape(-1, 2)
         return len(both), geometric_mean_change(*both.T) if len(both) else None
 
+    def tuned_cells(name: str, build: str) -> tuple[Cell, ...]:
+        row = rows.get((name, build))
+        spent = (None, None, None) if row is None else (_minutes_of(row), row["compilations"], row["tests"])
+        return (shown(change(name, build, _FROM[build])), shown(_text_change(rows, name, build)), *spent)
+
+    searched = ("of that .text", "core-minutes", "compilations", "tests")
     table = Table(
-        title="Programs",
+        title="Programs with -flto",
         columns=(
             "project",
             "language",
@@ -153,10 +162,7 @@ def summarise(
             "-flto",
             "tuned -flto",
             "tuned -flto against -flto",
-            "of that .text",
-            "core-minutes",
-            "compilations",
-            "tests",
+            *searched,
         ),
         rows=tuple(
             (
@@ -166,51 +172,58 @@ def summarise(
                 shown(change(name, "tuned", "plain")),
                 shown(change(name, "lto", "plain")),
                 shown(change(name, "tuned lto", "plain")),
-                shown(change(name, "tuned lto", "lto")),
-                shown(_text_change(rows, name)),
-                _minutes_of(rows.get((name, "tuned lto"))),
-                (rows.get((name, "tuned lto")) or {}).get("compilations"),
-                (rows.get((name, "tuned lto")) or {}).get("tests"),
+                *tuned_cells(name, "tuned lto"),
             )
             for name in projects
         ),
         note="Own program or library, .text + .rodata + exception and unwind tables. All with -ffunction-sections, "
         "-fdata-sections, lld, --gc-sections and --icf=all; changes are against plain -Oz, but for two columns.",
     )
+    thin = Table(
+        title="Programs with -flto=thin",
+        columns=("project", "-flto=thin, against plain -Oz", "tuned -flto=thin against -flto=thin", *searched),
+        rows=tuple((name, shown(change(name, "thin", "plain")), *tuned_cells(name, "tuned thin")) for name in projects),
+    )
     policies = Table(
         title="A policy in all compile steps and in the link",
-        columns=("project", "-flto", "with the policy", "-flto=thin, against plain -Oz", "with the policy "),
+        columns=("project", "-flto with the policy", "-flto=thin with the policy"),
         rows=tuple(
-            (
-                name,
-                size(name, "lto"),
-                shown(change(name, "lto with policy", "lto")),
-                shown(change(name, "thin", "plain")),
-                shown(change(name, "thin with policy", "thin")),
-            )
+            (name, shown(change(name, "lto with policy", "lto")), shown(change(name, "thin with policy", "thin")))
             for name in projects
         ),
-        note="With the policy: against the same build without.",
+        note="Against the same build without.",
     )
     means = {language: mean(language, "tuned lto", "lto") for language in BARS}
     gains = [change(name, "tuned lto", "lto") for name in projects]
+    pairs = [(size(name, "thin"), size(name, "tuned thin")) for name in projects]
+    thins = np.array([pair for pair in pairs if None not in pair], float).reshape(-1, 2)
+    thin_mean = geometric_mean_change(*thins.T) if len(thins) else None
     by_policy = [change(name, f"{kind} with policy", kind) for name in projects for kind in ("lto", "thin")]
     known = [value for value in gains if value is not None]
     known_policy = [value for value in by_policy if value is not None]
-    is_whole = len(known) == len(projects) and not failed
-    says = [f"{percent(value)} on {count} {language} programs" for language, (count, value) in means.items() if value]
+    is_whole = len(known) == len(thins) == len(projects) and not failed
+    says = [
+        f"{percent(value)} on {count} {language} programs"
+        for language, (count, value) in means.items()
+        if value is not None
+    ]
     answer = f"Tuning -flto builds for {minutes:g} core-minutes: {', '.join(says) or 'nothing measured yet'}"
     answer += f"; {sum(value > 0 for value in known)} of {len(known)} larger"
+    larger_thins = int((thins[:, 1] > thins[:, 0]).sum())
+    if thin_mean is not None:
+        answer += f"; -flto=thin builds {percent(thin_mean)} on {len(thins)} programs, {larger_thins} larger"
     if known_policy:
         larger = sum(value > POLICY_BAR for value in known_policy)
         answer += f"; with a policy {larger} of {len(known_policy)} builds more than 0.1 % larger"
         answer += f" ({len(by_policy) - len(known_policy)} builds are missing)" if None in by_policy else ""
-    answer += f"; {len(projects) - len(known)} of {len(projects)} programs are missing." if not is_whole else "."
+    missing = 2 * len(projects) - len(known) - len(thins)
+    answer += f"; {missing} of {2 * len(projects)} tuned builds are missing." if missing else "."
     failures = Table(title="Failures", columns=("build", "reason"), rows=tuple(failed.items()))
     passed = None
     if is_whole:
         passed = all((value or 0.0) <= BARS[language] for language, (_, value) in means.items()) and max(known) <= 0
         passed = passed and max(known_policy, default=0.0) <= POLICY_BAR
+        passed = passed and (thin_mean or 0.0) <= THIN_BAR and not larger_thins
     return Result(
         benchmark="tuning_lto",
         question="How much smaller does tuning make programs that are linked with -flto, and what does a policy do?",
@@ -218,18 +231,16 @@ def summarise(
         bar=BAR if is_whole else "",
         passed=passed,
         seed=seed,
-        tables=(table, policies, failures) if failed else (table, policies),
+        tables=(table, thin, policies, failures) if failed else (table, thin, policies),
     )
 
 
-def _text_change(rows: Mapping[tuple[str, str], Mapping[str, Any]], name: str) -> float | None:
-    before, after = rows.get((name, "lto")), rows.get((name, "tuned lto"))
+def _text_change(rows: Mapping[tuple[str, str], Mapping[str, Any]], name: str, build: str) -> float | None:
+    before, after = rows.get((name, _FROM[build])), rows.get((name, build))
     return None if before is None or after is None else after["image"]["text"] / before["image"]["text"] - 1
 
 
-def _minutes_of(row: Mapping[str, Any] | None) -> Cell:
-    if row is None:
-        return None
+def _minutes_of(row: Mapping[str, Any]) -> Cell:
     spent = f"{row['core_seconds'] / 60:.1f}"
     return f"{spent}, nothing left to try" if row["ended"] == NOTHING_LEFT else spent
 

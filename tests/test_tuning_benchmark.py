@@ -151,15 +151,20 @@ def test_the_benchmark_of_links_counts_programs_and_builds_with_a_policy(benchma
     rows = {
         ("ninja", "plain"): row(2000), ("ninja", "lto"): row(1000), ("ninja", "tuned lto"): row(950, **tuned),
         ("ninja", "lto with policy"): row(1002), ("cmark", "lto"): row(1000), ("cmark", "tuned lto"): row(990, **tuned),
+        ("ninja", "thin"): row(1100), ("ninja", "tuned thin"): row(1056, **tuned),
+        ("cmark", "thin"): row(1100), ("cmark", "tuned thin"): row(1078, **tuned),
     }  # fmt: skip
     given = {"projects": ("ninja", "cmark"), "failed": {}, "minutes": 15.0, "seed": 1}
     found = module.summarise(rows, **given)
     assert found.passed is False
-    assert "-5.00 % on 1 c++ programs, -1.00 % on 1 c programs; 0 of 2 larger; with a policy 1 of 1" in found.answer
+    assert "-5.00 % on 1 c++ programs, -1.00 % on 1 c programs; 0 of 2 larger; -flto=thin" in found.answer
+    assert "-3.01 % on 2 programs, 0 larger; with a policy 1 of 1" in found.answer
     assert found.tables[0].rows[0][4:8] == ("-50.00 %", "-52.50 %", "-5.00 %", "-5.00 %")
     rows["cmark", "tuned lto"] = row(970, **tuned)
     rows["ninja", "lto with policy"] = row(1000)
     assert module.summarise(rows, **given).passed is True
+    rows["cmark", "tuned thin"] = row(1101, **tuned)
+    assert module.summarise(rows, **given).passed is False
     del rows["cmark", "tuned lto"]
     assert module.summarise(rows, **given).passed is None
 
