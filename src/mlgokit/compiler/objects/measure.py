@@ -194,6 +194,19 @@ def measure_object(data: bytes | Path, *, folds: bool = False) -> ObjectSizes:
     )
 
 
+def folded_functions(data: bytes | Path) -> dict[str, int]:
+    """A number for each function of an object by name, the same for those that a linker folds into one.
+
+    Raises:
+        InputError: as :func:`measure_object` does.
+    """
+    foldable = measure_object(data).function_except_table == 0
+    elf = e.read_elf(data)
+    symbols = e.read_symbols(elf)
+    code = find_functions(elf, symbols, _kinds(elf) == TEXT)
+    return dict(zip(code.names, alike_functions(elf, symbols, code, foldable).tolist(), strict=True))
+
+
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
     """The COMDAT signatures of an object, and for each section [N] the index of its signature or -1.
 

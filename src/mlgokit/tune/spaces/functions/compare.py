@@ -1,6 +1,8 @@
 """What the objects of two verified builds say of a search function by function."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
@@ -32,9 +34,17 @@ def dearer_functions(
 
 
 def larger_functions(
-    keys: Mapping[str, int], chosen: set[int], first: ObjectSizes, second: ObjectSizes, *, text_only: bool
+    keys: Mapping[str, int],
+    chosen: set[int],
+    first: ObjectSizes,
+    second: ObjectSizes,
+    *,
+    text_only: bool,
+    folded: Mapping[str, int] | None = None,
 ) -> set[int]:
     """Functions of a module that are larger with the table, or all if that cannot be told.
+
+    Functions that the linker folds into one count together: with the table they may be alike no longer.
 
     Args:
         keys: of the module's functions, by name.
@@ -42,17 +52,24 @@ def larger_functions(
         first: the object without the table.
         second: with it.
         text_only: count code alone.
+        folded: a number for each function of the first object, the same for those that are folded into one; empty if
+            none is.
     """
-    totals = [one.totals.text if text_only else one.totals.llvm_size_text for one in (first, second)]
-    code, larger = (_larger(first, second, text_only=each) for each in (True, text_only))
-    worse = {keys[function] for function in larger if keys.get(function) in chosen}
+    groups = _groups(first, second, folded or {})
+    code, larger = (_larger(groups, first, second, text_only=each) for each in (True, text_only))
+
+    def chosen_of(found: Iterable[Sequence[str]]) -> set[int]:
+        return {keys[name] for group in found for name in group if keys.get(name) in chosen}
+
+    worse, is_larger = chosen_of(larger), _total(second, text_only=text_only) > _total(first, text_only=text_only)
     if _is_outlined(first) or _is_outlined(second):
         # Code moves between functions: those that nobody touched may grow.
-        return (worse or chosen) if totals[1] > totals[0] else set()
-    if any(keys.get(function) not in chosen for function in code):
-        return chosen
+        return (worse or chosen) if is_larger else set()
+    if not all(chosen_of([group]) for group in code):
+        # Two are alike only as long as those are that they call.
+        return (worse | chosen_of(group for group in groups if len(group) > 1)) or chosen
     # The filling at the end of unwind tables belongs to the last function, which may have stayed as it was.
-    return worse or (chosen if totals[1] > totals[0] else set())
+    return worse or (chosen if is_larger else set())
 
 
 def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> str:
@@ -72,12 +89,33 @@ def _is_outlined(sizes: ObjectSizes) -> bool:
     return any(name.startswith("OUTLINED_FUNCTION_") for name in sizes.function_names)
 
 
-def _larger(first: ObjectSizes, second: ObjectSizes, *, text_only: bool) -> set[str]:
-    """Functions that are larger in the second object."""
+def _groups(first: ObjectSizes, second: ObjectSizes, folded: Mapping[str, int]) -> list[list[str]]:
+    """The functions of both objects, those that are folded into one in the first together."""
+    groups: dict[int | str, list[str]] = {}
+    for name in dict.fromkeys((*first.function_names, *second.function_names)):
+        groups.setdefault(folded.get(name, name), []).append(name)
+    return list(groups.values())
+
+
+def _larger(
+    groups: Sequence[Sequence[str]], first: ObjectSizes, second: ObjectSizes, *, text_only: bool
+) -> list[Sequence[str]]:
+    """Groups of functions that are larger in the second object."""
 
     def sizes_of(one: ObjectSizes) -> dict[str, int]:
         found = one.function_text if text_only else one.function_bytes.sum(axis=1)
         return dict(zip(one.function_names, found.tolist(), strict=True))
 
-    before = sizes_of(first)
-    return {name for name, size in sizes_of(second).items() if size > before.get(name, 0)}
+    before, after = sizes_of(first), sizes_of(second)
+    return [
+        group
+        for group in groups
+        if sum(after.get(name, 0) for name in group) > sum(before.get(name, 0) for name in group)
+    ]
+
+
+def _total(one: ObjectSizes, *, text_only: bool) -> int:
+    """Bytes of an object as far as they count, what is folded once."""
+    columns = 1 if text_only else None
+    parts = (one.function_bytes, one.signature_rest, one.rest[np.newaxis])
+    return int(sum(part[:, :columns].sum() for part in parts))

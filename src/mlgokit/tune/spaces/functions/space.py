@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.lto import folds_code
+from mlgokit.compiler.objects.measure import Objective, folded_functions
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
 from mlgokit.module import Module
@@ -228,10 +229,11 @@ class FunctionSpace:
             if not second.ok:
                 found[name] = mine, f"it does not compile with the result: {second.reason}"
             elif mine and self.config.in_bytes:
-                found[name] = (
-                    larger_functions(unit.keys, mine, first.measured, second.measured, text_only=text_only),
-                    "",
+                folded = folded_functions(before.objects[name]) if folds_code(unit.module) else {}
+                larger = larger_functions(
+                    unit.keys, mine, first.measured, second.measured, text_only=text_only, folded=folded
                 )
+                found[name] = larger, ""
             elif mine:
                 found[name] = dearer_functions(unit.keys, mine, first, second)
         return {name: refusal for name, refusal in found.items() if refusal[0]}
