@@ -6,7 +6,7 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.measure import measure_object, section_totals
+from mlgokit.compiler.objects.measure import folded_functions, measure_object, section_totals
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm
@@ -43,6 +43,9 @@ def test_alike_functions_share_the_bytes_of_one(toolchain: Toolchain, tmp_path: 
         assert sum(sizes[name] for name in pair) == before[pair[0]]
     assert {name for name in before if sizes[name] != before[name]} >= set("abfg")
     assert all(sizes[name] == before[name] for name in "chmn")
+    groups = folded_functions(tmp_path / "m.o")
+    assert len(groups) == len(before)
+    assert groups["a"] == groups["b"] != groups["f"] == groups["g"] != groups["h"]
     # lld aligns each function, so that the image says it up to that.
     text = {icf: section_totals(read_elf(tmp_path / icf)).text for icf in ("all", "none")}
     saved = sum(before.values()) - sum(sizes.values())

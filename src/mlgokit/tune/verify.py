@@ -134,6 +134,11 @@ class Verifier:
             self.builds[PLAIN] = self.measure(PLAIN, self.compile_all(PLAIN, None), changed=False)
         return self.builds[PLAIN]
 
+    @property
+    def latest(self) -> VerifiedBuild:
+        """Everything with all tables that were verified."""
+        return next((self.builds[kind] for kind in reversed(self.inside) if kind in self.builds), self.plain)
+
     def link_plugin(self) -> None:
         """Make the plugin with all that is inside.
 
@@ -149,9 +154,9 @@ class Verifier:
             ToolError: it cannot be linked, or does not compile a module to the object of the proof.
         """
         self.link_plugin()
-        build = next((self.builds[kind] for kind in reversed(self.inside) if kind in self.builds), None)
-        done = [] if build is None else [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
-        if build is None or not done:
+        build = self.latest
+        done = [(one.user_seconds, name) for name, one in build.compilations.items() if one.ok]
+        if not done or build is self.plain:
             return
         name = min(done)[1]
         module = next(one for one in self.modules if one.name == name)
@@ -219,7 +224,7 @@ def verify(verifier: Verifier, space: Space[Any, Any], destination: Path) -> Ver
     table = verifier.folder / f"{space.table}.table"
     verifier.tables[table] = destination
     below = [kind for kind in verifier.inside if kind in TABLES]
-    before = verifier.builds[below[-1]] if below else verifier.plain
+    before = verifier.latest
     wanted = kept = frozenset(space.entries())
     notes: dict[str, str] = {}
     objection = ""

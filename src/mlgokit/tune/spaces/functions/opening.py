@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.inputs import digest_once, named_files
-from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.lto import folds_code
+from mlgokit.compiler.objects.measure import Objective, folded_functions
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
 from mlgokit.compiler.request import Compiler
@@ -22,7 +23,7 @@ from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.functions.rounds import TrialPlan
 from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions
-from mlgokit.tune.verify import Verifier
+from mlgokit.tune.verify import VerifiedBuild, Verifier
 
 FunctionSearch = Search[FunctionSpace]
 
@@ -145,7 +146,7 @@ def open_verified(
         report: told after every module.
     """
     inside = verifier.inside
-    return open_functions(
+    search = open_functions(
         verifier.modules,
         compiler=verifier.compiler,
         config=config,
@@ -158,6 +159,22 @@ def open_verified(
         seed=seed,
         report=report,
     )
+    search.space.twins = _twins(search.space.units, verifier.latest)
+    return search
+
+
+def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[frozenset[int]]:
+    """Keys of functions that are folded into one and have several."""
+    found: list[frozenset[int]] = []
+    for unit in units:
+        if not folds_code(unit.module):
+            continue
+        groups: dict[int, set[int]] = {}
+        for name, group in folded_functions(build.objects[unit.module.name]).items():
+            if name in unit.keys:
+                groups.setdefault(group, set()).add(unit.keys[name])
+        found += [frozenset(keys) for keys in groups.values() if len(keys) > 1]
+    return found
 
 
 def _functions_of(found: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:

@@ -73,6 +73,8 @@ class FunctionSpace:
         list_all: whether the table has functions that stay as LLVM allocates them, as another policy decides the rest.
         objective: which bytes count, if it is bytes.
         measured_by: by module, digest of what the scores of its functions depend on beside their code.
+        twins: keys of functions that the linker folds into one, if there are several: what is decided for one of them
+            holds for all, or they would be alike no longer.
     """
 
     folder: Path
@@ -86,6 +88,7 @@ class FunctionSpace:
     list_all: bool = False
     objective: Objective = Objective.LINK_AWARE
     measured_by: dict[str, str] = field(default_factory=dict[str, str])
+    twins: Sequence[frozenset[int]] = ()
     owed: float = 0.0
     _round_seconds: float = ROUND_SECONDS
 
@@ -196,7 +199,13 @@ class FunctionSpace:
         if not self.config.in_bytes:
             return better
         # What an earlier plugin does, and there was no time to try, is for the verification to judge.
-        return better | {one.key: one.start for one in self.functions if one.start and not one.trials}
+        better |= {one.key: one.start for one in self.functions if one.start and not one.trials}
+        saved = {one.key: one.plain - one.score for one in self.functions if math.isfinite(one.plain)}
+        for keys in self.twins:
+            if found := sorted(keys & better.keys()):
+                best = max(found, key=lambda key: saved.get(key, 0.0))
+                better |= dict.fromkeys(keys, better[best])
+        return better
 
     def entries(self) -> Collection[int]:
         """Keys of the functions that are better otherwise than LLVM allocates them."""
