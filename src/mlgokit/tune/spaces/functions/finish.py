@@ -88,7 +88,8 @@ def finish_bytes(
         for row in tuned.modules
     )
     found = SearchedFunctions(
-        functions=sum(bool(one.trials) for one in space.functions),
+        # What an earlier plugin has may be kept without a trial.
+        functions=len({one.key for one in space.functions if one.trials} | done.kept),
         changed=len(done.kept),
         before_bytes=tuned.tuned_bytes,
         after_bytes=whole,
