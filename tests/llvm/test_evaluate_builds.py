@@ -267,3 +267,19 @@ def test_options_of_the_link_are_a_side_and_the_folder_stays_as_it_was(evaluated
     assert one.images[0].after.text > one.images[0].before.text
     assert found.after.label == "-Wl,--icf=none -Wl,--no-gc-sections"
     assert sorted(path.name for path in project.iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_build_of_its_own_command_has_call_trees(evaluated: Evaluated, tmp_path: Path, kind: str):
+    found, _ = evaluated(policy=(":always",), build=(f"make LTO={KINDS[kind]}",), output=tmp_path / "found.json")
+    if kind:
+        assert (found.trees, found.no_trees) == ((), "no object of the build holds a function that differs")
+        return
+    assert found.no_trees == ""
+    (project,) = found.projects
+    modules = {one.function: row.module for row in project.module_rows for one in row.differing}
+    assert {one.function: one.module for one in found.trees} == modules
+    for one in found.trees:
+        assert one.failure == ""
+        assert one.growth == (one.after or 0) - (one.before or 0) != 0
+        assert "mix" in {one.function, *(line.site.callee for line in one.lines)}

@@ -1,25 +1,30 @@
 """Evaluations of a real build: by its own command, or by its compile and link commands."""
 
+import dataclasses
+import functools
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgokit.commands.chosen import given_corpus, modules_of_project
-from mlgokit.commands.evaluate_trees import with_trees, without_trees
+from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
 from mlgokit.commands.options import open_sandbox_for
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.wrapping import WrappedCall
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
+from mlgokit.corpus.importers.recorded import write_database
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
-from mlgokit.errors import UsageError
+from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.build import BuildPlan, compare_build
 from mlgokit.evaluation.compare import Intervals, compare_projects
+from mlgokit.evaluation.functions import MOST_TREES, differing_functions
 from mlgokit.evaluation.images import LinkBuild
 from mlgokit.evaluation.linked import command_words, image_names, link_words, plan_link, user_link
 from mlgokit.evaluation.records import Evaluation
@@ -83,17 +88,69 @@ def evaluate_build(
             raise UsageError(f"--build: expected a program in {' '.join(words)}, found no {words[0]}; check the name")
     generic = any(side.use is not None and side.use.plugin is None for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=generic)
+    plugin = build_plugin(toolchain) if generic else None
     found = compare_build(
         plan,
         toolchain=toolchain,
-        plugin=build_plugin(toolchain) if generic else None,
+        plugin=plugin,
         before=before,
         after=after,
         intervals=Intervals(seed=config.seed, level=config.confidence),
         costs=costs,
+        inspect=functools.partial(
+            _with_trees, config, toolchain=toolchain, plugin=plugin, before=before, after=after, report=report
+        ),
         report=report,
     )
-    return without_trees(config, found, "a build of its own command has no modules to compile again"), toolchain
+    return found, toolchain
+
+
+def _with_trees(
+    config: "Evaluate",
+    found: Evaluation,
+    calls: Sequence[WrappedCall],
+    tree: Path,
+    *,
+    toolchain: Toolchain,
+    plugin: Path | None,
+    before: Side,
+    after: Side,
+    report: Report,
+) -> Evaluation:
+    """The evaluation with call trees: of the sources that hold what differs most, bitcode is made where they lie."""
+    if config.output is None:
+        return found
+    if why := why_no_trees(config, before, after):
+        return without_trees(config, found, why)
+    functions = differing_functions(found.projects)
+    names = {name for one in (*functions[:MOST_TREES], *functions[-MOST_TREES:]) for name in one.where[:1]}
+    wanted = [call for call in calls if names & {path.as_posix().removeprefix(f"{tree}/") for path in call.outputs}]
+    with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
+        # Its folder says how modules are named.
+        database = tree / "mlgokit_commands.json"
+        if not write_database(wanted, database, toolchain=toolchain):
+            return without_trees(config, found, "no object of the build holds a function that differs")
+        try:
+            folder = given_corpus(
+                compile_commands=database,
+                corpus=None,
+                folder=Path(scratch) / "corpus",
+                level=None,
+                llvm=toolchain.major,
+                workers=config.compiler.workers,
+                report=report,
+            )
+            chosen = modules_of_project(folder, None)
+        except MlgokitError as error:
+            return without_trees(config, found, f"no module could be made of what differs: {error}")
+        outputs = module_outputs(database)
+        modules = [
+            dataclasses.replace(module, name=outputs[module.name].relative_to(tree).as_posix())
+            for module in chosen.modules
+            if module.name in outputs
+        ]
+        compiler = _open_clang(config, toolchain, plugin, corpus=folder, files=(), report=report)
+        return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report)
 
 
 def evaluate_commands(
@@ -151,15 +208,7 @@ def evaluate_commands(
                 name: user_link(plan, sides, plugin, lto=lto, costs=costs, timeout_seconds=LINK_SECONDS)
                 for name, plan in zip(names, plans, strict=True)
             }
-        compiler = ClangCompiler(
-            toolchain=toolchain,
-            plugin=plugin,
-            workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(),
-            limits=config.compiler.limits(),
-            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=named.files, report=report),
-            room=config.compiler.room(None),
-        )
+        compiler = _open_clang(config, toolchain, plugin, corpus=corpus, files=named.files, report=report)
         found = compare_projects(
             modules,
             compiler=compiler,
@@ -175,6 +224,26 @@ def evaluate_commands(
         of_objects = [module for module in modules if not lto.get(module.name)]
         found = with_trees(config, found, of_objects, compiler=compiler, before=before, after=after, report=report)
     return found, toolchain
+
+
+def _open_clang(
+    config: "Evaluate",
+    toolchain: Toolchain,
+    plugin: Path | None,
+    *,
+    corpus: Path,
+    files: Sequence[Path],
+    report: Report,
+) -> ClangCompiler:
+    return ClangCompiler(
+        toolchain=toolchain,
+        plugin=plugin,
+        workers=config.compiler.workers,
+        timeout_seconds=config.compiler.deadline(),
+        limits=config.compiler.limits(),
+        sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=files, report=report),
+        room=config.compiler.room(None),
+    )
 
 
 def _link_folders(config: "Evaluate") -> list[Path]:

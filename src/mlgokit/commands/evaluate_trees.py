@@ -34,7 +34,7 @@ def with_trees(
     """The evaluation with call trees, or with the reason why it has none; without a report nobody would see them."""
     if config.output is None:
         return found
-    if why := _nothing_to_explain(config, before, after):
+    if why := why_no_trees(config, before, after):
         return without_trees(config, found, why)
     if compiler.plugin is None:
         # A finished plugin is all that the comparison needs; the plain side of a tree logs decisions, too.
@@ -61,7 +61,7 @@ def without_trees(config: "Evaluate", found: Evaluation, why: str) -> Evaluation
     return found if config.output is None else dataclasses.replace(found, no_trees=why)
 
 
-def _nothing_to_explain(config: "Evaluate", before: Side, after: Side) -> str:
+def why_no_trees(config: "Evaluate", before: Side, after: Side) -> str:
     """Why call trees cannot be made; empty if they can."""
     if not config.explain_seconds:
         return "--explain-seconds 0 was given"

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class _Made:
         languages: of the sources, counted.
         calls: how many compilations and links there were.
         passed: by path of the object below the folder, the compiler that made it without a wrapper seeing it.
+        compiled: the calls that compiled.
     """
 
     reason: str
@@ -62,6 +64,11 @@ class _Made:
     languages: Counter[str]
     calls: int
     passed: dict[str, str]
+    compiled: tuple[WrappedCall, ...]
+
+
+Inspect = Callable[[Evaluation, Sequence[WrappedCall], Path], Evaluation]
+"""Adds to an evaluation what the compilations of the judged build say, while its tree is there."""
 
 
 def compare_build(
@@ -73,6 +80,7 @@ def compare_build(
     after: Side,
     intervals: Intervals | None = None,
     costs: bool = False,
+    inspect: Inspect = lambda found, _calls, _tree: found,
     report: Report = say_nothing,
 ) -> Evaluation:
     """Build both ways and compare what was compiled and linked; what failed or is missing is a row.
@@ -85,6 +93,7 @@ def compare_build(
         after: the side that is judged.
         intervals: over projects; a build is a single one.
         costs: whether costs of register allocation are read.
+        inspect: adds to the evaluation before the second tree goes.
         report: progress.
 
     Raises:
@@ -98,12 +107,32 @@ def compare_build(
             report(number, len(BUILDS), f"build {build}: {side.record.label}")
             # Resolved, as where the temporary folder is a link a build would meet two names of it.
             place = Path(scratch).resolve() / "build"
+            if made:
+                shutil.rmtree(place)
             made.append(_make(plan, side, place, toolchain=toolchain, plugin=plugin, costs=costs))
-            shutil.rmtree(place)
-    for one in made:
-        _expect_calls(one)
-    report(len(BUILDS), len(BUILDS), "build")
-    first, second = made
+        for one in made:
+            _expect_calls(one)
+        report(len(BUILDS), len(BUILDS), "build")
+        first, second = made
+        found = _compared(plan, first, second, before=before, after=after, intervals=intervals, costs=costs)
+        return inspect(found, second.compiled, Path(scratch).resolve() / "build" / "tree")
+
+
+def _compared(
+    plan: BuildPlan,
+    first: _Made,
+    second: _Made,
+    *,
+    before: Side,
+    after: Side,
+    intervals: Intervals | None,
+    costs: bool,
+) -> Evaluation:
+    """Both builds as one evaluation.
+
+    Raises:
+        UsageError: an image pattern fits nothing.
+    """
     if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
         raise UsageError(
             f"--images: expected patterns of files that the build makes, found none for {', '.join(plan.images)}; "
@@ -124,7 +153,8 @@ def compare_build(
         (name, first.images.get(name, no_image()), second.images.get(name, no_image()))
         for name in (first.images | second.images)
     ]
-    ended = next((f"{build}: {one.reason}" for build, one in zip(BUILDS, made, strict=True) if one.reason), "")
+    made = zip(BUILDS, (first, second), strict=True)
+    ended = next((f"{build}: {one.reason}" for build, one in made if one.reason), "")
     project = project_comparison(
         plan.folder.resolve().name,
         first.languages.most_common(1)[0][0] if first.languages else "unknown",
@@ -231,7 +261,15 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
             images[name] = weigh_image(path, plugin=plugin, lto=kind, user_seconds=seconds, record=record)
     failed = next((call.reason for call in build.calls if call.code and all(path.exists() for path in call.inputs)), "")
     reason = f"{build.reason}: {failed}" if build.reason and failed and failed not in build.reason else build.reason
-    return _Made(reason=reason, modules=modules, images=images, languages=languages, calls=len(build.calls), passed={})
+    return _Made(
+        reason=reason,
+        modules=modules,
+        images=images,
+        languages=languages,
+        calls=len(build.calls),
+        passed={},
+        compiled=tuple(call for call in project_calls(build, tree) if call.kind == "compile"),
+    )
 
 
 def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
