@@ -166,9 +166,11 @@ def test_a_build_of_ones_own(toolchain: Toolchain, tmp_path: Path):
     )
     same = run_command(config).workloads[0]
     assert (same.failures, numbers(same)[0]) == ((), numbers(same)[1])
+    assert "both builds are the same program, byte for byte; if they should differ" in same.untimed
     other = run_command(dataclasses.replace(config, policy=(":never",))).workloads[0]
     assert (other.failures, other.same_output) == ((), True)
     assert numbers(other)[0] == numbers(same)[0]
     assert numbers(other)[0] != numbers(other)[1]
+    assert other.untimed == ""
     assert other.before.image
     assert other.before.image != other.after.image

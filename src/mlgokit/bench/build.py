@@ -167,11 +167,11 @@ def image_bytes(path: Path) -> int | None:
     return None
 
 
-def image_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> int | None:
-    """Bytes of the program of a build that waits under the name of its side; ``None`` if it is no ELF file."""
+def program_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> Path:
+    """What a build that waits under the name of its side runs; the same for both if that is not of the build."""
     program = place.build / filled(workload.run[:1], workload, place, toolchain)[0]
     inside = program.is_relative_to(place.build)
-    return image_bytes(place.folder / side / program.relative_to(place.build) if inside else program)
+    return place.folder / side / program.relative_to(place.build) if inside else program
 
 
 def _failed(side: SideName, reason: str) -> Built:
@@ -208,7 +208,7 @@ def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideN
     finally:
         place.build.rename(place.folder / side)
     cost = BuildCost(seconds=seconds, peak_bytes=peak, compilations=0)
-    return Built(cost=cost, image=image_of(workload, place, shop.toolchain, side))
+    return Built(cost=cost, image=image_bytes(program_of(workload, place, shop.toolchain, side)))
 
 
 # --- Projects and a driver --------------------------------------------------------------------------------------------

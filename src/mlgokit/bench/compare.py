@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlgokit.bench.build import Built, Place, Shop, build_sides
+from mlgokit.bench.build import Built, Place, Shop, build_sides, image_bytes, program_of
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.counts import EVENTS, Counter
 from mlgokit.bench.inputs import write_input
@@ -18,7 +18,7 @@ from mlgokit.bench.perf import Perf, find_perf
 from mlgokit.bench.record import SIDES, Change, Failure, Measured, SideName, SideResult, WorkloadResult
 from mlgokit.bench.results import Results, compare_results, read_results, results_of
 from mlgokit.bench.running import Ran, Stage, Timing, compare_output, count_both, quiet_core, run_once, time_both
-from mlgokit.bench.workloads import PROGRAM, Workload
+from mlgokit.bench.workloads import Workload
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
@@ -172,13 +172,17 @@ def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> Workload
 
 
 def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
+    programs = [program_of(stage.workload, stage.place, stage.toolchain, side) for side in SIDES]
+    built = all(image_bytes(program) is not None for program in programs) and len(set(programs)) > 1
+    if built and digest_file(programs[0]) == digest_file(programs[1]):
+        # An interval would call one of 20 such pairs different.
+        why = "both builds are the same program, byte for byte"
+        hint = "; if they should differ, see whether the build passes on CFLAGS and CXXFLAGS, or {flags}"
+        return dataclasses.replace(result, untimed=why if stage.workload.projects else why + hint)
     if timing.seconds <= 0:
         return result
     if stage.workload.format != "command":
         return dataclasses.replace(result, untimed="it times itself")
-    if stage.workload.projects and len({digest_file(stage.place.folder / side / PROGRAM) for side in SIDES}) == 1:
-        # An interval would call one of 20 such pairs different.
-        return dataclasses.replace(result, untimed="both builds are the same program, byte for byte")
     timed = time_both(stage, timing=timing, core=quiet_core())
     if isinstance(timed, Measured):
         return dataclasses.replace(result, time=timed)
