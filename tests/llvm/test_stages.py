@@ -455,6 +455,14 @@ def test_the_quickstart_does_everything_once(
     for name in ("policy.so", "report.html", "train/final.policy"):
         assert (folder / name).stat().st_size > 0
 
+    page = (folder / "report.html").read_text()
+    assert "Features by importance" in page
+    assert mlgokit("report", folder / "results.json", "--output", tmp_path / "again.html").code == 0
+    assert "Features by importance" not in (tmp_path / "again.html").read_text()
+    named = ("--traces", folder / "trace", "--output", tmp_path / "again.html")
+    assert mlgokit("report", folder / "results.json", *named).code == 0
+    assert "Features by importance" in (tmp_path / "again.html").read_text()
+
     started: list[str] = []
     monkeypatch.setattr(process, "run", watched(process.run, started))
     again = mlgokit(*words)

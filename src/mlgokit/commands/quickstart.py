@@ -18,6 +18,7 @@ from rich.text import Text
 from mlgokit.commands import evaluate, trace, train
 from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate_tables import COMPARED, change_text
+from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
@@ -25,7 +26,9 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
 from mlgokit.corpus.sources.projects import choose_projects
-from mlgokit.errors import InputError, MlgokitError
+from mlgokit.errors import InputError, MlgokitError, UsageError
+from mlgokit.evaluation.importance_page import importance_parts
+from mlgokit.evaluation.page_parts import Part
 from mlgokit.evaluation.program import ProgramComparison, compare_program
 from mlgokit.evaluation.records import Evaluation, without_rows
 from mlgokit.evaluation.report import (
@@ -43,10 +46,14 @@ from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
+from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
 
 Value = TypeVar("Value")
+
+_OBSERVATIONS, _EXPLAINED = 1000, 96
+"""Of the traces, for what the policy goes by: some seconds of work."""
 
 TURNS = 2
 """Turns of training unless a budget is given: a count, so that the policy does not depend on the machine's speed."""
@@ -116,8 +123,8 @@ def _carry_out(config: Quickstart, report: Report) -> FinishedRun:
     digest = _digest(config, ClangCompiler(toolchain=toolchain).loaded.facts)
     finished = _finished_run(config.folder, digest)
     if finished is None:
-        finished = _run(config, report)
-        write_report(finished, config.folder)
+        finished, importance = _run(config, report)
+        write_report(finished, config.folder, importance)
         atomic_write(config.folder / "finished", digest)
     else:
         stages_reused = tuple(dataclasses.replace(stage, reused=True) for stage in finished.stages)
@@ -167,7 +174,7 @@ def _finished_run(folder: Path, digest: str) -> RunReport | None:
         return None
 
 
-def _run(config: Quickstart, report: Report) -> RunReport:
+def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     clock = _Clock()
     folder = config.folder
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
@@ -222,8 +229,9 @@ def _run(config: Quickstart, report: Report) -> RunReport:
                 report=report,
             ),
         )
+    importance = clock.time("measure importance", lambda: _importance(trained.policy, folder / "trace", report))
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return RunReport(
+    run_report = RunReport(
         command="mlgokit quickstart" if not sys.argv[1:] else " ".join(["mlgokit", *sys.argv[1:]]),
         mlgokit_version=package_version(),
         toolchain=toolchain.describe(),
@@ -239,6 +247,18 @@ def _run(config: Quickstart, report: Report) -> RunReport:
         # The largest process of each kind; compilers run next to this one.
         peak_bytes=1024 * (usage[0] + config.compiler.workers * usage[1]),
     )
+    return run_report, importance
+
+
+def _importance(path: Path, traces: Path, report: Report) -> list[Part]:
+    """What the policy goes by, for the report; nothing where the traces have too little for that."""
+    policy = load_policy(path)
+    asking = Importance(policy=path, traces=traces, observations=_OBSERVATIONS, explained=_EXPLAINED)
+    try:
+        return importance_parts(importance_of(policy, asking, report=report), policy.output)
+    except UsageError as error:
+        report(1, 1, str(error))
+        return []
 
 
 def _counts(info: CorpusInfo) -> dict[str, int]:

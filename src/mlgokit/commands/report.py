@@ -18,6 +18,8 @@ from mlgokit.evaluation.importance_page import importance_parts
 from mlgokit.evaluation.page import write_page
 from mlgokit.evaluation.page_parts import Page, Part
 from mlgokit.evaluation.records import FORMAT as EVALUATION, Evaluation
+from mlgokit.evaluation.report import FORMAT as RUN, RunReport
+from mlgokit.evaluation.run_page import run_page
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT as TRAINING, TrainingRecord
 from mlgokit.policy.store import load_policy
@@ -25,7 +27,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.result import FORMAT as TUNING, Tuned
 
-_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING)
+_FORMATS = (EVALUATION, BENCH, TRAINING, TUNING, RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,8 @@ class MakeReport:
     """Make the report of a result, a page that needs no network and the same as Markdown, of a file from elsewhere."""
 
     result: Annotated[Path, tyro.conf.Positional]
-    """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`, or
-    `tuned.json` of `mlgokit tune`."""
+    """JSON file that `mlgokit evaluate --output` or `mlgokit bench` wrote, `metrics.json` of `mlgokit train`,
+    `tuned.json` of `mlgokit tune`, or `results.json` of `mlgokit quickstart`."""
     output: Path | None = None
     """HTML file to write, with Markdown beside it; beside the result if not given."""
     traces: Path | None = None
@@ -65,6 +67,9 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
     if found == TRAINING:
         trained = TrainingRecord.from_json(value)
         return training_page(trained, _importance(config, [trained.policy], report))
+    if found == RUN:
+        whole = RunReport.from_json(value)
+        return run_page(whole, _importance(config, [whole.policy_file], report))
     _importance(config, [], report)
     if found == BENCH:
         return bench_page(Bench.from_json(value, str(config.result)))
@@ -72,7 +77,7 @@ def _page_of(config: MakeReport, value: object, report: Report) -> Page:
         return tuned_page(Tuned.from_json(value))
     raise InputError(
         f"{config.result}: expected format {', '.join(map(repr, _FORMATS))}, found {found!r:.60}; give the JSON that "
-        "`mlgokit evaluate --output`, `bench`, `train` or `tune` wrote"
+        "`mlgokit evaluate --output`, `bench`, `train`, `tune` or `quickstart` wrote"
     )
 
 
@@ -84,7 +89,8 @@ def _importance(config: MakeReport, policies: Sequence[str], report: Report) -> 
     if not files:
         raise UsageError(f"--traces: expected a result of a policy file, found {config.result}; leave it out")
     # A path of another folder, as results that were moved have it.
-    places = [Path(files[0]), config.result.parent / Path(files[0]).name]
+    parts = Path(files[0]).parts
+    places = [Path(files[0]), *(config.result.parent.joinpath(*parts[first:]) for first in range(1, len(parts)))]
     path = next((place for place in places if place.is_file()), places[0])
     policy = load_policy(path)
     return importance_parts(

@@ -15,6 +15,7 @@ from mlgokit.manifest import finite_json, plain_json
 
 FORMAT_VERSION = 1
 RESULTS_NAME = "results.json"
+FORMAT = "mlgokit run"
 REPORT_NAME = "report.html"
 
 
@@ -87,9 +88,14 @@ class RunReport:
     plugin: str
     peak_bytes: int
 
+    @property
+    def policy_file(self) -> str:
+        """Its path, without the digest behind it."""
+        return self.policy.partition(" (sha256 ")[0]
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values; a number that is not finite is ``None``."""
-        return {"format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **finite_json(plain_json(self))}
 
     @classmethod
     def from_json(cls, value: object) -> "RunReport":

@@ -63,14 +63,15 @@ _WORDS = {
 }
 
 
-def run_page(report: RunReport) -> Page:
-    """The page of a whole run."""
+def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
+    """The page of a whole run, with parts of another making after those of the training."""
     evaluation, program = report.evaluation, report.program
     parts: list[Part | None] = [
         *comparison_parts(evaluation),
         _sections(evaluation.projects),
         None if program is None else _program(program),
         *_training(report.rounds),
+        *extra,
         *_time(report.stages),
         _failures(report),
         TextTable(title="Glossary", columns=("word", "meaning"), rows=tuple(_WORDS.items()), words=2),
@@ -88,13 +89,13 @@ def run_page(report: RunReport) -> Page:
     )
 
 
-def write_report(report: RunReport, folder: Path) -> Path:
+def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) -> Path:
     """Write ``results.json``, ``report.html`` and ``results.md`` into ``folder``; gives the path of the HTML.
 
     Raises:
         StorageError: the disk is full or the place is not writable.
     """
-    page = run_page(report)
+    page = run_page(report, extra)
     html, markdown = render_page(page), markdown_page(page)
     atomic_write(folder / RESULTS_NAME, json.dumps(report.to_json(), indent=2, allow_nan=False) + "\n")
     atomic_write(folder / REPORT_NAME, html)
