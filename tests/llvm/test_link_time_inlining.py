@@ -1,18 +1,24 @@
-"""Inlining decisions in ld.lld, and in the compile steps before it, for full and for thin link-time optimization."""
+"""Inlining, and passes that do not run, in ld.lld and in compile steps before it, for full and for thin LTO."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.pass_changes import read_changes
+from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest, read_tried
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, write_overrides
 from mlgokit.traces import read_log
+from mlgokit.tune.spaces.passes.trials import pass_number
 
 pytestmark = pytest.mark.llvm
 
-# Each part calls a function of the other one, which only the linker can inline.
+SIMPLIFYING = ("InstCombinePass", "SROAPass", "GVNPass", "DSEPass", "EarlyCSEPass", "MemCpyOptPass")
+# Each part calls functions of the other one, which only the linker can inline; a variable is in a register then.
 PART = """
 extern int {other}(int, const int *);
 static int square(int x) {{ return x * x; }}
@@ -22,14 +28,17 @@ int {name}(int x, const int *p) {{
   return s;
 }}
 int twice_{name}(const int *p) {{ return {name}(p[0], p) + {other}(p[1], p) + {other}(p[2], p); }}
+extern void halve_{other}(int *);
+void halve_{name}(int *p) {{ *p /= 2; }}
+int halved_{name}(int x) {{ while (x & 1) halve_{other}(&x); return x; }}
 """
 
 
 @pytest.fixture(params=["full", "thin"])
 def link(request: pytest.FixtureRequest, toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Callable[..., bytes]:
-    """``link(level, policy=..., log=..., any_level="1")``: the image that ld.lld makes of two parts."""
+    """``link(level, option, policy=..., log=..., any_level="1")``: the image that ld.lld makes of two parts."""
 
-    def run(level: str, **settings: str) -> bytes:
+    def run(level: str, *more: str, **settings: str) -> bytes:
         for name, other in (("one", "two"), ("two", "one")):
             (tmp_path / f"{name}.c").write_text(PART.format(name=name, other=other))
             words = [toolchain.clang, level, f"-flto={request.param}", "-fPIC", "-c", f"{name}.c", "-o", f"{name}.o"]
@@ -39,7 +48,7 @@ def link(request: pytest.FixtureRequest, toolchain: Toolchain, plugin: Path, tmp
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
         environment |= {f"MLGOKIT_{key.upper()}": value for key, value in settings.items()}
         load = [f"--load-pass-plugin={plugin}"] if settings else []
-        words = [toolchain.lld, "-shared", "-Bsymbolic", *load, "one.o", "two.o", "-o", "image.so"]
+        words = [toolchain.lld, "-shared", "-Bsymbolic", *load, *more, "one.o", "two.o", "-o", "image.so"]
         done = process.run(words, timeout_seconds=60, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
         return (tmp_path / "image.so").read_bytes()
@@ -62,6 +71,24 @@ def test_other_modules_are_decided_on_request_only(link: Callable[..., bytes], t
     assert not list(tmp_path.glob("lto.log*"))
     assert link("-O2", policy=":never", log="lto.log", any_level="1") != plain
     assert sum(read_log(path).observation_count for path in tmp_path.glob("lto.log*")) > 0
+
+
+def test_passes_do_not_run_in_the_linker(link: Callable[..., bytes], tmp_path: Path):
+    plain = link("-Oz")
+    (tmp_path / "none").write_bytes(TrialRequest(stages=Stage.PASSES).to_bytes())
+
+    # Each module has a list, which takes the place of the one before.
+    assert link("-Oz", "--threads=1", policy=":default", changed="list", trials="none", tried="tried") == plain
+    # In the optimizer they are left out each time: any of these puts the variable into a register.
+    for kind, keys, nth, left_out in (
+        (OPTIMIZER_PASSES, read_changes(tmp_path / "list").changed, 65_535, SIMPLIFYING),
+        (PASSES, {one.key for one in read_tried(tmp_path / "tried")}, 0, ("block-placement",)),
+    ):
+        for table, question in (("yes", 60_000), ("no", nth)):
+            passes = np.array([(pass_number(name), question, 0) for name in left_out], OVERRIDE)
+            write_overrides(kind, tmp_path / table, dict.fromkeys(keys, Overrides(passes=passes)))
+        assert link("-Oz", **{kind.table: "yes"}) == plain
+        assert link("-Oz", **{kind.table: "no"}) != plain, kind.called
 
 
 @pytest.mark.parametrize("kind", ["-flto", "-flto=thin"])

@@ -71,6 +71,10 @@ public:
     add(Known.attributes(F.getAttributes()));
     add(F.getCallingConv());
     add(F.getLinkage() + 64 * F.hasComdat());
+    size_t Count = F.arg_size() + F.size();
+    for (const BasicBlock &B : F)
+      Count += B.size();
+    Numbers.reserve(unsigned(Count));
     for (const Argument &A : F.args())
       number(A);
     for (const BasicBlock &B : F) {
@@ -91,7 +95,12 @@ public:
 
 private:
   void add(uint64_t Value) { State = mix(State, Value); }
-  void number(const Value &V) { Numbers.try_emplace(&V, Numbers.size()); }
+  /// A block without a use may stand in a phi.
+  void number(const Value &V) {
+    if (!V.use_empty() || isa<BasicBlock>(V))
+      Numbers.try_emplace(&V, Next);
+    ++Next;
+  }
   void digits(const APInt &Bits) {
     for (unsigned Word = 0; Word < Bits.getNumWords(); ++Word)
       add(Bits.getRawData()[Word]);
@@ -163,10 +172,11 @@ private:
   }
 
   void operand(const Value &V, unsigned Depth) {
-    if (auto Found = Numbers.find(&V); Found != Numbers.end()) {
-      add(Found->second);
-      return;
-    }
+    if (!isa<Constant>(V))
+      if (auto Found = Numbers.find(&V); Found != Numbers.end()) {
+        add(Found->second);
+        return;
+      }
     add(V.getValueID());
     if (const auto *Global = dyn_cast<GlobalValue>(&V)) {
       // Private names are numbered through the module, and what a string says may be a path.
@@ -206,7 +216,8 @@ private:
 
   TypeHashes &Known;
   uint64_t State = 0;
-  DenseMap<const Value *, uint64_t> Numbers;
+  DenseMap<const Value *, uint64_t> Numbers; // but of what has no use
+  uint64_t Next = 0;
 };
 
 } // namespace

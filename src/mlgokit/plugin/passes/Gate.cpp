@@ -78,7 +78,7 @@ private:
   /// A function that the code generator came to.
   struct Entered {
     uint64_t Key = 0;
-    bool Tried = false;
+    bool Tried = false;                 // or there are no trials
     std::unique_ptr<OverridePlan> Plan; // none if all its passes run
   };
 
@@ -86,19 +86,22 @@ private:
     // Loops and modules are left alone: their descriptions do not say whose they are.
     if (!Unit.consume_front("function (") || !Unit.consume_back(")"))
       return true;
-    const StringRef Pass = Names.argumentOf(Asked);
-    if (Pass == Outside)
+    const bool IsNext = Unit != LastName || !Last;
+    if (!IsNext && Last->Tried && !Last->Plan)
       return true;
-    if (Unit != LastName || !Last) {
+    const PassName &Pass = Names.ofCodeGenerator(Asked);
+    if (Pass.Argument == Outside)
+      return true;
+    if (IsNext) {
       const Function *F = M.getFunction(Unit);
       if (!F)
         return true;
       LastName = F->getName();
       Last = &enter(*F);
     }
-    if (!Last->Tried && (IsOneByOne || Pass.ends_with(Selection)))
+    if (!Last->Tried && (IsOneByOne || Pass.Argument.ends_with(Selection)))
       makeTrials(*M.getFunction(Unit), *Last);
-    if (!Last->Plan || !Last->Plan->next(passNumber(Pass)))
+    if (!Last->Plan || !Last->Plan->next(Pass.Number))
       return true;
     Last->Plan->record(0);
     return false;
@@ -112,6 +115,7 @@ private:
       return E;
     // Passes that ran by now may have touched the function, but these are always the same.
     E.Key = hashBody(F, Types);
+    E.Tried = !hasTrials(Stage::Passes);
     if (const Overrides *Known = Table ? Table->find(E.Key) : nullptr)
       E.Plan = std::make_unique<OverridePlan>(Known->Passes, 0, 0);
     return E;
@@ -119,8 +123,6 @@ private:
 
   void makeTrials(const Function &F, Entered &E) const {
     E.Tried = true;
-    if (!hasTrials(Stage::Passes))
-      return;
     const auto Begin = [&](const Overrides &Base, const Trial &T) {
       std::vector<Override> Wanted = Base.Passes;
       for (const Override &O : toggled(T)) {

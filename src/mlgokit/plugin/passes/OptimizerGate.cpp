@@ -12,6 +12,7 @@
 #include "trials/OverrideTable.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/BlockFrequencyInfo.h"
@@ -67,9 +68,14 @@ double executedInstructions(Function &F) {
 /// Answers for the pipeline of one module.
 class OptimizerGate {
 public:
+  explicit OptimizerGate(PassInstrumentationCallbacks &Callbacks) : Callbacks(Callbacks) {}
+
   Error enter(Module &Entered) {
     M = nullptr;
     Functions.clear();
+    Last = nullptr;
+    LeftOut.clear();
+    WithoutMinSize = 0;
     List.reset();
     Expected<Settings> S = readSettings();
     if (!S)
@@ -94,33 +100,48 @@ public:
       Decided &D = Functions[F.getName()];
       D.Key = Key;
       D.Known = Known;
+      if (Known)
+        for (const Override &O : Known->Passes)
+          LeftOut.insert(O.Of);
       D.LosesMinSize = Known && any_of(Known->Passes, [](const Override &O) { return O.Of == passNumber(MinSize); });
+      WithoutMinSize += D.LosesMinSize;
       if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
         *List << "function " << toHex(Key) << ' ' << F.getName() << '\n'
               << (F.hasMinSize() && !D.LosesMinSize ? "changed " + toHex(Key) + " minsize 0\n" : "");
     }
-    if (!Functions.empty())
-      M = &Entered;
+    if (Functions.empty())
+      return Error::success();
+    M = &Entered;
+    // LLVM takes memory for every question to every callback.
+    if (!std::exchange(IsAsked, true))
+      Callbacks.registerShouldRunOptionalPassCallback(
+          [this](StringRef Pass, const Any &IR) { return mayRun(Pass, IR); });
     return Error::success();
   }
 
   bool mayRun(StringRef Pass, const Any &IR) {
     Running.reset();
-    // What is done with analyses is no pass.
-    if (!M || Pass.contains('<'))
+    const PassName *const Asking = M ? Names.ofOptimizer(Pass) : nullptr;
+    if (!Asking)
+      return true;
+    const uint32_t Of = Asking->Number;
+    const bool IsLeftOut = LeftOut.contains(Of);
+    if (!IsLeftOut && !WithoutMinSize && !List)
       return true;
     const Function *F = subject(IR);
     if (!F || F->getParent() != M)
       return true;
-    // A pass that changes a signature makes another function under the name.
-    auto Found = Functions.find(F->getName());
-    if (Found == Functions.end())
+    Decided *const Found = find(F->getName());
+    if (!Found)
       return true;
-    Decided &D = Found->second;
+    Decided &D = *Found;
     // Not before the inliner has made its keys, of which attributes are a part.
-    if (std::exchange(D.LosesMinSize, false))
+    if (std::exchange(D.LosesMinSize, false)) {
       M->getFunction(F->getName())->removeFnAttr(Attribute::MinSize);
-    const uint32_t Of = passNumber(Pass);
+      --WithoutMinSize;
+    }
+    if (!IsLeftOut && !List)
+      return true;
     uint16_t &Asked = D.Asked[Of];
     const uint16_t Nth = Asked;
     Asked += Asked < EachTime - 1;
@@ -161,6 +182,17 @@ private:
     uint16_t Nth;
   };
 
+  /// What is decided about a function. It goes by the name: a pass that changes a signature makes another function.
+  Decided *find(StringRef Name) {
+    if (!Last || Last->getKey() != Name) {
+      auto Found = Functions.find(Name);
+      if (Found == Functions.end())
+        return nullptr;
+      Last = &*Found;
+    }
+    return &Last->second;
+  }
+
   static std::string toHex(uint64_t Key) { return utohexstr(Key, /*LowerCase=*/true, /*Width=*/16); }
 
   Error openList() {
@@ -178,9 +210,15 @@ private:
     return createStringError(Code, std::string("list of passes ") + Path + ": " + Code.message());
   }
 
+  PassInstrumentationCallbacks &Callbacks;
+  bool IsAsked = false;
   Module *M = nullptr;
   std::optional<OverrideTable> Table;
   StringMap<Decided> Functions;
+  StringMapEntry<Decided> *Last = nullptr; // that was asked about
+  DenseSet<uint32_t> LeftOut;              // passes, in some function
+  unsigned WithoutMinSize = 0;             // functions that still have the attribute
+  PassNames Names;
   std::unique_ptr<raw_fd_ostream> List;
   std::optional<Question> Running; // of the pass that began last, if it is to be listed
 };
@@ -188,10 +226,14 @@ private:
 /// That of the pipeline which runs; registration and pipeline run on one thread, also in parallel ThinLTO.
 thread_local std::weak_ptr<OptimizerGate> Current;
 
-bool isWanted() {
+/// Whether a list may be wanted: a resident compiler learns only with a request what is.
+bool mayList() {
   const char *List = std::getenv("MLGOKIT_CHANGED");
-  // A resident compiler learns only with a request what is wanted.
-  if ((List && *List) || std::getenv("MLGOKIT_RESIDENT"))
+  return (List && *List) || std::getenv("MLGOKIT_RESIDENT");
+}
+
+bool isWanted() {
+  if (mayList())
     return true;
   Expected<Settings> S = readSettings();
   if (S)
@@ -207,10 +249,12 @@ void registerOptimizerGate(PassBuilder &Builder) {
   PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
   if (!Callbacks || !isWanted())
     return;
-  auto Gate = std::make_shared<OptimizerGate>();
+  auto Gate = std::make_shared<OptimizerGate>(*Callbacks);
   Current = Gate;
-  Callbacks->registerShouldRunOptionalPassCallback(
-      [Gate](StringRef Pass, const Any &IR) { return Gate->mayRun(Pass, IR); });
+  // The callbacks own the gate; this one is hardly ever called.
+  Callbacks->registerBeforeSkippedPassCallback([Gate](StringRef, const Any &) {});
+  if (!mayList())
+    return;
   Callbacks->registerAfterPassCallback([Gate](StringRef Pass, const Any &IR, const PreservedAnalyses &Kept) {
     Gate->ran(Pass, !Kept.areAllPreserved());
     if (const auto *M = any_cast<const Module *>(&IR); M && Pass == LastPass)

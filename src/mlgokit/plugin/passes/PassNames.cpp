@@ -12,39 +12,38 @@ namespace mlgokit {
 
 namespace {
 
-/// Enters every pass that is registered by now, under its argument and its title.
-class Listener final : public PassRegistrationListener {
+/// Finds the argument of the pass with a title. Of several with one title, the same is taken in every process.
+class TitleSearch final : public PassRegistrationListener {
 public:
-  explicit Listener(StringMap<StringRef> &Known) : Known(Known) {}
+  explicit TitleSearch(StringRef Title) : Title(Title) {}
+  StringRef Found;
 
 private:
   void passEnumerate(const PassInfo *P) override {
     const StringRef Argument = P->getPassArgument();
-    if (Argument.empty())
-      return;
-    Known[Argument] = Argument;
-    StringRef &Titled = Known[P->getPassName()];
-    // Of several with one title, the same is taken in every process.
-    if (Titled.empty() || Argument < Titled)
-      Titled = Argument;
+    if (P->getPassName() == Title && !Argument.empty() && (Found.empty() || Argument < Found))
+      Found = Argument;
   }
 
-  StringMap<StringRef> &Known;
+  const StringRef Title;
 };
 
 } // namespace
 
 StringRef PassNames::argumentOf(StringRef Asked) {
-  auto Found = Known.find(Asked);
-  if (Found == Known.end()) {
-    // Passes are registered when they are made.
-    Listener L(Known);
-    PassRegistry::getPassRegistry()->enumerateWith(&L);
-    Found = Known.try_emplace(Asked, StringRef()).first;
-    if (Found->second.empty())
-      Found->second = Found->first();
-  }
-  return Found->second;
+  PassRegistry *Registry = PassRegistry::getPassRegistry();
+  if (Registry->getPassInfo(Asked))
+    return Asked;
+  TitleSearch Search(Asked);
+  Registry->enumerateWith(&Search);
+  return Search.Found.empty() ? Asked : Search.Found;
+}
+
+StringRef PassNames::passOrNothing(StringRef Asked) { return Asked.contains('<') ? StringRef() : Asked; }
+
+const PassName &PassNames::enter(StringRef Asked, StringRef (*Argument)(StringRef)) {
+  const StringRef Found = Argument(Asked);
+  return Known[Asked.data()] = {Found, passNumber(Found), Asked.size()};
 }
 
 uint32_t passNumber(StringRef Argument) { return crc32(arrayRefFromStringRef(Argument)); }

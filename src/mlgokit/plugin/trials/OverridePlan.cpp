@@ -18,13 +18,13 @@ OverridePlan::OverridePlan(ArrayRef<Override> Fixed, double FlipProbability, uin
 
 std::optional<PlannedOverride> OverridePlan::next(uint32_t Of) {
   const uint32_t Nth = Asked[Of]++;
-  const Draw D = drawAt(Seed, Questions++);
+  const uint64_t Question = Questions++;
   LastFits = Nth <= UINT16_MAX;
   Last = {Of, uint16_t(Nth), 0};
   if (!LastFits)
     return std::nullopt;
   auto Found = Known.find(placeOf(Of, Nth));
-  if (D.Flip < FlipProbability) {
+  if (const Draw D = FlipProbability > 0 ? drawAt(Seed, Question) : Draw(); D.Flip < FlipProbability) {
     if (Found == Known.end())
       return PlannedOverride{std::nullopt, D.Choice};
     // Half of the flips of an override take it back.
