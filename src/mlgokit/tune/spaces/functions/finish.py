@@ -35,12 +35,26 @@ class SearchedUnit(Protocol):
         ...
 
 
+class SearchedFunction(Protocol):
+    """A function in a search whose table goes by functions."""
+
+    @property
+    def key(self) -> int:
+        """By which the table knows it."""
+        ...
+
+    @property
+    def trials(self) -> int:
+        """How much was tried in it."""
+        ...
+
+
 class SearchedSpace(Space[Any, Any], Protocol):
     """A space whose table goes by functions, for bytes."""
 
     @property
-    def functions(self) -> Sequence[Any]:
-        """Each with the number of its trials."""
+    def functions(self) -> Sequence[SearchedFunction]:
+        """All that were searched."""
         ...
 
     @property

@@ -26,9 +26,11 @@ class TriedFunction:
     """A function of the module, as far as what was searched is told.
 
     Attributes:
+        key: of the function.
         trials: moves in it that were made.
     """
 
+    key: int
     trials: int
 
 
@@ -72,7 +74,7 @@ class PassModule:
     @property
     def functions(self) -> list[TriedFunction]:
         """Those that may be changed."""
-        return [TriedFunction(trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
+        return [TriedFunction(key=key, trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
 
 
 def by_function(left_out: frozenset[LeftOut]) -> dict[int, Overrides]:
