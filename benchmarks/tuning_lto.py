@@ -149,9 +149,10 @@ def summarise(
     def tuned_cells(name: str, build: str) -> tuple[Cell, ...]:
         row = rows.get((name, build))
         spent = (None, None, None) if row is None else (_minutes_of(row), row["compilations"], row["tests"])
-        return (shown(change(name, build, _FROM[build])), shown(_text_change(rows, name, build)), *spent)
+        text, whole = _text_change(rows, name, build), _judged_change(row)
+        return (shown(change(name, build, _FROM[build])), shown(text), shown(whole), *spent)
 
-    searched = ("of that .text", "core-minutes", "compilations", "tests")
+    searched = ("of that .text", "the image by llvm-size", "core-minutes", "compilations", "tests")
     table = Table(
         title="Programs with -flto",
         columns=(
@@ -177,7 +178,9 @@ def summarise(
             for name in projects
         ),
         note="Own program or library, .text + .rodata + exception and unwind tables. All with -ffunction-sections, "
-        "-fdata-sections, lld, --gc-sections and --icf=all; changes are against plain -Oz, but for two columns.",
+        "-fdata-sections, lld, --gc-sections and --icf=all; changes are against plain -Oz, but for those of tuned "
+        "-flto against -flto. llvm-size also counts what the dynamic linker reads: what was inlined of a library "
+        "before may be called now, by a symbol, an entry of .plt and a relocation.",
     )
     thin = Table(
         title="Programs with -flto=thin",
@@ -238,6 +241,11 @@ def summarise(
 def _text_change(rows: Mapping[tuple[str, str], Mapping[str, Any]], name: str, build: str) -> float | None:
     before, after = rows.get((name, _FROM[build])), rows.get((name, build))
     return None if before is None or after is None else after["image"]["text"] / before["image"]["text"] - 1
+
+
+def _judged_change(row: Mapping[str, Any] | None) -> float | None:
+    judged = None if row is None else row.get("judged")
+    return None if judged is None else judged[1] / judged[0] - 1
 
 
 def _minutes_of(row: Mapping[str, Any]) -> Cell:
