@@ -50,6 +50,31 @@ def test_a_file_gets_the_beginning_a_line_a_minute_and_the_end(clock: Clock, con
     ]
 
 
+def test_work_under_a_label_that_was_seen_before_has_a_time_of_its_own(clock: Clock, console: Console):
+    with shown_progress(console) as report:
+        report(1, 2, "front end")
+        report(2, 2, "front end")
+        report(0, 180, "search")
+        clock.now += 70
+        report(60, 180, "search")
+        clock.now += 1000
+        # Not finished before, and from the beginning; or finished, and told after the first piece.
+        report(0, 90, "search")
+        report(1, 3, "front end")
+        clock.now += 1
+        report(3, 3, "front end")
+
+    assert shown(console) == [
+        "front end: 1 of 2 after 0 s, about 0 s left",
+        "front end: 2 of 2 after 0 s",
+        "search: 0 of 180 after 0 s",
+        "search: 60 of 180 after 70 s, about 140 s left",
+        "search: 0 of 90 after 0 s",
+        "front end: 1 of 3 after 0 s, about 0 s left",
+        "front end: 3 of 3 after 1 s",
+    ]
+
+
 def test_every_label_has_its_own_lines(clock: Clock, console: Console):
     with shown_progress(console) as report:
         report(0, 2, "trace")

@@ -48,25 +48,33 @@ def shown_progress(console: Console | None = None) -> Generator[Report]:
             known = None if done > total else total
             text, label = printable(label), label.partition(NEWS)[0]
             # What was done before under the same label has its bar already.
-            if label not in tasks or (not done and progress.tasks[tasks[label]].finished):
+            before = None if label not in tasks else progress.tasks[tasks[label]]
+            if before is None or _is_anew(done, int(before.completed), is_finished=before.finished):
                 tasks[label] = progress.add_task(text, total=known)
             progress.update(tasks[label], completed=done, total=known, description=text)
 
         yield report
 
 
+def _is_anew(done: int, before: int, *, is_finished: bool) -> bool:
+    """Whether work under a label that was seen before begins once more; what runs at once may be told out of order."""
+    return (not done and (before > 0 or is_finished)) or (is_finished and done < before)
+
+
 def _lines(console: Console) -> Report:
     said: dict[str, float] = {}
     began: dict[str, float] = {}
+    last: dict[str, int] = {}
     finished: set[str] = set()
 
     def report(done: int, total: int, label: str) -> None:
         now = time.monotonic()
         text, label = printable(label), label.partition(NEWS)[0]
-        if not done and label in finished:
-            finished.remove(label)
+        if label in began and _is_anew(done, last[label], is_finished=label in finished):
+            finished.discard(label)
             del began[label], said[label]
         began.setdefault(label, now)
+        last[label] = done
         whole = done == total
         if whole:
             finished.add(label)
