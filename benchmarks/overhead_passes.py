@@ -43,9 +43,11 @@ class OverheadPasses:
     most_bytes: int = 250_000
     """Bytes of bitcode that they have at most: callgrind takes a minute for each second."""
     large: Path | None = None
-    """Another corpus, from which modules are drawn as well: of overhead_large.toml, for example."""
-    large_modules: int = 1
-    """How many."""
+    """Another corpus, of overhead_large.toml for example."""
+    large_names: tuple[str, ...] = ()
+    """Modules of it that take part as well."""
+    each: bool = False
+    """Also count each gate alone."""
     seed: int = 1
     """Of the draw."""
     llvm: int | None = None
@@ -89,10 +91,12 @@ def measure(config: OverheadPasses, setup: Setup) -> Result:
     fitting = [one for one in every if config.least_bytes <= one.bitcode_bytes <= config.most_bytes]
     modules = draw_modules(fitting, config.modules, rng)
     if config.large is not None:
-        modules += draw_modules(setup.corpus(config.large, "large corpus").modules, config.large_modules, rng)
+        large = setup.corpus(config.large, "large corpus").modules
+        modules += [one for one in large if one.name in config.large_names]
     compiler = ClangCompiler(
         toolchain=toolchain, plugin=build_plugin(toolchain), timeout_seconds=config.timeout_seconds
     )
+    gates = GATES if config.each else {"both": GATES["both"]}
     rows: list[Row] = []
     for index, module in enumerate(modules):
         with tempfile.TemporaryDirectory(prefix="mlgokit-gates-") as scratch:
@@ -101,7 +105,7 @@ def measure(config: OverheadPasses, setup: Setup) -> Result:
             # Key 0 is of no function.
             for name, kinds, keys in (
                 (NONE, GATES["both"], dict.fromkeys(GATES["both"], frozenset((0,)))),
-                *((name, kinds, known_functions(compiler, module)) for name, kinds in GATES.items()),
+                *((name, kinds, known_functions(compiler, module)) for name, kinds in gates.items()),
             ):
                 tables = {kind.table: folder / kind.table for kind in kinds}
                 for kind in kinds:

@@ -15,7 +15,7 @@ from mlgokit.module import Module
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 from mlgokit.tune import verify as verification
-from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
+from mlgokit.tune.loop import GAVE_WAY, NOTHING_LEFT, OVER, GiveWay, run_search
 from mlgokit.tune.search import Search
 from mlgokit.tune.space import IsOver
 from mlgokit.tune.verify import VerifiedBuild, Verifier, verify
@@ -113,6 +113,27 @@ def numbers(folder: Path, **least: int) -> Search[Numbers]:
 def go(search: Search[Numbers], seconds: float) -> None:
     spent = search.user_seconds
     run_search(search, seconds=seconds, workers=1, report=say_nothing, clock=lambda: search.user_seconds - spent)
+
+
+@pytest.mark.parametrize(
+    ("after", "rate", "ended", "left"),
+    [(0.0, 20.0, GAVE_WAY, 12), (0.0, 60.0, GAVE_WAY, 50), (30.0, 60.0, NOTHING_LEFT, 0), (0.0, 0.0, NOTHING_LEFT, 0)],
+)
+def test_a_search_gives_way_when_no_unit_gains_as_much_as_others_will(
+    tmp_path: Path, after: float, rate: float, ended: str, left: int
+):
+    search = numbers(tmp_path, a=0, b=98)
+    run_search(
+        search,
+        seconds=1000,
+        workers=1,
+        report=say_nothing,
+        give_way=GiveWay(after=after, rate=rate),
+        clock=lambda: search.user_seconds,
+    )
+
+    assert search.ended == ended
+    assert max(one.now - one.least for one in search.space.units) == left
 
 
 def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):

@@ -36,8 +36,8 @@ def tune_functions(
         verifier: has verified the decisions.
         inlining: the search for them.
         tuned: what they gave.
-        whole: seconds of the whole budget; each search has its share of them at least.
-        left: seconds that are left of it, of which each may also have what no later one has a share in.
+        whole: seconds of the whole budget; registers have their share of them at least.
+        left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
         report: told what is done.
 
     Raises:
@@ -57,9 +57,7 @@ def tune_functions(
     kept = config.allocation_share * whole
     openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.pass_share else ()
     for index, (open_search, kind) in enumerate(openings):
-        share = config.pass_share / len(openings)
-        later = share * whole * (len(openings) - index - 1)
-        begin, seconds = time.monotonic(), max(share * whole, left - later - kept)
+        begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         found = open_search(
             verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(kind), seed=seed,
             report=report,

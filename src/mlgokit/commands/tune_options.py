@@ -17,6 +17,8 @@ ALLOCATION_SHARE = 0.4
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
 PASS_SHARE = 0.0
 """Of the budget."""
+PASSES_GAIN = 20.0
+"""Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 SLOWDOWN = 0.0
 """Of any function by passes that do not run, as far as LLVM estimates it."""
 
@@ -63,8 +65,8 @@ class Tune:
     allocation_share: float = ALLOCATION_SHARE
     """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
-    """Share of the budget for passes of the optimizer and of the code generator that do not run on a function where it
-    is smaller without them; 0 lets all run."""
+    """Share of the budget, as far as inlining does not gain more in it, for passes of the optimizer and of the code
+    generator that do not run on a function where it is smaller without them; 0 lets all run."""
     slowdown: float = SLOWDOWN
     """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None

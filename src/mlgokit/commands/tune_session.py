@@ -12,7 +12,7 @@ from mlgokit.commands.tune_cargo import CargoTuning, prove_programs
 from mlgokit.commands.tune_checks import seconds_of
 from mlgokit.commands.tune_functions import tune_functions
 from mlgokit.commands.tune_lto import LinkTuning, link_options, prove_link
-from mlgokit.commands.tune_options import Tune
+from mlgokit.commands.tune_options import PASSES_GAIN, Tune
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
@@ -26,7 +26,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.judge import conclude, open_judge, plain_object
-from mlgokit.tune.loop import run_search
+from mlgokit.tune.loop import GiveWay, run_search
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
@@ -181,7 +181,11 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     by_bytes = config.objective != "command"
     shares = config.pass_share + config.allocation_share if by_bytes else 0.0
     seconds, end = (1 - shares) * whole, time.monotonic() + whole
-    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge)
+    give_way = None
+    if by_bytes and config.pass_share:
+        give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
+        seconds += config.pass_share * whole
+    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge, give_way=give_way)
     if judge is not None:
         conclude(judge, seconds=seconds)
     fallback = {INLINE_SIZE.name: known} if config.fallback == "policy" and known.exists() else {}

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,21 @@ from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.search import Search, SpaceT
 from mlgokit.tune.space import IsOver, Step
 
-OVER, NOTHING_LEFT = "the budget was spent", "nothing left to try"
+OVER, NOTHING_LEFT, GAVE_WAY = "the budget was spent", "nothing left to try", "others are to gain more"
 """Why a search ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveWay:
+    """When a search leaves the rest of its time to those after it.
+
+    Attributes:
+        after: seconds that it has in any case.
+        rate: what another gains per second of processor time; beyond, it goes on while some unit gained as much lately.
+    """
+
+    after: float
+    rate: float
 
 
 def run_search(
@@ -26,12 +40,13 @@ def run_search(
     workers: int,
     report: Report,
     judge: Judge | None = None,
+    give_way: GiveWay | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Search until ``clock`` has advanced by ``seconds``, or nothing is left to try; ``search.ended`` says which.
+    """Search until ``clock`` has advanced by ``seconds``, nothing is left to try, or others are to gain more.
 
-    Every finished step is on disk before the next one of its unit begins. A judge is asked at intervals, while nothing
-    else runs.
+    ``search.ended`` says which. Every finished step is on disk before the next one of its unit begins. A judge is asked
+    at intervals, while nothing else runs.
     """
     begin, space = clock(), search.space
     rng = np.random.default_rng([search.seed, search.compilations])
@@ -43,12 +58,14 @@ def run_search(
         return clock() - begin + space.owed / workers >= seconds
 
     search.ended = OVER
+    gave_way = False
     try:
         while True:
             spent = clock() - begin
             search.count(space.learn(spent, rng), compilations=0)
             asked = due(judge, spent=spent, seconds=seconds)
-            over = is_over()
+            gave_way = gave_way or (give_way is not None and spent >= give_way.after and _gains_less(search, give_way))
+            over = is_over() or gave_way
             if not over and asked is None:
                 _begin_steps(search, pool, running, workers=workers, rng=rng, is_over=is_over)
             if not running:
@@ -59,7 +76,7 @@ def run_search(
                 if not over and judge is not None and confirm(judge, seconds=seconds):
                     # The judge took something back, which leaves something to try.
                     continue
-                search.ended = OVER if over else NOTHING_LEFT
+                search.ended = GAVE_WAY if gave_way else OVER if over else NOTHING_LEFT
                 break
             done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in done:
@@ -74,6 +91,12 @@ def run_search(
     pool.shutdown()
     search.mark()
     search.save()
+
+
+def _gains_less(search: Search[SpaceT], give_way: GiveWay) -> bool:
+    """Whether something is left to try, and no unit where it is gained so much lately."""
+    urgencies = [urgency for unit in search.space.units if (urgency := search.space.urgency(unit)) is not None]
+    return bool(urgencies) and all(-urgency[0] < give_way.rate for urgency in urgencies)
 
 
 def _begin_steps(

@@ -120,7 +120,10 @@ class Space(Protocol[UnitT, StepT]):
         ...
 
     def urgency(self, unit: UnitT) -> tuple[float, ...] | None:
-        """The place of a unit among the idle ones, the smallest first; ``None`` if nothing is left to try in it."""
+        """The place of a unit among the idle ones, the smallest first; ``None`` if nothing is left to try in it.
+
+        Its first number is minus what the unit gained lately, per second of processor time.
+        """
         ...
 
     def admits(self, unit: UnitT, running: int) -> bool:
