@@ -1,10 +1,11 @@
 """How much smaller does tuning make Rust programs with opt-level=z, fat LTO and one codegen unit, by rustc itself?"""
 
 import dataclasses
-import functools
+import json
 import os
 import re
 import shutil
+import time
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Setup, check_names, kept_row, run_benchmark
+from harness import Setup, check_names, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.commands import tune
@@ -27,6 +28,7 @@ from mlgokit.compiler.rust.compile import link_program
 from mlgokit.compiler.rust.toolchain import find_rustc
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.files import atomic_write
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 
@@ -50,9 +52,12 @@ class TuningRust:
     programs: tuple[str, ...] = ()
     """Which programs; all of the list if none is named."""
     minutes: float = 15.0
-    """Processor time of each search in minutes; a search is looked at after each slice, so that it takes some more."""
+    """Processor time of each search in minutes, which it has in slices, in turn with the others; so it takes some
+    more."""
     slice_seconds: int = 300
     """Wall time of each slice of a search."""
+    wall_minutes: float = 600.0
+    """Wall time after which no slice begins of a program that has had one; the rows say what each has had."""
     allocation_share: float = ALLOCATION_SHARE
     """As of `mlgokit tune`."""
     policy: Path | None = None
@@ -82,36 +87,53 @@ def measure(config: TuningRust, setup: Setup) -> Result:
     if config.policy is not None:
         setup.policies([config.policy])
     os.environ.update({f"CARGO_PROFILE_RELEASE_{name}": value for name, value in PROFILE.items()})
-    rows = {
-        name: kept_row(
-            config.folder / name / f"finished-{config.minutes:g}-{config.allocation_share:g}.json",
-            functools.partial(_measured, config, listed[name], setup.report),
-        )
-        for name in config.programs or tuple(listed)
-    }
+    programs = [listed[name] for name in config.programs or tuple(listed)]
+    searched = _searched(config, programs, setup.report)
+    rows = {one["name"]: searched[one["name"]] | _compared(config, one, setup.report) for one in programs}
     return summarise(rows, config)
 
 
-def _measured(config: TuningRust, program: dict[str, Any], report: Report) -> dict[str, Any]:
-    folder = (config.folder / program["name"]).resolve()
-    source = _copied(config, program, folder / "source")
-    how = tune.Tune(
-        cargo=" ".join(["cargo", "build", "--release", "--offline", *program["build"]]),
-        link_folder=source,
-        folder=folder / "tune",
-        output=folder / "tuned.so",
-        budget=f"{config.slice_seconds}s",
-        allocation_share=config.allocation_share,
-        compiler=CompilerOptions(workers=config.workers),
-    )
+def _searched(config: TuningRust, programs: Sequence[dict[str, Any]], report: Report) -> dict[str, dict[str, Any]]:
+    """Give the program that has had least another slice, until all have had enough or the time is over."""
+    end = time.monotonic() + 60 * config.wall_minutes
+    places = {one["name"]: config.folder / one["name"] / f"row-{config.allocation_share:g}.json" for one in programs}
+    rows = {name: json.loads(path.read_bytes()) if path.exists() else {} for name, path in places.items()}
+    while True:
+        behind = [one for one in programs if _minutes(rows[one["name"]]) < config.minutes]
+        program = min(behind, key=lambda one: _minutes(rows[one["name"]]), default=None)
+        if program is None or (rows[program["name"]] and time.monotonic() > end):
+            return rows
+        name = program["name"]
+        rows[name] = _after_slice(config, program, report)
+        atomic_write(places[name], json.dumps(rows[name]))
+
+
+def _minutes(row: dict[str, Any]) -> float:
+    """Processor time of a program's search so far."""
+    return (row["user seconds"] + row["allocation seconds"]) / 60 if row else 0.0
+
+
+def _after_slice(config: TuningRust, program: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Search one slice more."""
+    how = _call(config, program)
     begun = (how.folder / "search" / "manifest.json").exists()
     tuned = tune.run(dataclasses.replace(how, go_on=begun), report=report)
-    while tuned.user_seconds + (0 if tuned.allocated is None else tuned.allocated.user_seconds) < 60 * config.minutes:
-        tuned = tune.run(dataclasses.replace(how, go_on=True), report=report)
+    return {
+        "compilations": tuned.compilations,
+        "user seconds": tuned.user_seconds,
+        "allocation seconds": 0.0 if tuned.allocated is None else tuned.allocated.user_seconds,
+        "decisions": sum(one.decisions for one in tuned.modules),
+        "curve": [(point.user_seconds, point.change) for point in tuned.curve],
+    }
+
+
+def _compared(config: TuningRust, program: dict[str, Any], report: Report) -> dict[str, Any]:
+    """The programs of the last slice: their sizes, and whether they do the same."""
+    how, source = _call(config, program), _copied(config, program)
     name = program.get("binary", program["name"])
     built = {side: how.folder / "cargo" / "programs" / side / name for side in ("plain", "tuned")}
     if config.policy is not None:
-        built["policy"] = _with_policy(config.policy, how, folder, name, report)
+        built["policy"] = _with_policy(config.policy, how, name, report)
     outcomes = {side: _outcomes(path, program, source) for side, path in built.items()}
     return {
         "sizes": {
@@ -121,16 +143,25 @@ def _measured(config: TuningRust, program: dict[str, Any], report: Report) -> di
         "same": {side: found == outcomes["plain"] for side, found in outcomes.items()},
         "runs": len(program["runs"]),
         "output bytes": sum(len(text) for _, text, _ in outcomes["plain"]),
-        "compilations": tuned.compilations,
-        "user seconds": tuned.user_seconds,
-        "allocation seconds": 0.0 if tuned.allocated is None else tuned.allocated.user_seconds,
-        "decisions": sum(one.decisions for one in tuned.modules),
-        "curve": [(point.user_seconds, point.change) for point in tuned.curve],
     }
 
 
-def _copied(config: TuningRust, program: dict[str, Any], place: Path) -> Path:
-    """The program's sources, whose dependencies for tests are left out: they are not all packaged."""
+def _call(config: TuningRust, program: dict[str, Any]) -> tune.Tune:
+    folder = (config.folder / program["name"]).resolve()
+    return tune.Tune(
+        cargo=" ".join(["cargo", "build", "--release", "--offline", *program["build"]]),
+        link_folder=_copied(config, program),
+        folder=folder / "tune",
+        output=folder / "tuned.so",
+        budget=f"{config.slice_seconds}s",
+        allocation_share=config.allocation_share,
+        compiler=CompilerOptions(workers=config.workers),
+    )
+
+
+def _copied(config: TuningRust, program: dict[str, Any]) -> Path:
+    """A copy of the program's sources, whose dependencies for tests are left out: they are not all packaged."""
+    place = (config.folder / program["name"] / "source").resolve()
     if place.exists():
         return place
     found = [root / program["source"] for root in (config.registry, config.sources)]
@@ -155,7 +186,8 @@ def _copied(config: TuningRust, program: dict[str, Any], place: Path) -> Path:
     return place
 
 
-def _with_policy(policy: Path, how: tune.Tune, folder: Path, name: str, report: Report) -> Path:
+def _with_policy(policy: Path, how: tune.Tune, name: str, report: Report) -> Path:
+    folder = how.folder.parent
     opened = open_cargo(how, tuple((how.cargo or "").split()), report=report)
     plugin = link_policies(opened.compiler.toolchain, {INLINE_SIZE.name: policy}, folder / "policy.so")
     module = next(one for one in opened.modules if one.name == name)
@@ -167,12 +199,15 @@ def _with_policy(policy: Path, how: tune.Tune, folder: Path, name: str, report: 
 
 
 def _outcomes(path: Path, program: dict[str, Any], source: Path) -> list[tuple[int, bytes, str]]:
-    """Exit code and both outputs of each run."""
+    """Exit code and both outputs of each run, all under one path, which some programs print."""
     given = (source / program["input"]).read_bytes() if "input" in program else b""
+    place = source.parent / "run" / path.name
+    place.parent.mkdir(exist_ok=True)
+    shutil.copy(path, place)
     found = [
-        process.run([path, *words], timeout_seconds=RUN_SECONDS, cwd=source, stdin=given) for words in program["runs"]
+        process.run([place, *words], timeout_seconds=RUN_SECONDS, cwd=source, stdin=given) for words in program["runs"]
     ]
-    return [(done.returncode, done.stdout, done.stderr.replace(str(path), "")) for done in found]
+    return [(done.returncode, done.stdout, done.stderr) for done in found]
 
 
 def _stripped(path: Path) -> int:
@@ -210,7 +245,7 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
                 percent(row, "tuned", "text"),
                 percent(row, "policy", "file"),
                 row["compilations"],
-                (row["user seconds"] + row["allocation seconds"]) / 60,
+                _minutes(row),
                 row["output bytes"],
                 "yes" if all(row["same"].values()) else "no",
             )

@@ -179,3 +179,44 @@ def test_a_link_is_found_in_what_cmake_and_ninja_write(benchmark: Callable[[str]
     (place / "link.txt").unlink()
     with pytest.raises(benchmark("tuning_lto").ToolError, match="found neither"):
         benchmark("tuning_lto").link_of(image, tmp_path)
+
+
+def test_rust_programs_are_searched_in_turn_and_a_later_run_goes_on(
+    benchmark: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    module = benchmark("tuning_rust")
+    programs: list[dict[str, Any]] = [{"name": "small"}, {"name": "large"}]
+    for one in programs:
+        (tmp_path / one["name"]).mkdir()
+    made: list[str] = []
+
+    def after_slice(_config: object, program: dict[str, Any], _report: object) -> dict[str, Any]:
+        made.append(program["name"])
+        seconds = 60 * made.count(program["name"]) * (3 if program["name"] == "large" else 1)
+        return {"user seconds": seconds, "allocation seconds": 0}
+
+    monkeypatch.setattr(module, "_after_slice", after_slice)
+
+    def search(minutes: float, wall_minutes: float) -> dict[str, Any]:
+        config = module.TuningRust(folder=tmp_path, minutes=minutes, wall_minutes=wall_minutes)
+        return module._searched(config, programs, None)
+
+    search(2, -1)
+    assert made == ["small", "large"], "the time is over, but each has a row"
+    rows = search(4, 1)
+    assert made[2:] == ["small"] * 3 + ["large"]
+    assert [row["user seconds"] for row in rows.values()] == [240, 360]
+
+
+def test_a_rust_program_that_prints_its_own_path_does_the_same(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module, source = benchmark("tuning_rust"), tmp_path / "source"
+    source.mkdir()
+    (source / "given").write_text("some text")
+    found: list[object] = []
+    for side in ("plain", "tuned"):
+        path = tmp_path / side / "tool"
+        path.parent.mkdir()
+        path.write_text('#!/bin/sh\necho "$0 $1"; cat\nexit 3\n')
+        path.chmod(0o755)
+        found.append(module._outcomes(path, {"runs": [["a"]], "input": "given"}, source))
+    assert found[0] == found[1] == [(3, f"{tmp_path}/run/tool a\nsome text".encode(), "")]
