@@ -194,6 +194,21 @@ def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):
     assert not Path(folder.name).exists()
 
 
+def test_a_link_by_lld_loads_the_plugin(major: int, tmp_path: Path):
+    toolchain = find_toolchain(major, need_plugin=True)
+    package, plugin = put_package(tmp_path / "toy"), build_plugin(toolchain)
+    flags = f"-Clinker-plugin-lto -Clinker={toolchain.clang} -Clink-arg=-fuse-ld=lld"
+    said: list[str] = []
+    for number, given in enumerate(({"MLGOKIT_POLICY": ":default"}, {})):
+        mine = {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(tmp_path / f"target{number}"), **given}
+        words = ["cargo", "rustc", "--release", "--offline", "--", f"-Clink-arg=-Wl,--load-pass-plugin={plugin}"]
+        done = process.run(words, timeout_seconds=120, cwd=package, env=os.environ | mine)
+        said.append("" if done.returncode == 0 else done.stderr)
+    assert said[0] == ""
+    assert "ld.lld: error: mlgokit: this plugin has no policy inside" in said[1]
+    assert section_totals(read_elf((tmp_path / "target0/release/libtoy.so").read_bytes())).text
+
+
 def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     package = put_package(tmp_path / "toy", MANIFEST.replace('lto = "fat"', "lto = false"))
     assert tune(package, tmp_path / "t", "--budget", "1s") != 0
