@@ -284,6 +284,19 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
                 "search, registers included. Output: exit codes and both outputs of a few runs with the program's own "
                 "sources as input, compared byte by byte.",
             ),
+            Table(
+                title="Geometric means",
+                columns=("of", "programs", "stripped file", "image", "code", "core-minutes each"),
+                rows=(
+                    (
+                        "tuned",
+                        len(rows),
+                        *(f"{100 * change('tuned', what):+.2f} %" for what in ("file", "image", "text")),
+                        float(np.mean([_minutes(row) for row in rows.values()])),
+                    ),
+                ),
+                note="Core-minutes are the arithmetic mean.",
+            ),
         ),
     )
 
