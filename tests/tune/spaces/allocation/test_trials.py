@@ -97,6 +97,25 @@ def test_where_time_is_short_those_that_saved_most_bytes_in_a_second_come_first(
     assert next(series.key for series in plan_round(in_bytes, both, rng)) == 1
 
 
+def test_in_a_module_of_thousands_the_largest_functions_are_looked_at_first():
+    in_bytes = TrialConfig(weights=IMAGE_BYTES)
+    functions = [
+        FunctionState(key=key, name=f"f{key}", plain=math.inf, score=math.inf, code_bytes=10.0 * key)
+        for key in range(1, 2001)
+    ]
+    many = module(*functions, seconds=1.0)
+    rng = np.random.default_rng(1)
+    first = plan_round(in_bytes, many, rng)
+    assert [series.key for series in first] == list(range(2000, 1800, -1))
+    assert {len(series.trials) for series in first} == {2}
+    for one in functions[1800:]:
+        take(one, [outcome(100.0, 0), outcome(99.9)], IN_BYTES)
+    take(functions[-1], [outcome(20.0)], IN_BYTES)
+    second = [series.key for series in plan_round(in_bytes, many, rng)]
+    assert second[0] == 2000, "it saved most in a second"
+    assert second[1:3] == [1800, 1799], "the others are expected to save more than what gave nothing"
+
+
 def test_rounds_at_once_have_functions_of_their_own():
     functions = [function(key) for key in range(1, 6)]
     both = module(*functions)

@@ -180,7 +180,15 @@ def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[froze
 def _functions_of(found: Compilation, keys: Mapping[str, int]) -> list[FunctionState]:
     """The functions with costs; all of them, with scores to be measured, if costs were not asked for."""
     if found.regalloc is None:
-        return [FunctionState(key=key, name=name, plain=math.inf, score=math.inf) for name, key in keys.items()]
+        sizes = (
+            {}
+            if found.sizes is None
+            else dict(zip(found.sizes.function_names, found.sizes.function_text.tolist(), strict=True))
+        )
+        return [
+            FunctionState(key=key, name=name, plain=math.inf, score=math.inf, code_bytes=float(sizes.get(name, 0.0)))
+            for name, key in keys.items()
+        ]
     costs = found.regalloc
     beside_copies = costs.costs[:, [name != "copies" for name in COSTS]].sum(axis=1)
     spills: list[bool] = (beside_copies > 0).tolist()

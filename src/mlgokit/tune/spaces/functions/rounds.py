@@ -17,8 +17,10 @@ from mlgokit.tables.overrides import OverrideKind
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
 FIRST_TRIALS = 8
-MOST_TRIALS = 96
+LEAST_TRIALS, MOST_TRIALS = 2, 96
 """Trials of one function in one compilation."""
+LONGEST_LOOK = 2.0
+"""Rounds that a first look at all functions may take."""
 ROUND_SECONDS = 8.0
 """Processor time of trials in one compilation; less for modules that are compiled quickly, more in long sessions for
 such as take long."""
@@ -102,22 +104,35 @@ def plan_round(
     seconds = sum(count * function.seconds for count, function in zip(wanted, active, strict=True))
     room = max(1.0, min(most_seconds, 4 * one.compile_seconds), one.compile_seconds)
     share = min(1.0, room / max(seconds, 1e-9))
-    if plan.in_bytes and share < 1 and all(function.trials for function in active):
+    fresh = [function for function in active if not function.trials]
+    # In a module of thousands a first look at all would take many rounds, and most of them are small.
+    look = LEAST_TRIALS * sum(function.seconds for function in fresh)
+    long = plan.in_bytes and look > LONGEST_LOOK * room
+    if long:
+        wanted = [count if function.trials else LEAST_TRIALS for count, function in zip(wanted, active, strict=True)]
+    if plan.in_bytes and share < 1 and (long or not fresh):
         active, wanted = _most_promising(active, wanted, room)
         share = 1.0
     asked: list[Series] = []
     for function, count in zip(active, wanted, strict=True):
-        asked += plan.series(function, max(2, round(share * count)), rng)
+        asked += plan.series(function, max(LEAST_TRIALS, round(share * count)), rng)
     return asked
 
 
 def _most_promising(
     active: Sequence[FunctionState], wanted: Sequence[int], room: float
 ) -> tuple[list[FunctionState], list[int]]:
-    """Those functions, with all their trials, that saved most in a second lately, as long as there is room."""
+    """Those functions, with all their trials, that saved most in a second lately, as long as there is room.
+
+    One that was never tried is expected to save what is usual for its size.
+    """
+
+    def rate(function: FunctionState) -> float:
+        return function.rate if function.trials else _usual_rate(function.code_bytes, function.seconds)
+
     chosen: list[FunctionState] = []
     counts: list[int] = []
-    for function, count in sorted(zip(active, wanted, strict=True), key=lambda one: -one[0].rate):
+    for function, count in sorted(zip(active, wanted, strict=True), key=lambda one: -rate(one[0])):
         if room <= 0:
             break
         chosen.append(function)
@@ -152,8 +167,12 @@ def take(function: FunctionState, outcomes: Sequence[Outcome], plan: TrialPlan) 
         function.seconds = float(np.mean([outcome.seconds for outcome in outcomes]))
     if plan.in_bytes:
         gain, spent = before - min(function.score, before), sum(one.seconds for one in outcomes)
-        first = EXPECTED * function.plain / max(32 * function.seconds, 1e-6)
-        earlier = first if math.isinf(function.rate) else function.rate
+        earlier = _usual_rate(function.plain, function.seconds) if math.isinf(function.rate) else function.rate
         function.rate = 0.5 * earlier + 0.5 * gain / max(spent, 1e-6)
         return gain
     return math.log((before + OFFSET) / (function.score + OFFSET))
+
+
+def _usual_rate(size: float, seconds: float) -> float:
+    """Bytes that a function of a size may save in a second at first, if a trial takes ``seconds``."""
+    return EXPECTED * size / max(32 * seconds, 1e-6)

@@ -29,6 +29,7 @@ class FunctionState:
         plain: its score as LLVM allocates it; infinite before the first trial if that has to measure it.
         score: the best one.
         cost: the part of LLVM's costs in the plain score where bytes are wanted; infinite before that is measured.
+        code_bytes: of its code before the search, where bytes are wanted; 0 if that is not known.
         spills: whether it has costs beside copies, of which most cannot be saved.
         overrides: the decisions otherwise than LLVM's that gave it.
         start: decisions of an earlier plugin, to be tried first.
@@ -45,6 +46,7 @@ class FunctionState:
     name: str
     plain: float
     score: float
+    code_bytes: float = 0.0
     spills: bool = True
     overrides: Overrides = field(default_factory=Overrides)
     start: Overrides | None = None
