@@ -90,7 +90,7 @@ def measure(config: TuningRust, setup: Setup) -> Result:
     programs = [listed[name] for name in config.programs or tuple(listed)]
     searched = _searched(config, programs, setup.report)
     rows = {one["name"]: searched[one["name"]] | _compared(config, one, setup.report) for one in programs}
-    return summarise(rows, config)
+    return summarise(rows, config, missing=[name for name in listed if name not in rows])
 
 
 def _searched(config: TuningRust, programs: Sequence[dict[str, Any]], report: Report) -> dict[str, dict[str, Any]]:
@@ -217,8 +217,8 @@ def _stripped(path: Path) -> int:
     return stripped.stat().st_size
 
 
-def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
-    """The tables of all programs, and the bar."""
+def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: Sequence[str]) -> Result:
+    """The tables of all programs, and the bar; some of the list may be missing."""
 
     def weight(row: dict[str, Any], side: str, what: str) -> int:
         sizes = row["sizes"][side]
@@ -257,6 +257,7 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
     policy = ""
     if config.policy is not None:
         policy = f"; the policy as it is: {100 * change('policy', 'file'):+.2f} %"
+    left = f"; not measured yet: {', '.join(missing)}" if missing else ""
     columns = (
         "program", "stripped file, bytes", "of that code", "tuned", "image", "code", "policy", "compilations",
         "core-minutes", "bytes of output", "same output",
@@ -267,7 +268,7 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust) -> Result:
         "LTO and one codegen unit?",
         answer=f"{len(rows)} programs: {100 * tuned:+.2f} % of the stripped file in the geometric mean (image "
         f"{100 * change('tuned', 'image'):+.2f} %, code {100 * change('tuned', 'text'):+.2f} %), {len(larger)} larger, "
-        f"outputs {'all the same' if same else 'differ'}{policy}",
+        f"outputs {'all the same' if same else 'differ'}{policy}{left}",
         bar=f"stripped file {100 * BAR:g} % in the geometric mean of at least 4 programs (aim {100 * AIM:g} %), none "
         "larger, same output",
         passed=tuned <= BAR and not larger and same and len(rows) >= 4,
