@@ -18,7 +18,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
-from mlgokit.compiler.lto import folds_code, is_back_end, link_for_object, take_object
+from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
@@ -361,7 +361,7 @@ def _measuring(
 ) -> Callable[[Path], ObjectSizes | None]:
     if known is not None:
         return functools.partial(known.complete, functions=listed, told=told)
-    return functools.partial(measure_object, folds=folds_code(module))
+    return functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
 
 
 def _is_plain(use: PluginUse | None) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.objects.dynamic import Image
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
@@ -97,6 +98,16 @@ def folds_code(module: Module) -> bool:
     """Whether a link folds functions that are alike, of one object at least."""
     icf = [word for word in module.command_line if _FOLDS.match(word)]
     return module.link_folder is not None and not is_back_end(module) and icf[-1:] in (["--icf=all"], ["-icf=all"])
+
+
+def image_of(module: Module) -> Image:
+    """What a link of one object makes, as far as shared libraries go; nothing where a function's calls do not tell."""
+    words = module.command_line
+    if module.link_folder is None or is_back_end(module):
+        return ""
+    if "-shared" in words or "--shared" in words:
+        return "program" if any(word.lstrip("-").startswith("Bsymbolic") for word in words) else "library"
+    return "program" if any(word.lstrip("-").startswith("dynamic-linker") for word in words) else ""
 
 
 def take_object(module: Module, output: Path) -> None:

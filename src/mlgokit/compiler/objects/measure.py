@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
+from mlgokit.compiler.objects.dynamic import Image, dynamic_bytes
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
 from mlgokit.compiler.objects.folding import alike_functions, shared
 from mlgokit.compiler.objects.ownership import Functions, extents, find_functions, read_frames
@@ -122,13 +123,15 @@ def section_totals(elf: Elf) -> SectionTotals:
     )
 
 
-def measure_object(data: bytes | Path, *, folds: bool = False) -> ObjectSizes:
+def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = "") -> ObjectSizes:
     """Read an ELF object and account for every byte of it.
 
     Args:
         data: the object.
         folds: whether the linker folds functions that are alike (:mod:`~mlgokit.compiler.objects.folding`): then those
             share what one of them weighs. The totals are those of the object.
+        image: what the object is linked to, if functions are to answer for what the dynamic linker needs for their
+            calls (:mod:`~mlgokit.compiler.objects.dynamic`).
 
     Raises:
         InputError: the file is missing, damaged, or no relocatable object for a target of :data:`elf.MACHINES`.
@@ -170,6 +173,8 @@ def measure_object(data: bytes | Path, *, folds: bool = False) -> ObjectSizes:
     if folds:
         alike = alike_functions(elf, symbols, code, except_table == 0)
         text, rodata, eh_frame = shared([text, rodata, eh_frame], alike)
+    plt, tables_read = dynamic_bytes(elf, symbols, code, image)
+    text, rodata = text + plt, rodata + tables_read
 
     column = kind - TEXT
     counted = (column >= 0) & (column < COLUMNS)
