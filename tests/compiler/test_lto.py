@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.lto import LinkerCall, back_end, image_beside, link_for_object, linker_call, merge, take_object
+from mlgokit.compiler.lto import (
+    LinkerCall,
+    back_end,
+    image_beside,
+    image_of,
+    link_for_object,
+    linker_call,
+    merge,
+    take_object,
+)
 from mlgokit.errors import UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
 
@@ -94,3 +103,20 @@ def test_a_back_end_writes_a_numbered_object_and_no_image(tmp_path: Path):
     assert (tmp_path / "1.o").read_bytes() == b"object"
     take_object(link, tmp_path / "1.o")
     assert [path.name for path in tmp_path.iterdir()] == ["1.o"]
+
+
+@pytest.mark.parametrize(
+    ("words", "image"),
+    [
+        (("-pie", "-dynamic-linker", "/lib/ld.so"), "program"),
+        (("--dynamic-linker=/lib/ld.so",), "program"),
+        (("-shared",), "library"),
+        (("-shared", "-Bsymbolic-functions"), "program"),
+        (("-static",), ""),
+        (("-shared", "--thinlto-single-module=a.o"), ""),
+    ],
+)
+def test_calls_are_bound_later_where_there_are_shared_libraries(tmp_path: Path, words: tuple[str, ...], image: str):
+    module = dataclasses.replace(toy_source("m", command_line=("ld.lld", *words)), link_folder=tmp_path)
+    assert image_of(module) == image
+    assert image_of(dataclasses.replace(module, link_folder=None)) == ""
