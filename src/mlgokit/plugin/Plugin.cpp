@@ -37,10 +37,20 @@ thread_local ModuleAnalysisManager *Manager = nullptr;
 /// Whether the pipeline that runs is that of a full link-time optimization, as the builder of it said.
 thread_local bool AtLink = false;
 
+/// rustc puts another diagnostic handler before code generation, so nothing can listen to that earlier.
+constexpr mlgokit::CodeGenerationListener Listener = {
+    [] { return mlgokit::isListed() || mlgokit::isWorkersCopy(); },
+    [](Module &M, bool HasGate) {
+      mlgokit::endOnErrors(M.getContext());
+      if (!HasGate)
+        mlgokit::enterCodeGeneration(M);
+    },
+};
+
 /// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody
 /// makes a register allocator.
-const bool Registered = (mlgokit::registerOptions(), mlgokit::registerPassGate(), mlgokit::registerEvictionAdvisor(),
-                         mlgokit::registerPriorityAdvisor(), true);
+const bool Registered = (mlgokit::registerOptions(), mlgokit::registerPassGate(Listener),
+                         mlgokit::registerEvictionAdvisor(), mlgokit::registerPriorityAdvisor(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });

@@ -6,8 +6,6 @@
 
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
-#include "reuse/KnownFunctions.h"
-#include "reuse/Resident.h"
 #include "shared/Settings.h"
 #include "trials/OverridePlan.h"
 #include "trials/OverrideTable.h"
@@ -159,11 +157,13 @@ bool isWanted() {
   return false;
 }
 
+CodeGenerationListener Listener;
+
 /// LLVM initializes this analysis before any pass of the code generator runs, and finalizes it after the last.
 class Analysis final : public ProfileSummaryInfoWrapperPass {
   bool doInitialization(Module &M) override {
     LLVMContext &Ctx = M.getContext();
-    endOnErrors(Ctx);
+    Listener.Begin(M, /*HasGate=*/true);
     Before = &Ctx.getOptPassGate();
     Mine = std::make_unique<Gate>(M, *Before, [this](const Function &F) -> MachineFunction * {
       auto *Code = getAnalysisIfAvailable<MachineModuleInfoWrapperPass>();
@@ -186,11 +186,9 @@ class Analysis final : public ProfileSummaryInfoWrapperPass {
   std::unique_ptr<Gate> Mine;
 };
 
-/// rustc puts another diagnostic handler before code generation, so nothing can listen to that earlier.
 class Listening final : public ProfileSummaryInfoWrapperPass {
   bool doInitialization(Module &M) override {
-    endOnErrors(M.getContext());
-    enterCodeGeneration(M);
+    Listener.Begin(M, /*HasGate=*/false);
     return ProfileSummaryInfoWrapperPass::doInitialization(M);
   }
 };
@@ -199,7 +197,8 @@ PassInfo::NormalCtor_t Llvms = nullptr;
 
 } // namespace
 
-void registerPassGate() {
+void registerPassGate(const CodeGenerationListener &Other) {
+  Listener = Other;
   PassRegistry &Registry = *PassRegistry::getPassRegistry();
   initializeProfileSummaryInfoWrapperPassPass(Registry);
   auto *Info = const_cast<PassInfo *>(Registry.getPassInfo(&ProfileSummaryInfoWrapperPass::ID));
@@ -207,7 +206,7 @@ void registerPassGate() {
   Info->setNormalCtor([]() -> Pass * {
     if (isWanted())
       return new Analysis;
-    return isListed() || isWorkersCopy() ? new Listening : Llvms();
+    return Listener.IsWaiting() ? new Listening : Llvms();
   });
 }
 

@@ -2,11 +2,21 @@
 #ifndef MLGOKIT_PASSES_GATE_H
 #define MLGOKIT_PASSES_GATE_H
 
+namespace llvm {
+class Module;
+}
+
 namespace mlgokit {
+
+/// What else waits for the beginning of code generation.
+struct CodeGenerationListener {
+  bool (*IsWaiting)();
+  void (*Begin)(llvm::Module &M, bool HasGate);
+};
 
 /// Lets the plugin put its gate before LLVM's own when code is generated for a module; it is not there without a pass
 /// table and without trials.
-void registerPassGate();
+void registerPassGate(const CodeGenerationListener &Other);
 
 } // namespace mlgokit
 

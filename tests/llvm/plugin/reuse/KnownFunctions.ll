@@ -13,9 +13,12 @@
 ; RUN: MLGOKIT_POLICY=:default MLGOKIT_FUNCTIONS=%t.lines clang -Oz -Wno-override-module -fpass-plugin=%plugin -c -o %t.lines.o %t.lines.ll
 ; RUN: test ! -s %t.lines
 
-; CHECK: s {{[0-9a-f]+}} plain
+; CHECK: n {{[0-9a-f]+}} plain
 ; CHECK-NEXT: n {{[0-9a-f]+}} constant
 ; CHECK-NEXT: k 00000000000000000000000000000000 used
+; CHECK-NEXT: c 00000000000000000000000000000000 plain
+; CHECK-NEXT: c 00000008000000000000000000000000 constant
+; CHECK-NEXT: c 00000000000000000000000000000000 used
 ; AGAIN: d {{[0-9a-f]+}} plain
 ; AGAIN-NEXT: d {{[0-9a-f]+}} constant
 ; AGAIN-NEXT: k {{0+}} used
