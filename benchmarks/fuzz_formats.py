@@ -204,6 +204,17 @@ ARCHIVE = b"!<arch>\n" + b"".join(
 REPORT = Path(__file__).parent.parent.joinpath("tests", "golden", "results.json").read_bytes()
 
 
+_FUNCTIONS = b"".join(
+    kind + b" " + text + b"\n"
+    for kind, text in (
+        (b"n", b"0a" * 16 + b" f"),
+        (b"k", b"00" * 16 + b" g"),
+        (b"c", b"00000008" + b"0" * 24 + b" f"),
+        (b"c", b"0" * 32 + b" g"),
+    )
+)
+
+
 def _reader(
     seeds: Sequence[bytes],
     read: Callable[[bytes, Path, Path], None],
@@ -245,7 +256,7 @@ FORMATS: dict[str, Reader] = {
     "manifest": _reader([_manifest()], _file(MANIFEST_NAME, lambda path: [_read_manifest(path)]), is_text=True),
     "results of an evaluation": _reader([REPORT], _file("a.json", _read_report), is_text=True),
     "trials of allocations": _reader([TRIED, TRIED * 2], _file("a", lambda path: read_tried(path) or [1])),
-    "known functions": _reader([b"s " + b"0a" * 16 + b" f\nk " + b"00" * 16 + b" g\n"], _file("a", read_functions)),
+    "known functions": _reader([_FUNCTIONS], _file("a", read_functions)),
     "optimization record": _reader(
         [REMARKS.encode()],
         _file("a", lambda path: parse_regalloc_costs(path.read_bytes().decode("utf-8", "replace"), name="a")),
