@@ -11,6 +11,7 @@ from harness import Setup, draw_modules, run_benchmark
 from instructions import count_instructions
 from results import Cell, Result, Table
 
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
@@ -130,9 +131,9 @@ def known_functions(compiler: ClangCompiler, module: Module) -> dict[OverrideKin
         ToolError: the module does not compile.
     """
     use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, list_changes=True, trials=TrialRequest(stages=Stage.PASSES))
-    found = compiler.compile(module, CompileRequest(use=use))
-    if not found.ok or found.changes is None:
-        raise ToolError(f"{module.name}: expected a compilation, found {found.status.value}: {found.reason}")
+    found = compiled(compiler, module, CompileRequest(use=use))
+    if found.changes is None:
+        raise ToolError(f"{module.name}: expected the list of what passes changed, found none; see the plugin's output")
     return {
         OPTIMIZER_PASSES: frozenset(found.changes.keys.values()),
         PASSES: frozenset(one.key for one in found.tried),
@@ -152,10 +153,20 @@ def object_of(compiler: ClangCompiler, module: Module, plugin: Path | None, fold
     """
     path = folder / "compared.o"
     use = None if plugin is None else PluginUse(plugin=plugin)
-    found = compiler.compile(module, CompileRequest(use=use, keep_object=path))
+    compiled(compiler, module, CompileRequest(use=use, keep_object=path))
+    return path.read_bytes()
+
+
+def compiled(compiler: ClangCompiler, module: Module, request: CompileRequest) -> Compilation:
+    """A compilation that succeeds.
+
+    Raises:
+        ToolError: it does not.
+    """
+    found = compiler.compile(module, request)
     if not found.ok:
         raise ToolError(f"{module.name}: expected a compilation, found {found.status.value}: {found.reason}")
-    return path.read_bytes()
+    return found
 
 
 def summarise(rows: Sequence[Row], config: OverheadPasses) -> Result:

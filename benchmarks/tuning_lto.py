@@ -140,8 +140,7 @@ def summarise(
     def shown(value: float | None) -> Cell:
         return None if value is None else percent(value)
 
-    def mean(language: str, build: str, base: str) -> tuple[int, float | None]:
-        names = [name for name in projects if PROJECTS[name].language == language]
+    def mean(names: Sequence[str], build: str, base: str) -> tuple[int, float | None]:
         pairs = [(size(name, base), size(name, build)) for name in names]
         both = np.array([pair for pair in pairs if None not in pair], float).reshape(-1, 2)
         return len(both), geometric_mean_change(*both.T) if len(both) else None
@@ -196,13 +195,16 @@ def summarise(
         ),
         note="Against the same build without.",
     )
-    means = {language: mean(language, "tuned lto", "lto") for language in BARS}
-    gains = [change(name, "tuned lto", "lto") for name in projects]
-    pairs = [(size(name, "thin"), size(name, "tuned thin")) for name in projects]
-    thins = np.array([pair for pair in pairs if None not in pair], float).reshape(-1, 2)
-    thin_mean = geometric_mean_change(*thins.T) if len(thins) else None
+    means = {
+        language: mean([name for name in projects if PROJECTS[name].language == language], "tuned lto", "lto")
+        for language in BARS
+    }
+    _, thin_mean = mean(projects, "tuned thin", "thin")
+    known, thins = (
+        [value for name in projects if (value := change(name, f"tuned {kind}", kind)) is not None]
+        for kind in ("lto", "thin")
+    )
     by_policy = [change(name, f"{kind} with policy", kind) for name in projects for kind in ("lto", "thin")]
-    known = [value for value in gains if value is not None]
     known_policy = [value for value in by_policy if value is not None]
     is_whole = len(known) == len(thins) == len(projects) and not failed
     says = [
@@ -212,7 +214,7 @@ def summarise(
     ]
     answer = f"Tuning -flto builds for {minutes:g} core-minutes: {', '.join(says) or 'nothing measured yet'}"
     answer += f"; {sum(value > 0 for value in known)} of {len(known)} larger"
-    larger_thins = int((thins[:, 1] > thins[:, 0]).sum())
+    larger_thins = sum(value > 0 for value in thins)
     if thin_mean is not None:
         answer += f"; -flto=thin builds {percent(thin_mean)} on {len(thins)} programs, {larger_thins} larger"
     if known_policy:

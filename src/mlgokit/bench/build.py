@@ -174,6 +174,11 @@ def program_of(workload: Workload, place: Place, toolchain: Toolchain, side: Sid
     return place.folder / side / program.relative_to(place.build) if inside else program
 
 
+def image_of(workload: Workload, place: Place, toolchain: Toolchain, side: SideName) -> int | None:
+    """Bytes of that program; ``None`` if it is no ELF file."""
+    return image_bytes(program_of(workload, place, toolchain, side))
+
+
 def _failed(side: SideName, reason: str) -> Built:
     return Built(failure=Failure(side=side, step="build", reason=reason))
 
@@ -208,7 +213,7 @@ def _build_by_commands(workload: Workload, place: Place, shop: Shop, side: SideN
     finally:
         place.build.rename(place.folder / side)
     cost = BuildCost(seconds=seconds, peak_bytes=peak, compilations=0)
-    return Built(cost=cost, image=image_bytes(program_of(workload, place, shop.toolchain, side)))
+    return Built(cost=cost, image=image_of(workload, place, shop.toolchain, side))
 
 
 # --- Projects and a driver --------------------------------------------------------------------------------------------

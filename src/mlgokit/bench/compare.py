@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlgokit.bench.build import Built, Place, Shop, build_sides, image_bytes, program_of
+from mlgokit.bench.build import Built, Place, Shop, build_sides, program_of
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.counts import EVENTS, Counter
 from mlgokit.bench.inputs import write_input
@@ -173,7 +173,7 @@ def _counted(stage: Stage, result: WorkloadResult, counter: Counter) -> Workload
 
 def _timed(stage: Stage, result: WorkloadResult, timing: Timing) -> WorkloadResult:
     programs = [program_of(stage.workload, stage.place, stage.toolchain, side) for side in SIDES]
-    built = all(image_bytes(program) is not None for program in programs) and len(set(programs)) > 1
+    built = programs[0] != programs[1] and None not in (result.before.image, result.after.image)
     if built and digest_file(programs[0]) == digest_file(programs[1]):
         # An interval would call one of 20 such pairs different.
         why = "both builds are the same program, byte for byte"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.bench.build import Place, Shop, image_bytes, program_of
+from mlgokit.bench.build import Place, Shop, image_of
 from mlgokit.bench.record import SIDES, WorkloadResult
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler.inputs import named_files
@@ -112,10 +112,7 @@ def read_kept(place: Place, workload: Workload, toolchain: Toolchain, key: str) 
     waits = dict(zip(SIDES, (found.row.before, found.row.after), strict=True))
     for side in sides if found.step != STEPS[-1] else ():
         # After a power cut a file may be there and empty.
-        if (
-            not (place.folder / side).is_dir()
-            or image_bytes(program_of(workload, place, toolchain, side)) != waits[side].image
-        ):
+        if not (place.folder / side).is_dir() or image_of(workload, place, toolchain, side) != waits[side].image:
             return None
     return found
 

@@ -12,11 +12,10 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, open_sandbox_for
+from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, clang_for
 from mlgokit.commands.tune_cargo import check_cargo, open_cargo
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.importers.database import Level
@@ -107,14 +106,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             workers=config.compiler.workers,
             report=report,
         )
-        compiler = ClangCompiler(
-            toolchain=toolchain,
-            workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(),
-            limits=config.compiler.limits(),
-            sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, report=report),
-            room=config.compiler.room(None),
-        )
+        compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):
             chosen = (modules_of_project if decisions is None else modules_for_size)(corpus, config.project)
             found = compare(chosen.modules, compiler)

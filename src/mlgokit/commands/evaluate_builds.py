@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
-from mlgokit.commands.options import open_sandbox_for
-from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.commands.options import clang_for
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -89,6 +88,7 @@ def evaluate_build(
     generic = any(side.use is not None and side.use.plugin is None for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=generic)
     plugin = build_plugin(toolchain) if generic else None
+    why = why_no_trees(config, before, after)
     found = compare_build(
         plan,
         toolchain=toolchain,
@@ -97,12 +97,14 @@ def evaluate_build(
         after=after,
         intervals=Intervals(seed=config.seed, level=config.confidence),
         costs=costs,
-        inspect=functools.partial(
+        inspect=None
+        if why
+        else functools.partial(
             _with_trees, config, toolchain=toolchain, plugin=plugin, before=before, after=after, report=report
         ),
         report=report,
     )
-    return found, toolchain
+    return without_trees(config, found, why) if why else found, toolchain
 
 
 def _with_trees(
@@ -118,10 +120,6 @@ def _with_trees(
     report: Report,
 ) -> Evaluation:
     """The evaluation with call trees: of the sources that hold what differs most, bitcode is made where they lie."""
-    if config.output is None:
-        return found
-    if why := why_no_trees(config, before, after):
-        return without_trees(config, found, why)
     functions = differing_functions(found.projects)
     names = {name for one in (*functions[:MOST_TREES], *functions[-MOST_TREES:]) for name in one.where[:1]}
     wanted = [call for call in calls if names & {path.as_posix().removeprefix(f"{tree}/") for path in call.outputs}]
@@ -149,7 +147,7 @@ def _with_trees(
             for module in chosen.modules
             if module.name in outputs
         ]
-        compiler = _open_clang(config, toolchain, plugin, corpus=folder, files=(), report=report)
+        compiler = clang_for(config.compiler, toolchain, plugin, corpus=folder, report=report)
         return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report)
 
 
@@ -208,7 +206,7 @@ def evaluate_commands(
                 name: user_link(plan, sides, plugin, lto=lto, costs=costs, timeout_seconds=LINK_SECONDS)
                 for name, plan in zip(names, plans, strict=True)
             }
-        compiler = _open_clang(config, toolchain, plugin, corpus=corpus, files=named.files, report=report)
+        compiler = clang_for(config.compiler, toolchain, plugin, corpus=corpus, files=named.files, report=report)
         found = compare_projects(
             modules,
             compiler=compiler,
@@ -224,26 +222,6 @@ def evaluate_commands(
         of_objects = [module for module in modules if not lto.get(module.name)]
         found = with_trees(config, found, of_objects, compiler=compiler, before=before, after=after, report=report)
     return found, toolchain
-
-
-def _open_clang(
-    config: "Evaluate",
-    toolchain: Toolchain,
-    plugin: Path | None,
-    *,
-    corpus: Path,
-    files: Sequence[Path],
-    report: Report,
-) -> ClangCompiler:
-    return ClangCompiler(
-        toolchain=toolchain,
-        plugin=plugin,
-        workers=config.compiler.workers,
-        timeout_seconds=config.compiler.deadline(),
-        limits=config.compiler.limits(),
-        sandbox=open_sandbox_for(config.compiler, toolchain, corpus=corpus, files=files, report=report),
-        room=config.compiler.room(None),
-    )
 
 
 def _link_folders(config: "Evaluate") -> list[Path]:

@@ -32,8 +32,6 @@ def with_trees(
     report: Report,
 ) -> Evaluation:
     """The evaluation with call trees, or with the reason why it has none; without a report nobody would see them."""
-    if config.output is None:
-        return found
     if why := why_no_trees(config, before, after):
         return without_trees(config, found, why)
     if compiler.plugin is None:
@@ -62,7 +60,9 @@ def without_trees(config: "Evaluate", found: Evaluation, why: str) -> Evaluation
 
 
 def why_no_trees(config: "Evaluate", before: Side, after: Side) -> str:
-    """Why call trees cannot be made; empty if they can."""
+    """Why call trees are not made; empty if they are."""
+    if config.output is None:
+        return "there is no report"
     if not config.explain_seconds:
         return "--explain-seconds 0 was given"
     if before.use is not None:

@@ -191,6 +191,24 @@ def open_compiler(
             there is none.
     """
     toolchain, plugin = open_tools(options)
+    return clang_for(options, toolchain, plugin, corpus=corpus, folder=folder, files=files, report=report)
+
+
+def clang_for(
+    options: CompilerOptions,
+    toolchain: Toolchain,
+    plugin: Path | None = None,
+    *,
+    corpus: Path,
+    folder: Path | None = None,
+    files: Sequence[Path] = (),
+    report: Report = say_nothing,
+) -> ClangCompiler:
+    """The clang of a toolchain for the modules of a corpus; see :func:`open_compiler`.
+
+    Raises:
+        ToolError: a sandbox was asked for, and there is none.
+    """
     return ClangCompiler(
         toolchain=toolchain,
         plugin=plugin,

@@ -26,6 +26,9 @@ from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison
 from mlgokit.evaluation.sides import Side, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 
+_TREE = "tree"
+"""The copy of the build's folder, beside the wrappers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPlan:
@@ -80,7 +83,7 @@ def compare_build(
     after: Side,
     intervals: Intervals | None = None,
     costs: bool = False,
-    inspect: Inspect = lambda found, _calls, _tree: found,
+    inspect: Inspect | None = None,
     report: Report = say_nothing,
 ) -> Evaluation:
     """Build both ways and compare what was compiled and linked; what failed or is missing is a row.
@@ -103,10 +106,10 @@ def compare_build(
     """
     made: list[_Made] = []
     with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
+        # Resolved, as where the temporary folder is a link a build would meet two names of it.
+        place = Path(scratch).resolve() / "build"
         for number, (build, side) in enumerate(zip(BUILDS, (before, after), strict=True)):
             report(number, len(BUILDS), f"build {build}: {side.record.label}")
-            # Resolved, as where the temporary folder is a link a build would meet two names of it.
-            place = Path(scratch).resolve() / "build"
             if made:
                 shutil.rmtree(place)
             made.append(_make(plan, side, place, toolchain=toolchain, plugin=plugin, costs=costs))
@@ -115,7 +118,7 @@ def compare_build(
         report(len(BUILDS), len(BUILDS), "build")
         first, second = made
         found = _compared(plan, first, second, before=before, after=after, intervals=intervals, costs=costs)
-        return inspect(found, second.compiled, Path(scratch).resolve() / "build" / "tree")
+        return found if inspect is None else inspect(found, second.compiled, place / _TREE)
 
 
 def _compared(
@@ -206,7 +209,7 @@ def _make(
     plan: BuildPlan, side: Side, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
 ) -> _Made:
     """Build one side in ``folder``, which is not there yet."""
-    tree = folder / "tree"
+    tree = folder / _TREE
     copy_sources(plan.folder, tree)
     loaded = (side.use.plugin or plugin) if side.use is not None else None
     compile_options, link_options = list(side.options), list(side.link_options)
@@ -237,7 +240,8 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
     links: dict[Path, WrappedCall] = {}
-    for call in project_calls(build, tree):
+    calls = project_calls(build, tree)
+    for call in calls:
         if call.kind == "compile":
             languages.update("c" if path.suffix in {".c", ".i"} else "c++" for path in call.inputs)
             for path in call.outputs:
@@ -268,7 +272,7 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
         languages=languages,
         calls=len(build.calls),
         passed={},
-        compiled=tuple(call for call in project_calls(build, tree) if call.kind == "compile"),
+        compiled=tuple(call for call in calls if call.kind == "compile"),
     )
 
 

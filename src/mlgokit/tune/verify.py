@@ -137,7 +137,8 @@ class Verifier:
     @property
     def latest(self) -> VerifiedBuild:
         """Everything with all tables that were verified."""
-        return next((self.builds[kind] for kind in reversed(self.inside) if kind in self.builds), self.plain)
+        kinds = [kind for kind in self.inside if kind in self.builds]
+        return self.builds[kinds[-1]] if kinds else self.plain
 
     def link_plugin(self) -> None:
         """Make the plugin with all that is inside.

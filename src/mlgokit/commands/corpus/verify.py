@@ -7,8 +7,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, open_sandbox_for
-from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, clang_for
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
@@ -69,16 +68,7 @@ def _verify(config: Verify, report: Report) -> VerifyResult:
     return verify_corpus(
         corpus,
         _reference(config, corpus, toolchain),
-        compiler=ClangCompiler(
-            toolchain=toolchain,
-            workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(),
-            limits=config.compiler.limits(),
-            sandbox=open_sandbox_for(
-                config.compiler, toolchain, corpus=corpus.folder, files=edits.files, report=report
-            ),
-            room=config.compiler.room(None),
-        ),
+        compiler=clang_for(config.compiler, toolchain, corpus=corpus.folder, files=edits.files, report=report),
         rng=np.random.default_rng(config.seed),
         most=config.most,
         report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)

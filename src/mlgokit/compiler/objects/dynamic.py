@@ -33,7 +33,7 @@ def dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> 
         image: a shared library may be given other definitions of what it exports, so calls of that are bound as well.
     """
     plt, tables = np.zeros(len(code.names), np.int64), np.zeros(len(code.names), np.int64)
-    called, everywhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()) if image else ())
+    called, elsewhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()))
     info, section = symbols.table["info"].astype(np.int64), symbols.section
     named = (symbols.table["name"] > 0) & (info >> 4 != e.STB_LOCAL)
     undefined = named & (symbols.table["section"] == 0)
@@ -43,7 +43,7 @@ def dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> 
             continue
         _share(plt, callers, PLT_ENTRY)
         # Data that refers to it keeps the symbol there in any case.
-        new = undefined[symbol] and symbol not in everywhere
+        new = undefined[symbol] and symbol not in elsewhere
         name = e.text_at(symbols.strings, int(symbols.table["name"][symbol]))
         _share(tables, callers, _RELOCATION + (_SYMBOL + len(name.encode()) + 1 if new else 0))
     return plt, tables

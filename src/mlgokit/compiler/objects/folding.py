@@ -8,25 +8,25 @@ until nothing more does.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
 from mlgokit.compiler.objects.ownership import Functions
 
 
-def alike_functions(elf: Elf, symbols: Symbols, code: Functions, foldable: npt.NDArray[np.bool_]) -> Ints:
+def alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
     """[F] a number for each function, the same for those that are folded into one.
 
     Args:
         elf: the object.
         symbols: its symbols.
         code: its functions.
-        foldable: [F] which may be folded at all; a function that shares its section with another one is not.
+        except_table: [F] bytes of each function's exception table. One that has any is not folded, nor is one that
+            shares its section with another one.
     """
     count = len(code.names)
     alone = np.bincount(code.section, minlength=len(elf.names))[code.section] == 1 if count else np.zeros(0, bool)
-    candidates = np.flatnonzero(foldable & alone).tolist()
+    candidates = np.flatnonzero((except_table == 0) & alone).tolist()
     function_at = np.full(len(elf.names) + 1, -1, np.int64)
     function_at[code.section[candidates]] = candidates
     numbers, known = np.arange(count, dtype=np.int64), dict[object, int]()

@@ -171,10 +171,11 @@ def measure_object(data: bytes | Path, *, folds: bool = False, image: Image = ""
 
     text = code.size
     if folds:
-        alike = alike_functions(elf, symbols, code, except_table == 0)
+        alike = alike_functions(elf, symbols, code, except_table)
         text, rodata, eh_frame = shared([text, rodata, eh_frame], alike)
-    plt, tables_read = dynamic_bytes(elf, symbols, code, image)
-    text, rodata = text + plt, rodata + tables_read
+    if image:
+        plt, tables_read = dynamic_bytes(elf, symbols, code, image)
+        text, rodata = text + plt, rodata + tables_read
 
     column = kind - TEXT
     counted = (column >= 0) & (column < COLUMNS)
@@ -205,11 +206,11 @@ def folded_functions(data: bytes | Path) -> dict[str, int]:
     Raises:
         InputError: as :func:`measure_object` does.
     """
-    foldable = measure_object(data).function_except_table == 0
+    except_table = measure_object(data).function_except_table
     elf = e.read_elf(data)
     symbols = e.read_symbols(elf)
     code = find_functions(elf, symbols, _kinds(elf) == TEXT)
-    return dict(zip(code.names, alike_functions(elf, symbols, code, foldable).tolist(), strict=True))
+    return dict(zip(code.names, alike_functions(elf, symbols, code, except_table).tolist(), strict=True))
 
 
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:

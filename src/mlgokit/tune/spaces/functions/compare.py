@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.compiler.lto import folds_code
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, folded_functions
+from mlgokit.module import Module
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 
@@ -31,6 +33,14 @@ def dearer_functions(
     if worse - chosen:
         return chosen, "a function changed that was to stay plain"
     return worse, f"{len(worse)} of its functions cost more with the result"
+
+
+def folded_in(module: Module, build: VerifiedBuild) -> dict[str, int]:
+    """A number for each function of a module by name, the same for those that its linker folds into one.
+
+    Empty if the linker folds nothing.
+    """
+    return folded_functions(build.objects[module.name]) if folds_code(module) else {}
 
 
 def larger_functions(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.inputs import digest_once, named_files
-from mlgokit.compiler.lto import folds_code
-from mlgokit.compiler.objects.measure import Objective, folded_functions
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
 from mlgokit.compiler.request import Compiler
@@ -20,6 +19,7 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES
 from mlgokit.tune.search import Search, progress_path
+from mlgokit.tune.spaces.functions.compare import folded_in
 from mlgokit.tune.spaces.functions.rounds import TrialPlan
 from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, load_functions
@@ -167,10 +167,8 @@ def _twins(units: Sequence[ModuleFunctions], build: VerifiedBuild) -> list[froze
     """Keys of functions that are folded into one and have several."""
     found: list[frozenset[int]] = []
     for unit in units:
-        if not folds_code(unit.module):
-            continue
         groups: dict[int, set[int]] = {}
-        for name, group in folded_functions(build.objects[unit.module.name]).items():
+        for name, group in folded_in(unit.module, build).items():
             if name in unit.keys:
                 groups.setdefault(group, set()).add(unit.keys[name])
         found += [frozenset(keys) for keys in groups.values() if len(keys) > 1]

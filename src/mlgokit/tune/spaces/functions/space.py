@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.lto import folds_code
-from mlgokit.compiler.objects.measure import Objective, folded_functions
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides, Series, TrialRequest, Tried
 from mlgokit.module import Module
@@ -19,7 +18,7 @@ from mlgokit.tables.overrides import OverrideSummary, write_overrides
 from mlgokit.tune.result import mean_ratio
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, recent_rate
-from mlgokit.tune.spaces.functions.compare import dearer_functions, larger_functions, objection_in_bytes
+from mlgokit.tune.spaces.functions.compare import dearer_functions, folded_in, larger_functions, objection_in_bytes
 from mlgokit.tune.spaces.functions.rounds import (
     LEAST_TRIAL_SECONDS,
     ROUND_SECONDS,
@@ -238,7 +237,7 @@ class FunctionSpace:
             if not second.ok:
                 found[name] = mine, f"it does not compile with the result: {second.reason}"
             elif mine and self.config.in_bytes:
-                folded = folded_functions(before.objects[name]) if folds_code(unit.module) else {}
+                folded = folded_in(unit.module, before)
                 larger = larger_functions(
                     unit.keys, mine, first.measured, second.measured, text_only=text_only, folded=folded
                 )
