@@ -19,6 +19,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.tune.judge import Judge
 
 pytestmark = pytest.mark.llvm
 
@@ -129,6 +130,23 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
     assert not (place / "corpus").exists()
+
+
+def test_a_search_that_does_not_make_good_what_it_began_with_begins_again_with_the_steps_as_they_are(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Small programs are soon smaller than their build, so the judge has to say that this one is not.
+    monkeypatch.setattr(Judge, "is_beyond_bar", property(lambda judge: judge.measure.bar is not None))
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    command = ("--link-command", " ".join(link_words(toolchain)))
+    assert tune(toolchain, build, place, "--budget", "9s", *command) == 0
+    for go_on in range(2):
+        result = result_of(place)
+        assert result["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+        stays = [note for note in result["notes"] if note.startswith("the compile steps stay as the build has them")]
+        assert len(stays) == (go_on == 0)
+        assert result["judged"]["after"] <= result["judged"]["before"]
+        assert tune(toolchain, build, place, "--budget", "1s", "--continue", *command) == 0
 
 
 def test_what_cannot_be_searched_is_said_before_the_search(

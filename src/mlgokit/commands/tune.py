@@ -1,6 +1,8 @@
 """The command that tunes one project: search, verification, and one plugin to add to the build."""
 
 import contextlib
+import dataclasses
+import shutil
 
 from rich.console import Console
 
@@ -17,14 +19,15 @@ from mlgokit.commands.tune_checks import (
     policies_of,
     seconds_of,
 )
+from mlgokit.commands.tune_defer import GIVES_UP
 from mlgokit.commands.tune_material import find_material
 from mlgokit.commands.tune_options import Tune
-from mlgokit.commands.tune_session import Session, tune_bytes, tune_costs
+from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tune_bytes, tune_costs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.files import remove_leftovers
+from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.measurement import Measure
@@ -65,7 +68,7 @@ def _tune_programs(config: Tune, words: tuple[str, ...], report: Report) -> Tune
         modules=found.modules,
         policies=policies,
         earlier=earlier,
-        claim=check_claim(config, config.folder / "search", found.inputs, versions_of(found)),
+        claim=check_claim(config, config.folder / SEARCH, found.inputs, versions_of(found)),
         left_out=found.left_out,
         cargo=found,
         report=report,
@@ -82,35 +85,55 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     recorded = record_plain(config, toolchain, report=report) if config.built.build else None
     if recorded is not None:
         config = with_recorded(config, recorded)
-    found = find_material(config, toolchain, stack, report)
-    session = Session(
-        config=config,
-        compiler=ClangCompiler(
-            toolchain=toolchain,
-            plugin=build_plugin(toolchain),
-            workers=config.compiler.workers,
-            timeout_seconds=config.compiler.deadline(
-                config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+    steps_stay = config.folder / "compile-steps-stay"
+    if not (config.folder / SEARCH).exists():
+        steps_stay.unlink(missing_ok=True)
+    elif steps_stay.exists():
+        config = dataclasses.replace(config, link_only=True)
+
+    def attempt(config: Tune, notes: tuple[str, ...] = ()) -> Tuned:
+        found = find_material(config, toolchain, stack, report)
+        session = Session(
+            config=config,
+            compiler=ClangCompiler(
+                toolchain=toolchain,
+                plugin=build_plugin(toolchain),
+                workers=config.compiler.workers,
+                timeout_seconds=config.compiler.deadline(
+                    config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+                ),
+                limits=config.compiler.limits(),
+                sandbox=found.corpus
+                and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
+                room=config.compiler.room(config.folder),
+                residents=Residents(),
+                known={},
+                recheck=config.compiler.recheck(),
+                keep_hot=config.keep_hot,
             ),
-            limits=config.compiler.limits(),
-            sandbox=found.corpus and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
-            room=config.compiler.room(config.folder),
-            residents=Residents(),
-            known={},
-            recheck=config.compiler.recheck(),
-            keep_hot=config.keep_hot,
-        ),
-        modules=found.modules,
-        policies=policies,
-        earlier=earlier,
-        claim=check_claim(config, config.folder / "search", found.inputs, toolchain.describe()),
-        left_out=found.left_out | dict(recorded.left_out if recorded is not None else {}),
-        notes=found.notes,
-        recorded=recorded,
-        linking=found.linking,
-        report=report,
-    )
-    return _tune_session(session, found.measure)
+            modules=found.modules,
+            policies=policies,
+            earlier=earlier,
+            claim=check_claim(config, config.folder / SEARCH, found.inputs, toolchain.describe()),
+            left_out=found.left_out | dict(recorded.left_out if recorded is not None else {}),
+            notes=(*found.notes, *notes),
+            recorded=recorded,
+            linking=found.linking,
+            report=report,
+        )
+        return _tune_session(session, found.measure)
+
+    try:
+        return attempt(config)
+    except NotMadeGoodError as error:
+        note = (
+            "the compile steps stay as the build has them: where they left all inlining to the link, the image still "
+            f"was {error.larger:.1%} larger after {GIVES_UP:.0%} of the search, which began again without that"
+        )
+        report(0, 1, note)
+        shutil.rmtree(config.folder / SEARCH)
+        atomic_write(steps_stay, "")
+        return attempt(dataclasses.replace(config, link_only=True, budget=f"{error.left:.1f}s"), (note,))
 
 
 def _tune_session(session: Session, measure: Measure | None) -> Tuned:

@@ -47,10 +47,6 @@ def check_objective(config: Tune) -> None:
     Raises:
         UsageError: such a call.
     """
-    if not 0 <= config.allocation_share <= 1:
-        raise UsageError(
-            f"--allocation-share: expected a part from 0 to 1, found {config.allocation_share:g}; correct it"
-        )
     if config.problem != "both" and config.objective != "spill-cost":
         raise UsageError(
             f"--problem {config.problem}: expected --objective spill-cost with it, found {config.objective}; "
@@ -92,11 +88,9 @@ def check_shares(config: Tune) -> None:
     Raises:
         UsageError: such a call.
     """
-    if not 0 <= config.pass_share <= 1 - config.allocation_share:
-        raise UsageError(
-            f"--pass-share: expected a part from 0 to 1, and at most 1 with --allocation-share, found "
-            f"{config.pass_share:g} and {config.allocation_share:g}; correct one"
-        )
+    for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"--{name}-share: expected a part from 0 to 1, found {share:g}; correct it")
     if not config.slowdown >= 0:
         raise UsageError(
             f"--slowdown: expected a part of at least 0, such as 0.01, found {config.slowdown:g}; correct it"

@@ -26,9 +26,11 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
 
-MOST_LARGER = 0.03
+MOST_LARGER = 0.01
 """Part by which the image may be larger before the search if the compile steps inline nothing; more is hard to make
 good."""
+GIVES_UP = 1 / 3
+"""Part of the search in which that has to be made good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

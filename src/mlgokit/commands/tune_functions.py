@@ -55,7 +55,7 @@ def tune_functions(
         return {} if config.start is None else overrides_inside(kind, config.start)
 
     kept = config.allocation_share * whole
-    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.pass_share else ()
+    openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.share_for_passes else ()
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
         found = open_search(

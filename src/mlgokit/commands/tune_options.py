@@ -13,10 +13,10 @@ from mlgokit.corpus.importers.database import Level
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
-ALLOCATION_SHARE = 0.4
+ALLOCATION_SHARE = 0.3
 """Of the budget: inlining pays longer in C++, register allocation more in C."""
-PASS_SHARE = 0.0
-"""Of the budget."""
+PASS_SHARE = 0.4
+"""Of the budget, where ``docs/results/passes_share.md`` measured what it gives."""
 PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 SLOWDOWN = 0.0
@@ -66,7 +66,8 @@ class Tune:
     """Share of the budget for register allocation, for the bytes that it saves; 0 leaves it to LLVM."""
     pass_share: float = PASS_SHARE
     """Share of the budget, as far as inlining does not gain more in it, for passes of the optimizer and of the code
-    generator that do not run on a function where it is smaller without them; 0 lets all run."""
+    generator that do not run on a function where it is smaller without them; at most what registers leave; 0 lets all
+    run."""
     slowdown: float = SLOWDOWN
     """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None
@@ -85,3 +86,8 @@ class Tune:
     """Settings of the confirmation by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """Settings of the search."""
+
+    @property
+    def share_for_passes(self) -> float:
+        """Share of the budget for passes, which registers come before."""
+        return min(self.pass_share, 1 - self.allocation_share)

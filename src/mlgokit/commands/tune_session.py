@@ -10,6 +10,7 @@ from pathlib import Path
 from mlgokit.commands.tune_builds import Recorded
 from mlgokit.commands.tune_cargo import CargoTuning, prove_programs
 from mlgokit.commands.tune_checks import seconds_of
+from mlgokit.commands.tune_defer import GIVES_UP
 from mlgokit.commands.tune_functions import tune_functions
 from mlgokit.commands.tune_lto import LinkTuning, link_options, prove_link
 from mlgokit.commands.tune_options import PASSES_GAIN, Tune
@@ -26,7 +27,7 @@ from mlgokit.progress import Report
 from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.judge import conclude, open_judge, plain_object
-from mlgokit.tune.loop import GiveWay, run_search
+from mlgokit.tune.loop import OVER, GiveWay, run_search
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
@@ -37,6 +38,8 @@ from mlgokit.tune.spaces.inlining.opening import known_policy, open_inlining, tr
 from mlgokit.tune.spaces.inlining.space import POLICY_NAME
 from mlgokit.tune.verify import Verifier
 
+SEARCH = "search"
+"""Where progress is kept, below the folder of a call."""
 _JUDGE = "judge"
 """Objects and images of the search while it lasts."""
 
@@ -84,7 +87,7 @@ class Session:
     @property
     def folder(self) -> Path:
         """Where the search is kept."""
-        return self.config.folder / "search"
+        return self.config.folder / SEARCH
 
     @property
     def place(self) -> PluginPlace:
@@ -116,6 +119,19 @@ class Session:
             tuned = dataclasses.replace(tuned, built=built)
         tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *tuned.notes, *notes))
         return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
+
+
+class NotMadeGoodError(Exception):
+    """A search of a link whose compile steps inline nothing was given up, as that was not made good.
+
+    Attributes:
+        larger: part by which the image still was larger than the build's own.
+        left: seconds of the budget that are left.
+    """
+
+    def __init__(self, *, larger: float, left: float) -> None:
+        super().__init__(f"{larger:.1%}")
+        self.larger, self.left = larger, left
 
 
 def tune_costs(session: Session) -> Tuned:
@@ -151,7 +167,11 @@ def tune_costs(session: Session) -> Tuned:
 
 
 def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
-    """Search and verify inlining decisions, then passes and register allocations beside them."""
+    """Search and verify inlining decisions, then passes and register allocations beside them.
+
+    Raises:
+        NotMadeGoodError: compile steps that leave inlining to the link make that larger than the search can mend.
+    """
     config, compiler, report = session.config, session.compiler, session.report
     # The link runs in another folder.
     workplace = config.folder.resolve() / _JUDGE
@@ -179,13 +199,24 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     whole = seconds_of(config.budget)
     # What a command measures may be anything, and need not become better with fewer bytes.
     by_bytes = config.objective != "command"
-    shares = config.pass_share + config.allocation_share if by_bytes else 0.0
+    shares = config.share_for_passes + config.allocation_share if by_bytes else 0.0
     seconds, end = (1 - shares) * whole, time.monotonic() + whole
     give_way = None
-    if by_bytes and config.pass_share:
+    if by_bytes and config.share_for_passes:
         give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
-        seconds += config.pass_share * whole
-    run_search(search, seconds=seconds, workers=config.compiler.workers, report=report, judge=judge, give_way=give_way)
+        seconds += config.share_for_passes * whole
+    run_search(
+        search,
+        seconds=seconds,
+        workers=config.compiler.workers,
+        report=report,
+        judge=judge,
+        give_way=give_way,
+        made_good=GIVES_UP * seconds,
+    )
+    if judge is not None and judge.value is not None and judge.is_beyond_bar and search.ended != OVER:
+        larger = judge.value / (judge.measure.bar or judge.value) - 1
+        raise NotMadeGoodError(larger=larger, left=max(0.0, end - time.monotonic()))
     if judge is not None:
         conclude(judge, seconds=seconds)
     fallback = {INLINE_SIZE.name: known} if config.fallback == "policy" and known.exists() else {}

@@ -2,8 +2,6 @@
 
 import io
 import json
-import zipfile
-import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
 from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
 from mlgokit.compiler.regalloc_cost import RegallocCosts
@@ -74,60 +73,48 @@ def load_compilation(path: Path, *, problem: str) -> Compilation | None:
         problem: whose log it has, if it has one.
     """
     try:
-        # Opened here, because numpy leaves a file open that turns out to be no archive.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            facts = json.loads(stored["facts"].tobytes())
-            status = CompileStatus[facts["status"]]
-            sizes = None
-            if "totals" in facts:
-                names = (field.name for field in fields(SectionTotals))
-                sizes = ObjectSizes(
-                    totals=SectionTotals(**dict(zip(names, facts["totals"], strict=True))),
-                    function_names=tuple(facts["function_names"]),
-                    signatures=tuple(facts["signatures"]),
-                    **{name: stored[f"sizes_{name}"] for name in _SIZE_ARRAYS},
-                )
-            regalloc = None
-            if "regalloc_functions" in facts:
-                regalloc = RegallocCosts(
-                    functions=tuple(facts["regalloc_functions"]),
-                    counts=stored["regalloc_counts"],
-                    costs=stored["regalloc_costs"],
-                )
-            logs = {problem: read_log_bytes(stored["log"].tobytes(), name=path)} if "log" in stored else {}
-            site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
-            if site is None and problem in logs and "site" in (columns := logs[problem].columns):
-                site = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
-            decisions = no_decisions()
-            if len(stored["caller"]) or facts["names"]:
-                decisions = InlineDecisions(
-                    names=tuple(facts["names"]),
-                    by_table=stored["by_table"] if facts.get("by_table") else None,
-                    heuristic=stored["heuristic"] if facts.get("heuristic") else None,
-                    site=site,
-                    **{name: stored[name] for name in _DECISION_ARRAYS},
-                )
-            count = facts.get("decisions")
-            return Compilation(
-                status=status,
-                reason=facts["reason"],
-                user_seconds=facts["user_seconds"],
-                sizes=sizes,
-                decisions=decisions,
-                decision_count=len(decisions) if count is None else count,
-                logs=logs,
-                regalloc=regalloc,
+        stored = arrays_in(path.read_bytes())
+        facts = json.loads(stored["facts"].tobytes())
+        status = CompileStatus[facts["status"]]
+        sizes = None
+        if "totals" in facts:
+            names = (field.name for field in fields(SectionTotals))
+            sizes = ObjectSizes(
+                totals=SectionTotals(**dict(zip(names, facts["totals"], strict=True))),
+                function_names=tuple(facts["function_names"]),
+                signatures=tuple(facts["signatures"]),
+                **{name: stored[f"sizes_{name}"] for name in _SIZE_ARRAYS},
             )
-    # RuntimeError: a flag or a method that zipfile does not know, which is how damaged headers look.
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        TypeError,
-        RuntimeError,
-        TraceError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ):
+        regalloc = None
+        if "regalloc_functions" in facts:
+            regalloc = RegallocCosts(
+                functions=tuple(facts["regalloc_functions"]),
+                counts=stored["regalloc_counts"],
+                costs=stored["regalloc_costs"],
+            )
+        logs = {problem: read_log_bytes(stored["log"].tobytes(), name=path)} if "log" in stored else {}
+        site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
+        if site is None and problem in logs and "site" in (columns := logs[problem].columns):
+            site = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
+        decisions = no_decisions()
+        if len(stored["caller"]) or facts["names"]:
+            decisions = InlineDecisions(
+                names=tuple(facts["names"]),
+                by_table=stored["by_table"] if facts.get("by_table") else None,
+                heuristic=stored["heuristic"] if facts.get("heuristic") else None,
+                site=site,
+                **{name: stored[name] for name in _DECISION_ARRAYS},
+            )
+        count = facts.get("decisions")
+        return Compilation(
+            status=status,
+            reason=facts["reason"],
+            user_seconds=facts["user_seconds"],
+            sizes=sizes,
+            decisions=decisions,
+            decision_count=len(decisions) if count is None else count,
+            logs=logs,
+            regalloc=regalloc,
+        )
+    except (*DAMAGE, TraceError):
         return None

@@ -97,6 +97,12 @@ class Judge:
         return self.search.space
 
     @property
+    def is_beyond_bar(self) -> bool:
+        """Whether what is accepted is larger than it may be at the end."""
+        bar = self.measure.bar
+        return bar is not None and self.value is not None and self.value > bar
+
+    @property
     def workers(self) -> int:
         """Compilers that run at once."""
         return self.space.compiler.workers
@@ -238,8 +244,7 @@ def conclude(judge: Judge, *, seconds: float) -> None:
     Where that is still beyond the bar, nothing is accepted.
     """
     confirm(judge, seconds=seconds, is_last=True)
-    bar = judge.measure.bar
-    if bar is not None and judge.value is not None and judge.value > bar:
+    if judge.is_beyond_bar:
         judge.accepted.clear()
         judge.linked, judge.value = judge.plain, judge.plain_value
     judge.space.conclude(judge.accepted)

@@ -1,30 +1,16 @@
 """What a search has on disk, read without trust: a file may be cut short, damaged, or of something else."""
 
-import io
-import lzma
 import math
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
 from mlgokit.errors import InputError
 
-Arrays = dict[str, npt.NDArray[Any]]
 Value = TypeVar("Value")
-
-# What numpy and zipfile say of damaged files (found by mutating them), and of numbers that are none of ours.
-DAMAGE = (
-    OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
-    SystemError,
-    SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
-)  # fmt: skip
 
 
 def read_kept(path: Path, make: Callable[[Arrays], Value], *, what: str) -> Value | None:
@@ -51,12 +37,6 @@ def read_kept(path: Path, make: Callable[[Arrays], Value], *, what: str) -> Valu
             f"{path}: expected {what}, found a damaged file ({str(error) or type(error).__name__:.200}); put back a "
             "copy of it, or delete it: this module is then searched anew, and the others go on"
         ) from error
-
-
-def arrays_in(data: bytes) -> Arrays:
-    """The arrays of an npz file in memory; raises one of :data:`DAMAGE` if that is none."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)
 
 
 def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArray[Any]:

@@ -1,5 +1,6 @@
 """The loop of every search: which unit next, until the budget is spent or nothing is left to try."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from mlgokit.tune.search import Search, SpaceT
 from mlgokit.tune.space import IsOver, Step
 
 OVER, NOTHING_LEFT, GAVE_WAY = "the budget was spent", "nothing left to try", "others are to gain more"
+NOT_MADE_GOOD = "what the search began with was not made good in time"
 """Why a search ended."""
 
 
@@ -41,12 +43,14 @@ def run_search(
     report: Report,
     judge: Judge | None = None,
     give_way: GiveWay | None = None,
+    made_good: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Search until ``clock`` has advanced by ``seconds``, nothing is left to try, or others are to gain more.
 
     ``search.ended`` says which. Every finished step is on disk before the next one of its unit begins. A judge is asked
-    at intervals, while nothing else runs.
+    at intervals, while nothing else runs. A search that began beyond the judge's bar ends where it still is there when
+    the judge is asked after ``made_good`` seconds.
     """
     begin, space = clock(), search.space
     rng = np.random.default_rng([search.seed, search.compilations])
@@ -72,6 +76,9 @@ def run_search(
                 _settle(search, workers=workers, report=report)
                 if asked is not None:
                     confirm(asked, seconds=seconds)
+                    if spent >= made_good and asked.is_beyond_bar:
+                        search.ended = NOT_MADE_GOOD
+                        break
                     continue
                 if not over and judge is not None and confirm(judge, seconds=seconds):
                     # The judge took something back, which leaves something to try.

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgokit.compiler.arrays import Arrays
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tune.kept import Arrays, column, read_kept
+from mlgokit.tune.kept import column, read_kept
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.files import atomic_write, writing
 from mlgokit.module import Module
 from mlgokit.tables.decisions import strong_names
-from mlgokit.tune.kept import DAMAGE, Arrays, arrays_in, column, read_kept
+from mlgokit.tune.kept import column, read_kept
 
 Keys = npt.NDArray[np.uint64]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgokit.compiler.arrays import Arrays
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tune.kept import Arrays, column, read_kept
+from mlgokit.tune.kept import column, read_kept
 
 EACH_TIME = (1 << 16) - 1
 """Stands for every question of a pass about a function, in place of the number of one."""
