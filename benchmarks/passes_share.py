@@ -9,11 +9,14 @@ from typing import Any
 
 from harness import Setup, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
+from tuning_command import tune_for
 
-from mlgokit.commands import bench, tune
+from mlgokit.commands import bench
 from mlgokit.commands.options import COMPILER
+from mlgokit.commands.tune_options import PASS_SHARE, Tune
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.progress import Report
 
 MOST_MORE = 0.003
 """Instructions that programs may execute more, in the geometric mean."""
@@ -27,9 +30,9 @@ class PassesShare:
     """The corpus."""
     projects: tuple[str, ...] = ("snappy", "double-conversion", "lua", "zstd")
     """Projects of the corpus that are workloads of `mlgokit bench`, too."""
-    budget: str = "60s"
-    """Of each tuning."""
-    pass_share: float = 0.4
+    minutes: float = 5.0
+    """Core-minutes of each tuning."""
+    pass_share: float = PASS_SHARE
     """Of the budget, where passes are searched."""
     slowdown: float = 0.0
     """Bound on the estimate of instructions."""
@@ -57,7 +60,7 @@ def measure(config: PassesShare, setup: Setup) -> Result:
 
         def make(project: str = project) -> dict[str, Any]:
             return {
-                name: one_arm(config, toolchain, project, name, share)
+                name: one_arm(config, toolchain, project, name, share, report=setup.report)
                 for name, share in (("without", 0.0), ("with", config.pass_share))
             }
 
@@ -66,22 +69,24 @@ def measure(config: PassesShare, setup: Setup) -> Result:
     return summarise(rows, config)
 
 
-def one_arm(config: PassesShare, toolchain: Toolchain, project: str, name: str, share: float) -> dict[str, Any]:
+def one_arm(
+    config: PassesShare, toolchain: Toolchain, project: str, name: str, share: float, *, report: Report
+) -> dict[str, Any]:
     """One tuning, and what its plugin does to the workload."""
     folder = config.folder / project / name
     compiler = dataclasses.replace(COMPILER, llvm=toolchain.major, workers=config.workers)
-    found = tune.run(
-        tune.Tune(
+    found = tune_for(
+        Tune(
             corpus=config.corpus,
             project=project,
-            budget=config.budget,
             output=folder / "tuned.so",
             folder=folder / "tune",
             pass_share=share,
             slowdown=config.slowdown,
-            allocation_share=0.2,
             compiler=compiler,
-        )
+        ),
+        seconds=60 * config.minutes,
+        report=report,
     )
     ran = bench.run(
         bench.Bench(
@@ -164,8 +169,8 @@ def summarise(rows: Sequence[dict[str, Any]], config: PassesShare) -> Result:
                     "by the code generator's", "same output",
                 ),
                 rows=tuple(table),
-                note=f"Each tuned for {config.budget}, {config.pass_share:g} of it for passes in the one case, the "
-                f"bound on the estimate {config.slowdown:g}. Instructions by callgrind, in the program's own files.",
+                note=f"Each tuned for {config.minutes:g} core-minutes, {config.pass_share:g} of it for passes in the one "
+                f"case, the bound on the estimate {config.slowdown:g}. Instructions by callgrind, in the program's own files.",
             ),
         ),
     )  # fmt: skip

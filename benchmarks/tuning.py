@@ -7,7 +7,7 @@ reached. So a call with larger ``--points`` continues from the smaller ones, and
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from results import Result
 from timing import spent
 from tuning_arms import ARMS, Arm, proved
 from tuning_builds import prepare, rebuild
+from tuning_command import ENOUGH, tune_for
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
 
 from mlgokit.commands.chosen import modules_for_size
-from mlgokit.commands.tune_options import ALLOCATION_SHARE
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune_options import ALLOCATION_SHARE, Tune
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import NEVER
@@ -33,11 +35,9 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
+from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
-from mlgokit.tune.spaces.inlining.space import POLICY_NAME
-
-ENOUGH = 0.98
-"""A search that spent less than this share of its budget had nothing left to try."""
+from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,14 +149,13 @@ def _tuned(
     arm, folder = ARMS[name], _folder(config, name, project)
     builds = config.folder / "projects"
     begin = sum(spent()) - _spent_before(config, name, project, min(points))
-    search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
+    go_on = (
+        _called(config, toolchain, project, folder, report=report)
+        if arm.command
+        else _searched(config, toolchain, arm, project, folder, policy=policy, report=report)
+    )
     for minutes in points:
-        share = ALLOCATION_SHARE if arm.allocation else 0.0
-        left = 60 * minutes * (1 - share) - search.user_seconds
-        if left > 0:
-            arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
-        room = 60 * minutes - search.user_seconds if arm.allocation else 0.0
-        tuned = proved(search, folder / "tuned.so", seconds=room, report=report)
+        tuned = go_on(minutes)
         all_seconds = sum(spent()) - begin
         before = json.loads((builds / project.name / "prepared.json").read_bytes())
         after: dict[str, Any] | None = None
@@ -176,6 +175,44 @@ def _tuned(
         value = {"tuned": tuned.to_json(), "all_seconds": all_seconds, "before": before, "after": after}
         atomic_write(_path(config, name, project, minutes), json.dumps(value))
         begin = sum(spent()) - all_seconds
+
+
+def _called(
+    config: Tuning, toolchain: Toolchain, project: TunedProject, folder: Path, *, report: Report
+) -> Callable[[float], Tuned]:
+    """`mlgokit tune`, called until it has taken so many core-minutes."""
+    asked = Tune(
+        corpus=config.folder / "projects" / project.name / "corpus",
+        folder=folder / "tune",
+        output=folder / "tuned.so",
+        compiler=CompilerOptions(llvm=toolchain.major, workers=config.workers),
+        search=SearchConfig(seed=config.seed),
+    )
+    return lambda minutes: tune_for(asked, seconds=60 * minutes, report=report)
+
+
+def _searched(
+    config: Tuning,
+    toolchain: Toolchain,
+    arm: Arm,
+    project: TunedProject,
+    folder: Path,
+    *,
+    policy: Path | None,
+    report: Report,
+) -> Callable[[float], Tuned]:
+    """A search of our own, gone on with until it has taken so many core-minutes, and proved."""
+    search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
+
+    def go_on(minutes: float) -> Tuned:
+        share = ALLOCATION_SHARE if arm.allocation else 0.0
+        left = 60 * minutes * (1 - share) - search.user_seconds
+        if left > 0:
+            arm.run(search, seconds=left, workers=config.workers, report=report, clock=lambda: search.user_seconds)
+        room = 60 * minutes - search.user_seconds if arm.allocation else 0.0
+        return proved(search, folder / "tuned.so", seconds=room, report=report)
+
+    return go_on
 
 
 def _spent_before(config: Tuning, arm: str, project: TunedProject, minutes: float) -> float:

@@ -49,6 +49,7 @@ class Arm:
         policy: it also starts from a policy, and asks it what to try first.
         allocation: the last part of its budget goes to register allocation.
         rebuilt: its result goes into the project's own build, and the project's tests are run.
+        command: it is `mlgokit tune` as it is called, with its defaults, in place of a search of our own.
     """
 
     run: Run
@@ -57,6 +58,7 @@ class Arm:
     policy: bool = False
     allocation: bool = False
     rebuilt: bool = False
+    command: bool = False
 
 
 def random_search(
@@ -107,6 +109,7 @@ def random_search(
 ARMS = {
     "tune from policy": Arm(run=run_search, never=True, policy=True, allocation=True, rebuilt=True),
     "tune": Arm(run=run_search, never=True, allocation=True, rebuilt=True),
+    "mlgokit tune": Arm(run=run_search, rebuilt=True, command=True),
     "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, restarts=0, refits=())),
     "random search": Arm(run=random_search),
 }

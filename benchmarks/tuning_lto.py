@@ -16,11 +16,11 @@ import numpy as np
 from harness import Setup, check_names, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_builds import LINKING, build_project, image_of, source_folder
+from tuning_command import tune_for
 from tuning_projects import PROJECTS, TunedProject
 
 from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tune import run as tune
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -40,9 +40,6 @@ POLICY_BAR = 0.001
 BUILDS = ("plain", "tuned", "lto", "tuned lto", "lto with policy", "thin", "tuned thin", "thin with policy")
 _LTO = {build: "-flto=thin" if "thin" in build else "-flto" for build in BUILDS if "thin" in build or "lto" in build}
 _FROM = {"tuned": "plain", "tuned lto": "lto", "tuned thin": "thin"}
-_ENOUGH = 0.98
-LEAST_SECONDS = 5.0
-"""Of processor time, for which a search is begun once more; less is lost in opening it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,46 +293,29 @@ def _row(
 def _searched(
     config: TuningLto, project: TunedProject, build: str, *, place: Path, toolchain: Toolchain, setup: Setup
 ) -> dict[str, Any]:
-    """A search of so many core-minutes; its budget is wall time, of which a busy machine gives it a part."""
+    """A search of so many core-minutes."""
     before = place / _FROM[build]
     if not before.is_dir():
         raise UsageError(f"{project.name}: expected the build {_FROM[build]!r} before {build!r}; make it first")
     words, folder = link_of(image_of(project, before), before)
     search = place / f"search-{build.replace(' ', '-')}"
-    whole, spent, pace = 60 * config.minutes, _spent(search), 1.0 / config.workers
-    while True:
-        left = whole - spent
-        result = tune(
-            Tune(
-                compile_commands=before / DATABASE_NAME,
-                objective="linked",
-                link_command=words,
-                link_folder=folder,
-                budget=f"{max(0.0, left * pace):.0f}s" if left >= LEAST_SECONDS else "0s",
-                folder=search,
-                output=search / "tuned.so",
-                go_on=search.exists(),
-                compiler=CompilerOptions(llvm=toolchain.major, workers=config.workers),
-            ),
-            report=setup.report,
-        )
-        gained = result.user_seconds - spent
-        spent = result.user_seconds
-        if spent >= _ENOUGH * whole or result.ended == NOTHING_LEFT or gained < 1:
-            break
-        pace = min(20.0, max(pace, pace * left / gained))
+    asked = Tune(
+        compile_commands=before / DATABASE_NAME,
+        objective="linked",
+        link_command=words,
+        link_folder=folder,
+        folder=search,
+        output=search / "tuned.so",
+        compiler=CompilerOptions(llvm=toolchain.major, workers=config.workers),
+    )
+    result = tune_for(asked, seconds=60 * config.minutes, report=setup.report)
     return {
         "flag": result.flag,
-        "core_seconds": spent,
+        "core_seconds": result.user_seconds,
         "compilations": result.compilations,
         "ended": result.ended,
         "judged": None if result.judged is None else [result.judged.before, result.judged.after],
     }
-
-
-def _spent(search: Path) -> float:
-    path = search / "tuned.json"
-    return float(json.loads(path.read_bytes())["user_seconds"]) if path.exists() else 0.0
 
 
 def link_of(image: Path, build: Path) -> tuple[str, Path]:

@@ -21,11 +21,12 @@ from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
 from timing import spent
 from tuning_builds import build_project, prepare, source_folder
+from tuning_command import tune_for
 from tuning_projects import PROJECTS, TunedProject
 
 from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.commands.tune import Tune, run as tune
+from mlgokit.commands.tune_options import ALLOCATION_SHARE, PASS_SHARE, Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
@@ -35,7 +36,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.module import Module
-from mlgokit.tune.loop import NOTHING_LEFT, run_search
+from mlgokit.tune.loop import run_search
 from mlgokit.tune.spaces.inlining.opening import open_inlining
 from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState, StepResult
@@ -59,9 +60,9 @@ class TuningOneModule:
     """Windows of each number of workers; they take turns."""
     minutes: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0, 60.0)
     """Core-minutes at which the curve has a point; a search goes on from one to the next."""
-    pass_share: float = 0.25
+    pass_share: float = PASS_SHARE
     """Share of each part of the search for passes."""
-    allocation_share: float = 0.25
+    allocation_share: float = ALLOCATION_SHARE
     """Share of each part for registers."""
     slice: int = 0
     """How many missing windows or points to make in this call; 0 for all, -1 for none but the tables."""
@@ -229,31 +230,17 @@ def _point(
 ) -> dict[str, Any]:
     """Search on to so many core-minutes, and link and test what was found."""
     place = (config.folder / name).resolve()
-    search, whole = place / "search", 60 * minutes
-    kept = search / "tuned.json"
-    user = float(json.loads(kept.read_bytes())["user_seconds"]) if kept.exists() else 0.0
-    pace = 1 / max(WORKERS)
-    while True:
-        begin = time.monotonic()
-        result = tune(
-            Tune(
-                corpus=place / "corpus",
-                budget=f"{max(1.0, (whole - user) * pace):.0f}s",
-                pass_share=config.pass_share,
-                allocation_share=config.allocation_share,
-                folder=search,
-                output=search / "tuned.so",
-                go_on=search.exists(),
-                compiler=CompilerOptions(llvm=toolchain.major, workers=max(WORKERS), timeout_seconds=TIMEOUT_SECONDS),
-                search=SearchConfig(seed=config.seed),
-            ),
-            report=setup.report,
-        )
-        gained = result.user_seconds - user
-        user = result.user_seconds
-        if user >= 0.95 * whole or result.ended == NOTHING_LEFT or gained < 1:
-            break
-        pace = min(20.0, max(pace, (time.monotonic() - begin) / gained))
+    search = place / "search"
+    asked = Tune(
+        corpus=place / "corpus",
+        pass_share=config.pass_share,
+        allocation_share=config.allocation_share,
+        folder=search,
+        output=search / "tuned.so",
+        compiler=CompilerOptions(llvm=toolchain.major, workers=max(WORKERS), timeout_seconds=TIMEOUT_SECONDS),
+        search=SearchConfig(seed=config.seed),
+    )
+    result = tune_for(asked, seconds=60 * minutes, report=setup.report)
     built = build_project(
         PROJECTS[name],
         place / "tuned",
@@ -265,7 +252,7 @@ def _point(
     before, after = plain["image"], dataclasses.asdict(built.image)
     parts = {"passes": result.passes, "registers": result.allocated}
     return {
-        "core_seconds": user,
+        "core_seconds": result.user_seconds,
         "compilations": result.compilations,
         "linked": after["image"] / before["image"] - 1,
         "text": after["text"] / before["text"] - 1,

@@ -13,10 +13,10 @@ from tuning_projects import TunedProject
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 
-BARS = {"c++": -0.07, "c": -0.025}
-BAR_MINUTES = 60.0
-BAR = "linked images 7 % smaller on C++ and 2.5 % on C at 60 core-minutes, nothing larger, all tests passing"
-LEADING = ("tune from policy", "tune")
+BARS = {"c++": -0.125, "c": -0.07}
+BAR_MINUTES = 15.0
+BAR = "linked images 12.5 % smaller on C++ and 7 % on C at 15 core-minutes, nothing larger, all tests passing"
+LEADING = ("mlgokit tune", "tune from policy", "tune")
 """The arms that the bar is about: the first one that is there."""
 Pair = tuple[float, float]
 
