@@ -169,8 +169,9 @@ def summarise(rows: Sequence[dict[str, Any]], config: PassesShare) -> Result:
                     "by the code generator's", "same output",
                 ),
                 rows=tuple(table),
-                note=f"Each tuned for {config.minutes:g} core-minutes, {config.pass_share:g} of it for passes in the one "
-                f"case, the bound on the estimate {config.slowdown:g}. Instructions by callgrind, in the program's own files.",
+                note=f"Each tuned for {config.minutes:g} core-minutes, {config.pass_share:g} of it for passes in the "
+                f"one case, the bound on the estimate {config.slowdown:g}. Instructions by callgrind, in the program's "
+                "own files.",
             ),
         ),
     )  # fmt: skip
