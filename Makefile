@@ -1,7 +1,7 @@
 # Everything is behind two commands: `make quickstart` and `make test`. Both install what they need (scripts/bootstrap.sh).
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test environment format format-check lint types imports docs unit llvm browser readme lock clean
+.PHONY: help quickstart test environment format format-check lint types imports docs unit llvm browser readme wheel lock clean
 
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -47,8 +47,8 @@ docs: environment ## the site, in build/docs/index.html
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
 unit: environment ## tests and doctests that need no compiler
-	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network" $(ARGS) || { [ $$? -eq 1 ] && \
-		$(BIN)/pytest $(ALONE) -m "not llvm and not browser and not network" $(ARGS); }
+	$(BIN)/pytest $(SHARE) -m "not llvm and not browser and not network and not wheel" $(ARGS) || { [ $$? -eq 1 ] && \
+		$(BIN)/pytest $(ALONE) -m "not llvm and not browser and not network and not wheel" $(ARGS); }
 
 llvm: environment ## tests with every installed clang
 	$(BIN)/pytest $(SHARE) -m "llvm and not browser and not network" tests/llvm $(ARGS) || { [ $$? -eq 1 ] && \
@@ -59,7 +59,11 @@ browser: environment ## the report and the site in a real browser
 	$(BIN)/pytest -m "browser and not network" tests/browser $(ARGS) || [ $$? -eq 5 ]
 
 readme: environment ## the commands in README.md
-	$(BIN)/pytest -m "not network" -k readme tests $(ARGS)
+	$(BIN)/pytest -m "not network and not wheel" -k readme tests $(ARGS)
+
+wheel: environment ## build/wheel/mlgokit-*.whl with prebuilt plugins, tested in an empty environment
+	$(BIN)/python scripts/wheel.py
+	$(BIN)/pytest -m wheel --timeout 1800 tests/wheel $(ARGS)
 
 lock: ## rewrite requirements/*.txt with the newest versions
 	@sh scripts/lock.sh

@@ -231,7 +231,7 @@ def test_without_jax_training_says_so_before_it_compiles(
         monkeypatch.setitem(sys.modules, name, None)
 
     with pytest.raises(
-        ToolError, match=r"packages jax and optax, found no jax and no optax; run `pip install '\.\[train\]'"
+        ToolError, match=r"packages jax and optax, found no jax and no optax; run `pip install 'mlgokit\[train\]'"
     ):
         train.run(train.Train(corpus=corpus, output=tmp_path / "train", algorithm=work))
     assert compiled == []

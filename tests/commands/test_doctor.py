@@ -1,13 +1,21 @@
+import dataclasses
 import io
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from mlgokit.commands import doctor
 from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
+from mlgokit.commands.tune_options import Tune
+from mlgokit.commands.tune_session import Session
 from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
+from mlgokit.progress import say_nothing
+from mlgokit.testing import toy_compiler
+from mlgokit.tune.spaces.inlining.space import SearchConfig
 
 PRESENT = Path("bin")
 
@@ -142,3 +150,49 @@ def test_each_missing_part_has_its_own_package():
     found = doctor._advice((entry(22, include_dir=None, lld=None), entry(19, opt=None)), ())
 
     assert [line.rsplit(" ", 1)[1] for line in found] == ["llvm-22-dev", "lld-22", "llvm-19"]
+
+
+def test_without_the_framework_a_machine_tunes_and_does_not_train():
+    missing = Check(name="learning framework", works=False, detail="jax is not installed")
+    found = dataclasses.replace(diagnosis(entry()), system=(missing,))
+    out = io.StringIO()
+
+    render(found, Console(file=out, width=200))
+
+    assert found.usable
+    assert "Tuning and the plugin work on this machine, training does not yet." in out.getvalue()
+    assert doctor._advice((), (missing,))[-1] == "pip install 'mlgokit[train]'"
+
+
+@pytest.mark.parametrize(
+    ("absent", "objective", "refits", "said"),
+    [
+        (("jax", "optax"), "image", (0.5,), "without jax and optax the search fits no policy to what it measures"),
+        (("optax",), "image", (0.5,), "without optax the search fits no policy"),
+        (("jax", "optax"), "spill-cost", (0.5,), ""),
+        (("jax", "optax"), "image", (), ""),
+        ((), "image", (0.5,), ""),
+    ],
+)
+def test_without_the_framework_tune_says_what_it_does_not_do(
+    absent: tuple[str, ...],
+    objective: Any,
+    refits: tuple[float, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for name in absent:
+        monkeypatch.setitem(sys.modules, name, None)
+    session = Session(
+        config=Tune(objective=objective, search=SearchConfig(refits=refits)),
+        compiler=toy_compiler({}),
+        modules=(),
+        policies={},
+        earlier=None,
+        claim=lambda: None,
+        left_out={},
+        report=say_nothing,
+    )
+
+    assert session.without_refits.startswith(said)
+    assert bool(session.without_refits) is bool(said)

@@ -181,12 +181,16 @@ def check_framework() -> None:
     Raises:
         ToolError: a package that training needs is not installed.
     """
-    missing = [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_framework():
         raise ToolError(
             f"training: expected the Python packages jax and optax, found no {' and no '.join(missing)}; "
-            "run `pip install '.[train]'` in the checkout of mlgokit"
+            "run `pip install 'mlgokit[train]'`"
         )
+
+
+def missing_framework() -> list[str]:
+    """The Python packages that learning needs and that are not installed."""
+    return [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
 
 
 def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "default") -> Learner:

@@ -19,8 +19,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from mlgokit.commands.doctor_plugin import list_prebuilt, obtain_plugin
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
+from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import (
     SUPPORTED_MAJORS,
@@ -38,6 +40,7 @@ TRIAL_SECONDS = 30.0
 NEEDED_DISK_BYTES = 2 * 2**30
 NEEDED_MEMORY_BYTES = 2 * 2**30
 EXIT_UNUSABLE = 3
+_FRAMEWORK = "learning framework"
 
 _IR = """
 define internal i32 @callee(i32 %x) {
@@ -68,7 +71,7 @@ class Check:
         name: what was tried.
         works: the answer.
         detail: what was found, or why it does not work.
-        needed: whether training and the plugin need it.
+        needed: whether the plugin and tuning need it.
     """
 
     name: str
@@ -86,7 +89,7 @@ class ToolchainDiagnosis:
 
     @property
     def usable(self) -> bool:
-        """Whether policies can be trained with it and loaded into it."""
+        """Whether it can be tuned with, and loads the plugin."""
         return all(check.works for check in self.checks if check.needed)
 
 
@@ -108,7 +111,7 @@ class Diagnosis:
 
     @property
     def usable(self) -> bool:
-        """Whether at least one compiler does everything, and so does the machine."""
+        """Whether at least one compiler does everything that tuning needs, and so does the machine."""
         machine = all(check.works for check in self.system if check.needed)
         return machine and any(toolchain.usable for toolchain in self.toolchains)
 
@@ -211,7 +214,9 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
     console.print(table)
     for line in diagnosis.advice:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if diagnosis.usable:
+    if diagnosis.usable and any(_is_framework(check) and not check.works for check in diagnosis.system):
+        console.print("Tuning and the plugin work on this machine, training does not yet.")
+    elif diagnosis.usable:
         console.print("Training and the plugin work on this machine.")
     else:
         console.print("Training and the plugin do not work on this machine yet.")
@@ -328,15 +333,9 @@ def _use_embedded(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
 
 
 def _load_plugin(toolchain: Toolchain, folder: Path) -> str:
-    if not toolchain.supported:
-        raise ToolError(f"made for LLVM {' and '.join(str(major) for major in SUPPORTED_MAJORS)} only")
-    if toolchain.include_dir is None:
-        raise ToolError(f"no LLVM headers of major {toolchain.major} found")
-    from mlgokit.compiler import plugin_build
-
-    built = plugin_build.build_plugin(toolchain)
-    _run(toolchain, folder, plugin=built)
-    return f"builds, and the compiler loads it: {built}"
+    plugin, whence = obtain_plugin(toolchain)
+    _run(toolchain, folder, plugin=plugin)
+    return f"{whence}, and the compiler loads it: {plugin}"
 
 
 def _system_checks() -> tuple[Check, ...]:
@@ -347,11 +346,13 @@ def _system_checks() -> tuple[Check, ...]:
     return (
         Check(name="Python", works=sys.version_info >= (3, 11), detail=platform.python_version(), needed=True),
         Check(
-            name="learning framework",
+            name=_FRAMEWORK,
             works=framework,
-            detail="jax, optax and cmaes are installed" if framework else "jax, optax or cmaes is not installed",
-            needed=True,
+            detail="jax, optax and cmaes are installed"
+            if framework
+            else "jax, optax or cmaes is not installed: no training, and tuning fits no policy on the way",
         ),
+        _check("prebuilt plugins", list_prebuilt),
         Check(name="cores", works=True, detail=str(len(os.sched_getaffinity(0)))),
         Check(
             name="memory",
@@ -381,7 +382,9 @@ def _advice(toolchains: tuple[ToolchainDiagnosis, ...], system: tuple[Check, ...
         lines.append(apt_command(*apt_packages(SUPPORTED_MAJORS[0])))
     for entry in supported:
         major = entry.toolchain.major
-        if entry.toolchain.include_dir is None:
+        if entry.toolchain.include_dir is None and isinstance(
+            find_prebuilt(entry.toolchain.version, entry.toolchain.target), str
+        ):
             lines.append(apt_command(f"llvm-{major}-dev"))
         if entry.toolchain.lld is None:
             lines.append(apt_command(f"lld-{major}"))
@@ -389,6 +392,10 @@ def _advice(toolchains: tuple[ToolchainDiagnosis, ...], system: tuple[Check, ...
             lines.append(apt_command("g++"))
         if entry.toolchain.opt is None or entry.toolchain.llc is None:
             lines.append(apt_command(f"llvm-{major}"))
-    if any(check.name == "learning framework" and not check.works for check in system):
-        lines.append("pip install '.[train]'")
+    if any(_is_framework(check) and not check.works for check in system):
+        lines.append("pip install 'mlgokit[train]'")
     return tuple(dict.fromkeys(lines))
+
+
+def _is_framework(check: Check) -> bool:
+    return check.name == _FRAMEWORK

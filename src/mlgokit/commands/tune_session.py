@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.algorithms.registry import missing_framework
 from mlgokit.commands.tune_builds import Recorded
 from mlgokit.commands.tune_cargo import CargoTuning, prove_programs
 from mlgokit.commands.tune_checks import seconds_of
@@ -96,6 +97,17 @@ class Session:
             return "compile"
         return "link" if self.linking.steps is None else "both"
 
+    @property
+    def without_refits(self) -> str:
+        """What the search does not do because the learning framework is not installed; empty if it does all."""
+        missing = missing_framework() if self.config.objective != "spill-cost" and self.config.search.refits else []
+        if not missing:
+            return ""
+        return (
+            f"without {' and '.join(missing)} the search fits no policy to what it measures, so it orders its trials "
+            "by chance; `pip install 'mlgokit[train]'` brings them"
+        )
+
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
 
@@ -103,13 +115,13 @@ class Session:
             RejectedError: the build fails with it.
             ToolError: the link that was tuned does not give what was verified.
         """
-        notes: tuple[str, ...] = ()
+        notes = tuple(filter(None, (self.without_refits,)))
         if self.linking is not None:
             judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
             options = link_options(self.linking, verifier.output, digest=digest_file(verifier.plugin))
             if self.linking.steps is not None:
                 options = [f"-fpass-plugin={verifier.output.resolve()}", *options]
-                notes = (_BOTH_PLACES,)
+                notes = (*notes, _BOTH_PLACES)
             tuned = dataclasses.replace(tuned, judged=judged, flag=" ".join(options))
         if self.cargo is not None:
             tuned = prove_programs(self.cargo, verifier.plugin, verifier.output, tuned)
@@ -190,6 +202,8 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, config.judge, objects, folder=workplace, report=report)
     session.claim()
+    if session.without_refits:
+        report(1, 1, session.without_refits)
     table = session.earlier if isinstance(session.earlier, DecisionTable) else None
     try_whole(search, policies=session.policies, earlier=table, report=report)
     known = search.folder / POLICY_NAME

@@ -7,15 +7,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping
-from importlib import resources
-from importlib.resources.abc import Traversable
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import platformdirs
 
 from mlgokit.compiler import process
+from mlgokit.compiler.plugin_sources import COMPILE_OPTIONS, DIALECT, plugin_sources, plugin_units
 from mlgokit.compiler.pool import in_order
+from mlgokit.compiler.prebuilt import Prebuilt, find_prebuilt
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.errors import BusyError, ToolError
 from mlgokit.files import atomic_write, writing
@@ -24,8 +24,6 @@ BUILD_SECONDS = 300
 WAIT_SECONDS = 2 * BUILD_SECONDS
 """For another process that builds; several may be before us."""
 _PAUSE_SECONDS = 0.05
-# No fused multiply-add: a policy must give the same number in numpy and on every machine.
-_OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
 # Two plugins in one process must not call each other's functions by the same name.
 _LINK = ("-shared", "-Wl,-Bsymbolic-functions")
 
@@ -35,34 +33,30 @@ def default_build_folder() -> Path:
     return platformdirs.user_cache_path("mlgokit") / "plugins"
 
 
-def _sources() -> dict[str, bytes]:
-    """The bytes of all sources, by path in the plugin's folder."""
-
-    def below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                yield from below(entry, f"{prefix}{entry.name}/")
-            elif entry.name.endswith((".cpp", ".h")):
-                yield prefix + entry.name, entry.read_bytes()
-
-    return dict(sorted(below(resources.files("mlgokit") / "plugin", "")))
-
-
 def build_plugin(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
     """The generic plugin for ``toolchain``; built when its sources or the toolchain changed.
 
+    Objects that came with the package are only linked, if they fit (:mod:`mlgokit.compiler.prebuilt`); else the sources
+    are compiled, which takes LLVM's headers.
+
     Raises:
         BusyError: another process builds one and does not come to an end.
-        ToolError: the major is not supported, the headers are missing, or the sources do not compile.
+        ToolError: the major is not supported, neither headers nor fitting objects are there, or the sources do not
+            compile.
     """
     return _build(toolchain, cache_folder or default_build_folder()) / "mlgokit.so"
+
+
+def was_compiled(plugin: Path) -> bool:
+    """Whether :func:`build_plugin` compiled it here, and did not link it from prebuilt objects."""
+    return (plugin.parent / "Plugin.cpp").is_file()
 
 
 def plugin_folder(
     toolchain: Toolchain, *, cache_folder: Path | None = None, sources: Mapping[str, bytes] | None = None
 ) -> Path:
     """Where the plugin for ``toolchain`` is once it is built: another one for other ``sources``, by default ours."""
-    key = (sorted((sources or _sources()).items()), _installation(toolchain), _OPTIONS, _LINK)
+    key = (sorted((sources or plugin_sources()).items()), _installation(toolchain), COMPILE_OPTIONS, _LINK)
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
     return (cache_folder or default_build_folder()) / f"llvm-{toolchain.major}-{digest[:16]}"
 
@@ -118,12 +112,13 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
             f"plugin: expected an LLVM major that it knows ({known}), found {toolchain.major} at {toolchain.clang}; "
             f"choose another clang, for example: apt-get install clang-{SUPPORTED_MAJORS[-1]}"
         )
-    if toolchain.include_dir is None:
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target)
+    if toolchain.include_dir is None and isinstance(prebuilt, str):
         raise ToolError(
-            f"plugin for LLVM {toolchain.major}: expected the headers of LLVM beside {toolchain.clang}, found none; "
-            f"install them: apt-get install llvm-{toolchain.major}-dev"
+            f"plugin for LLVM {toolchain.major}: expected the headers of LLVM beside {toolchain.clang}, found none"
+            f"{prebuilt and f', and {prebuilt}'}; install them: apt-get install llvm-{toolchain.major}-dev"
         )
-    sources = _sources()
+    sources = plugin_sources()
     folder = plugin_folder(toolchain, cache_folder=cache_folder, sources=sources)
     if (folder / "mlgokit.so").is_file():
         return folder
@@ -131,7 +126,7 @@ def _build(toolchain: Toolchain, cache_folder: Path) -> Path:
         cache_folder.mkdir(parents=True, exist_ok=True)
     with _only_builder(cache_folder):
         if not (folder / "mlgokit.so").is_file():
-            _build_into(folder, toolchain, sources)
+            _build_into(folder, toolchain, sources, None if isinstance(prebuilt, str) else prebuilt)
     return folder
 
 
@@ -183,26 +178,13 @@ def _has_lock(descriptor: int) -> bool:
     return True
 
 
-def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]) -> None:
+def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes], prebuilt: Prebuilt | None) -> None:
     cache_folder = folder.parent
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache_folder) as scratch:
         building = Path(scratch)
-        with writing(building):
-            for name, text in sources.items():
-                (building / name).parent.mkdir(exist_ok=True)
-                (building / name).write_bytes(text)
-        units = [name.removesuffix(".cpp") for name in sources if name.endswith(".cpp")]
-        include = [
-            "-iquote", ".", "-isystem", str(toolchain.include_dir), "-std=c++17", "-fno-exceptions",
-            "-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS",
-        ]  # fmt: skip
-
-        def compile_unit(unit: str) -> None:
-            _compile(toolchain, [*_OPTIONS, *include, f"{unit}.cpp", "-o", f"{unit}.o"], building)
-
-        for _ in in_order(compile_unit, units, workers=os.cpu_count() or 1):
-            pass
-        _compile(toolchain, [*_LINK, *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], building)
+        if prebuilt is None or not _link_prebuilt(toolchain, prebuilt, building):
+            compile_objects(toolchain, building, sources)
+            _link(toolchain, plugin_units(sources), building)
         with writing(folder):
             if not (folder / "mlgokit.so").is_file():
                 # What a killed build or a cleaned cache left behind.
@@ -215,3 +197,60 @@ def _build_into(folder: Path, toolchain: Toolchain, sources: Mapping[str, bytes]
                     raise
             else:
                 building.mkdir()
+
+
+def compile_objects(
+    toolchain: Toolchain, folder: Path, sources: Mapping[str, bytes], *, options: Sequence[str] = ()
+) -> None:
+    """Put the sources into ``folder``, and beside each the object that ``toolchain`` makes of it.
+
+    Raises:
+        ToolError: one does not compile.
+    """
+    with writing(folder):
+        for name, text in sources.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(text)
+    include = ["-iquote", ".", "-isystem", str(toolchain.include_dir), *DIALECT]
+
+    def compile_unit(unit: str) -> None:
+        _compile(toolchain, [*COMPILE_OPTIONS, *include, *options, f"{unit}.cpp", "-o", f"{unit}.o"], folder)
+
+    for _ in in_order(compile_unit, plugin_units(sources), workers=os.cpu_count() or 1):
+        pass
+
+
+def _link(toolchain: Toolchain, units: Sequence[str], folder: Path) -> None:
+    _compile(toolchain, [*_LINK, *(f"{unit}.o" for unit in units), "-o", "mlgokit.so"], folder)
+
+
+def _link_prebuilt(toolchain: Toolchain, prebuilt: Prebuilt, folder: Path) -> bool:
+    """Link what came with the package, and have the compiler load it; ``False`` if it has to be compiled after all.
+
+    Raises:
+        ToolError: the objects are damaged, or do not fit this compiler and there are no headers.
+    """
+    with writing(folder):
+        for unit, data in prebuilt.read():
+            (folder / unit).parent.mkdir(exist_ok=True)
+            (folder / f"{unit}.o").write_bytes(data)
+    _link(toolchain, list(prebuilt.objects), folder)
+    source = folder / "try.c"
+    source.write_text("")
+    # Bound at once: what the compiler lacks has to be missed now, and not in the middle of a compilation.
+    done = process.run(
+        [toolchain.clang, "-Oz", "-fpass-plugin=./mlgokit.so", "-c", source.name, "-o", os.devnull],
+        timeout_seconds=BUILD_SECONDS,
+        cwd=folder,
+        env=dict(os.environ) | {"LD_BIND_NOW": "1"},
+    )
+    source.unlink()
+    if done.returncode == 0:
+        return True
+    if toolchain.include_dir is not None:
+        return False
+    found = (done.stderr.strip().splitlines() or ["no message"])[0]
+    raise ToolError(
+        f"plugin for LLVM {toolchain.major}: expected {toolchain.clang} to load the prebuilt one for {prebuilt.name}, "
+        f"found: {found}; install the headers, so that it is compiled: apt-get install llvm-{toolchain.major}-dev"
+    )

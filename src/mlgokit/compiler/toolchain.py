@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.plugin_loading import replay_sentence, why_it_loads_nothing
+from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.errors import ToolError
 
 SUPPORTED_MAJORS = (19, 22)
@@ -95,7 +97,8 @@ class Survey:
     """All compilers of a machine.
 
     Attributes:
-        toolchains: the best first: what MLGOKIT_LLVM names, then supported majors with headers, then the newest.
+        toolchains: the best first: what MLGOKIT_LLVM names, then supported majors for which the plugin can be
+            had, then the newest.
         unusable: programs named like clang that could not be asked for a version.
     """
 
@@ -169,7 +172,8 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
     Args:
         major: only this LLVM major.
         clang: only this program, whatever MLGOKIT_LLVM says.
-        need_plugin: the plugin has to be built for it, so its major must be supported and its headers installed.
+        need_plugin: it has to load the plugin, so its major must be supported, and its headers installed or a prebuilt
+            plugin in the package.
 
     Raises:
         ToolError: there is none; the message has the command that installs it.
@@ -215,19 +219,33 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
 
 
 def _fit_for_plugin(toolchains: Sequence[Toolchain]) -> Toolchain:
-    """The first with a supported major and headers; ``toolchains`` is not empty."""
+    """The first with a supported major that loads a plugin which can be had; ``toolchains`` is not empty."""
     supported = [toolchain for toolchain in toolchains if toolchain.supported]
     if not supported:
+        if reason := why_it_loads_nothing(toolchains[0].clang):
+            raise ToolError(replay_sentence(toolchains[0].clang, reason))
         found = ", ".join(f"{f'{t.vendor} ' if t.vendor else ''}{t.version}" for t in toolchains)
         raise ToolError(_unsupported(f"clang {toolchains[0].clang}", found))
-    for toolchain in supported:
-        if toolchain.include_dir is not None:
+    ready = [toolchain for toolchain in supported if _missing(toolchain) is None]
+    for toolchain in ready:
+        if not why_it_loads_nothing(toolchain.clang):
             return toolchain
-    first = supported[0]
+    first = (ready or supported)[0]
+    if reason := why_it_loads_nothing(first.clang):
+        raise ToolError(replay_sentence(first.clang, reason))
+    other = _missing(first)
     raise ToolError(
         f"LLVM {first.major} headers: expected llvm/Config/llvm-config.h of major {first.major} for {first.clang}, "
-        f"found none; run `{apt_command(f'llvm-{first.major}-dev')}`"
+        f"found none{other and f', and {other}'}; run `{apt_command(f'llvm-{first.major}-dev')}`"
     )
+
+
+def _missing(toolchain: Toolchain) -> str | None:
+    """Why the plugin can neither be built for it nor came with the package; ``None`` if it can, or did."""
+    if toolchain.include_dir is not None:
+        return None
+    found = find_prebuilt(toolchain.version, toolchain.target)
+    return found if isinstance(found, str) else None
 
 
 def _unsupported(what: str, found: str) -> str:
@@ -280,7 +298,7 @@ def _is_in(toolchain: Toolchain, folder: Path) -> bool:
 def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, int]:
     """Sorts the best first."""
     is_wanted = wanted is not None and _is_in(toolchain, wanted)
-    return (not is_wanted, not toolchain.supported, toolchain.include_dir is None, -toolchain.major)
+    return (not is_wanted, not toolchain.supported, _missing(toolchain) is not None, -toolchain.major)
 
 
 def _look_at(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:

@@ -1,0 +1,159 @@
+"""Objects of the plugin that came with the package: a compiler that they fit needs no LLVM headers, it only links them.
+
+``make wheel`` puts them there; a checkout has none. ``docs/formats.md`` has the index.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from mlgokit.compiler.plugin_sources import plugin_sources, sources_digest
+from mlgokit.errors import ToolError
+
+FORMAT_VERSION = 1
+INDEX = "index.json"
+_FOLDER: Traversable = resources.files("mlgokit") / "prebuilt"
+_PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
+# Their C library or pointers are others than those that the objects were compiled for.
+_OTHER_SYSTEMS = ("android", "musl", "gnux32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prebuilt:
+    """The objects for one series of LLVM releases on one kind of processor.
+
+    Attributes:
+        series: of the releases, for example ``22.1``: their headers have the same layouts.
+        processor: for example ``x86_64``, with Linux and the GNU C library.
+        compiler: what compiled them.
+        sources: see :func:`mlgokit.compiler.plugin_sources.sources_digest`.
+        objects: SHA-256 of each object, by source without its ending.
+    """
+
+    series: str
+    processor: str
+    compiler: str
+    sources: str
+    objects: Mapping[str, str]
+
+    @property
+    def folder(self) -> str:
+        """Where the objects are, below the index."""
+        return f"llvm-{self.series}-{self.processor}"
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"LLVM {self.series} on {self.processor}"
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Each object, by source without its ending.
+
+        Raises:
+            ToolError: one is missing, or is not what was built.
+        """
+        for unit, digest in self.objects.items():
+            path = _FOLDER / self.folder / f"{unit}.o"
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise ToolError(_damaged(path, f"found none ({error.strerror})")) from error
+            if hashlib.sha256(data).hexdigest() != digest:
+                raise ToolError(_damaged(path, "found other bytes"))
+            yield unit, data
+
+
+def series_of(version: str) -> str:
+    """The releases whose headers have the same layouts: LLVM keeps them within one minor version.
+
+    Example:
+        >>> series_of("22.1.8")
+        '22.1'
+    """
+    return ".".join(version.split(".")[:2])
+
+
+def processor_of(target: str) -> str:
+    """The processor of a target that has Linux and the GNU C library, else an empty string.
+
+    Example:
+        >>> processor_of("x86_64-pc-linux-gnu"), processor_of("arm64-apple-darwin24")
+        ('x86_64', '')
+    """
+    processor, _, system = target.partition("-")
+    if "linux" not in system or any(other in system for other in _OTHER_SYSTEMS):
+        return ""
+    return _PROCESSORS.get(processor, processor)
+
+
+def all_prebuilt() -> tuple[Prebuilt, ...]:
+    """What came with the package; nothing in a checkout.
+
+    Raises:
+        ToolError: the index is none.
+    """
+    try:
+        text = (_FOLDER / INDEX).read_bytes()
+    except OSError:
+        return ()
+    try:
+        value = json.loads(text)
+        if value["format_version"] != FORMAT_VERSION:
+            raise ToolError(_damaged(_FOLDER / INDEX, f"found format version {value['format_version']!r}"))
+        return tuple(_decode(entry) for entry in value["prebuilt"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolError(_damaged(_FOLDER / INDEX, f"found {type(error).__name__}: {error}")) from error
+
+
+def find_prebuilt(version: str, target: str) -> Prebuilt | str:
+    """The objects that fit a compiler, or the reason why there are none; it is empty if none came with the package.
+
+    Args:
+        version: of the compiler, for example ``22.1.8``.
+        target: its default target triple.
+
+    Raises:
+        ToolError: the index is none.
+    """
+    known = all_prebuilt()
+    if not known:
+        return ""
+    series, processor = series_of(version), processor_of(target)
+    found = next((one for one in known if (one.series, one.processor) == (series, processor)), None)
+    if found is None:
+        return f"the prebuilt plugins in this installation are for {', '.join(one.name for one in known)}"
+    if found.sources != sources_digest(plugin_sources()):
+        return f"the prebuilt plugin for {found.name} in this installation was built from other sources"
+    return found
+
+
+def index_text(known: tuple[Prebuilt, ...]) -> str:
+    """The content of the index."""
+    entries = [
+        {
+            "series": one.series,
+            "processor": one.processor,
+            "compiler": one.compiler,
+            "sources": one.sources,
+            "objects": dict(one.objects),
+        }
+        for one in known
+    ]
+    return json.dumps({"format_version": FORMAT_VERSION, "prebuilt": entries}, indent=1, sort_keys=True) + "\n"
+
+
+def _decode(value: Mapping[str, Any]) -> Prebuilt:
+    words = {name: value[name] for name in ("series", "processor", "compiler", "sources")}
+    objects: dict[str, str] = dict(value["objects"].items())
+    texts = (*words.values(), *objects, *objects.values())
+    if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):
+        raise TypeError("an entry that is none")
+    return Prebuilt(objects=objects, **words)
+
+
+def _damaged(path: Traversable, found: str) -> str:
+    return f"{path}: expected what `make wheel` put there, {found}; install the package again"
