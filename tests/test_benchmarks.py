@@ -44,6 +44,7 @@ PARTS = (
     "evaluate_agreement",
     "harness",
     "results",
+    "made_models",
     "made_objects",
     "fuzz_readers",
     "fuzz_corpus",

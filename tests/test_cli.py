@@ -101,7 +101,7 @@ def test_every_command_of_the_table_is_offered(capsys: pytest.CaptureFixture[str
         assert ended(*group.split(), "--help") == 0
         out = capsys.readouterr().out
         assert squeezed(cli.GROUPS.get(group, cli.DESCRIPTION)) in squeezed(out)
-        names = re.search(r"\{([a-z,]+)\}", out)
+        names = re.search(r"\{([a-z,-]+)\}", out)
         assert names is not None
         found |= {f"{group} {name}".strip() for name in names[1].split(",")}
 

@@ -19,6 +19,7 @@ from mlgokit.commands import (
     evaluate,
     explain,
     export,
+    import_policy,
     importance,
     quickstart,
     report,
@@ -84,6 +85,7 @@ COMMANDS = {
     "explain": Command(explain.Explain, explain.run, explain.render, explain.exit_code),
     "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code),
     "report": Command(report.MakeReport, report.run),
+    "import-policy": Command(import_policy.ImportPolicy, import_policy.run),
     "export plugin": Command(export.Export, export.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }

@@ -1,0 +1,69 @@
+"""The command that turns a TFLite model into a policy file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from mlgokit.errors import InputError, UsageError
+from mlgokit.policy.store import save_policy
+from mlgokit.policy.tflite.compare import compare
+from mlgokit.policy.tflite.file import LARGEST_FILE, read_graph
+from mlgokit.policy.tflite.read_policy import read_policy
+from mlgokit.progress import Report, say_nothing
+
+MODEL = "model.tflite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPolicy:
+    """Turn a TFLite model of google/ml-compiler-opt, for the inliner or for eviction, into a policy file."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """TFLite file, or the folder with its model.tflite."""
+    output: Path = Path("imported.policy")
+    """Policy file to write."""
+    compare: int = 200
+    """Number of drawn observations on which the policy's decisions are compared with the model's."""
+    seed: int = 1
+    """Random seed of the observations."""
+
+
+def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]:
+    """Read the model, write the policy, and compare the two.
+
+    Raises:
+        InputError: the file is no such model, or has an operator that a policy cannot have.
+        ToolError: the extra ``tflite`` is not installed.
+        UsageError: a negative number of observations.
+    """
+    if config.compare < 0:
+        raise UsageError(f"--compare: expected 0 or more observations, found {config.compare}; correct it")
+    path = config.model / MODEL if config.model.is_dir() else config.model
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise InputError(f"model {path}: expected a readable file, found: {error.strerror}; check the path") from error
+    origin = str(path)
+    report(0, 2, "import")
+    graph = read_graph(data, origin)
+    read = read_policy(graph, origin)
+    report(1, 2, "compare")
+    rng = np.random.default_rng(config.seed)
+    compared = compare(graph, read.policy, rng, observations=config.compare, origin=origin)
+    save_policy(read.policy, config.output)
+    report(2, 2, "import")
+    return {
+        "policy": str(config.output),
+        "problem": read.policy.problem,
+        "features": len(read.features),
+        "rows": len(read.policy.features),
+        "draws_decisions": read.draws,
+        "largest_input_error": read.error,
+        "observations_compared": compared.observations,
+        "decisions_differing": compared.differing,
+        "next": f"mlgokit export plugin {config.output}",
+    }

@@ -1,0 +1,1 @@
+"""Policies as TFLite models, in both directions: graphs, their file, their values, and what a policy is in them."""

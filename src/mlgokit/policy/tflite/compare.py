@@ -1,0 +1,102 @@
+"""A model and a policy on the same drawn observations: do they decide alike?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.errors import InputError
+from mlgokit.policy.exploration import Exploration, choose_column
+from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.normaliser import LARGEST, Quantile
+from mlgokit.policy.tflite.evaluate import evaluate
+from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.tflite.network import PREFIX
+from mlgokit.policy.tflite.read_policy import BOOLEANS
+from mlgokit.policy.tflite.steps import Floats, united
+from mlgokit.problems import PROBLEMS, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How often two decided alike.
+
+    Attributes:
+        observations: how many were drawn.
+        differing: in how many the decisions were others.
+    """
+
+    observations: int
+    differing: int
+
+
+def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observations: int, origin: str) -> Comparison:
+    """Draw observations around the boundaries of the policy's features, and have both decide.
+
+    Args:
+        graph: the model; one that draws its decisions takes the likeliest here.
+        policy: what :func:`~mlgokit.policy.tflite.read_policy.read_policy` made of it.
+        rng: for the observations.
+        observations: how many.
+        origin: what messages call the model.
+
+    Raises:
+        InputError: the model cannot be evaluated.
+    """
+    problem = PROBLEMS[policy.problem]
+    boundaries = _boundaries(policy)
+    shapes = {graph.named(index).removeprefix(PREFIX): graph.tensors[index].shape for index in graph.inputs}
+    differing = 0
+    for _ in range(observations):
+        drawn = _drawn(problem, shapes, boundaries, rng)
+        values = {f"{PREFIX}{name}": value for name, value in drawn.items()}
+        named = {graph.tensors[index].name: values.get(graph.named(index)) for index in graph.inputs}
+        found = evaluate(graph, {name: value for name, value in named.items() if value is not None}, origin=origin)
+        whole = [value for value in found.values() if value.dtype.kind == "i" and value.size == 1]
+        if not whole:
+            raise InputError(
+                f"model {origin}: expected an output of one whole number, the decision, found none; "
+                "convert a policy with its decision"
+            )
+        differing += int(whole[0].item()) != decision_of(policy, drawn)
+    return Comparison(observations=observations, differing=differing)
+
+
+def decision_of(policy: Policy, observation: Mapping[str, Array]) -> int:
+    """What a policy of yes or no, or of columns, decides without exploration; raw values by feature."""
+    if policy.output is not OutputKind.COLUMN_LOGIT:
+        row = np.array([[float(observation[name].ravel()[0]) for name in policy.features]])
+        return int(policy.preferences(row)[0] > 0)
+    mask = observation[policy.mask].ravel()
+    rows = [np.broadcast_to(observation[name].ravel(), mask.shape) for name in policy.features]
+    logits = policy.column_logits(np.stack(rows, axis=1).astype(np.float64)[None])[0]
+    return choose_column(logits.tolist(), mask.tolist(), Exploration(), 0.5, 0.5)[0]
+
+
+def _boundaries(policy: Policy) -> dict[str, Floats]:
+    found: dict[str, Floats] = {}
+    if isinstance(policy.normaliser, Quantile):
+        for name, row in zip(policy.features, policy.normaliser.boundaries, strict=True):
+            known: Floats = found.get(name, np.empty(0, np.float32))
+            found[name] = united([known, row])
+    return found
+
+
+def _drawn(
+    problem: Problem, shapes: Mapping[str, tuple[int, ...]], boundaries: Mapping[str, Floats], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Raw values of all features: at boundaries and just below; of what has none, 0 or 1."""
+    found: dict[str, Array] = {}
+    for feature in problem.features:
+        shape, whole = shapes.get(feature.name, (1,)), feature.type == "int64_t"
+        if feature.name in BOOLEANS or feature.name not in boundaries:
+            values = rng.integers(0, 2, shape).astype(np.float64)
+            if feature.name == problem.mask:
+                values[..., -1] = 1
+        else:
+            values = rng.choice(boundaries[feature.name], shape).astype(np.float64)
+            below = values - 1 if whole else np.nextafter(values.astype(np.float32), np.float32(-np.inf))
+            values = np.where(rng.random(shape) < 0.5, values, below)
+            values = np.where(values >= LARGEST, 0 if whole else np.inf, values)
+        found[feature.name] = values.astype(np.int64) if whole else values.astype(np.float32)
+    return found

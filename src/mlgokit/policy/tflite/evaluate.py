@@ -1,0 +1,330 @@
+"""The values of a graph in numpy: what TFLite computes, for the operators that policies have.
+
+It needs no TFLite. Sums of dense layers have another order than TFLite's, so their last bits may differ.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlgokit.errors import InputError
+from mlgokit.policy.tflite.file import MOST_ELEMENTS
+from mlgokit.policy.tflite.graph import Array, Graph, Operator
+
+Kernel = Callable[[Operator, Sequence[Array]], Array]
+MOST_WORK = 1 << 22
+"""Elements that all operators together may give."""
+RELU = 1
+"""The number of a fused activation; 0 is none."""
+
+
+def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model") -> dict[str, Array]:
+    """The outputs of ``graph``, by name.
+
+    Args:
+        graph: the model; ``MULTINOMIAL``, which draws, takes the largest logit here.
+        values: inputs by name, such as ``action_node_count:0``; those that are not there are 0.
+        origin: what messages call the model.
+
+    Raises:
+        InputError: an operator is not known, or does not fit its inputs.
+    """
+    found: dict[int, Array] = {}
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        given = values.get(tensor.name)
+        found[index] = (
+            np.zeros(tensor.shape, tensor.dtype)
+            if given is None
+            else np.asarray(given, tensor.dtype).reshape(tensor.shape)
+        )
+    left = MOST_WORK
+    with np.errstate(all="ignore"):
+        for operator in graph.operators:
+            if operator.kind not in KERNELS:
+                raise unknown_operator(operator.kind, KERNELS, origin)
+            read = operands(graph, operator, found, origin)
+            value = guarded(KERNELS[operator.kind], origin)(operator, read)
+            left -= value.size
+            if left < 0:
+                raise misfit(operator, origin, "more work than a policy is")
+            (output,) = operator.outputs
+            found[output] = value.astype(graph.tensors[output].dtype, copy=False)
+    return {graph.tensors[index].name: operand(graph, index, found, origin) for index in graph.outputs}
+
+
+def operands(graph: Graph, operator: Operator, found: Mapping[int, Array], origin: str) -> list[Array]:
+    """The inputs of an operator that has one output.
+
+    Raises:
+        InputError: one has no value yet, or there are none or several outputs.
+    """
+    if len(operator.outputs) != 1:
+        raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
+    return [operand(graph, index, found, origin) for index in operator.inputs if index >= 0]
+
+
+def operand(graph: Graph, index: int, found: Mapping[int, Array], origin: str) -> Array:
+    """The value of a tensor: a constant, or what was found so far.
+
+    Raises:
+        InputError: it has none.
+    """
+    tensor = graph.tensors[index]
+    value = found.get(index, tensor.data)
+    if value is None:
+        raise InputError(
+            f"model {origin}: tensor {tensor.name[:80]!r}: expected a value before an operator reads it, found none; "
+            "fetch or convert it again"
+        )
+    return value
+
+
+def unknown_operator(kind: str, known: Mapping[str, Any], origin: str) -> InputError:
+    """The sentence about an operator that is not among ``known``."""
+    return InputError(
+        f"model {origin}: operator {kind}: expected one of {', '.join(sorted(known))}, found another; "
+        "convert a policy that is made of those"
+    )
+
+
+def misfit(operator: Operator, origin: str, what: object) -> InputError:
+    """The sentence about an operator whose inputs or options do not fit it."""
+    return InputError(
+        f"model {origin}: operator {operator.kind} with output {operator.outputs[:1]}: expected inputs and options "
+        f"that fit it, found {what}; fetch or convert it again"
+    )
+
+
+def guarded(kernel: Kernel, origin: str) -> Kernel:
+    """``kernel``, whose mistakes about shapes are sentences about the model."""
+
+    def call(operator: Operator, inputs: Sequence[Array]) -> Array:
+        try:
+            return kernel(operator, inputs)
+        except (ValueError, IndexError, TypeError, OverflowError, MemoryError, KeyError) as error:
+            raise misfit(operator, origin, error) from error
+
+    return call
+
+
+# --- Shapes: these move elements of any kind --------------------------------------------------------------------------
+
+
+def bounded(shape: Sequence[int]) -> tuple[int, ...]:
+    """``shape``, which is not too large.
+
+    Raises:
+        ValueError: it is.
+    """
+    sizes = tuple(int(size) for size in shape)
+    if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
+        raise ValueError(f"shape {sizes[:8]}")
+    return sizes
+
+
+def _reshape(operator: Operator, inputs: Sequence[Array]) -> Array:
+    wanted: Any = inputs[1].ravel() if len(inputs) > 1 else operator.options.get("NewShape", ())
+    return inputs[0].reshape(tuple(int(size) for size in wanted))
+
+
+def _concatenate(operator: Operator, inputs: Sequence[Array]) -> Array:
+    bounded((sum(part.size for part in inputs),))
+    return np.concatenate(inputs, axis=int(operator.options.get("Axis", 0)))
+
+
+def _expand(_: Operator, inputs: Sequence[Array]) -> Array:
+    return np.expand_dims(inputs[0], int(inputs[1].ravel()[0]))
+
+
+def _squeeze(operator: Operator, inputs: Sequence[Array]) -> Array:
+    places = tuple(int(place) for place in operator.options.get("SqueezeDims", ()))
+    return np.squeeze(inputs[0], axis=places or None)
+
+
+def _tile(_: Operator, inputs: Sequence[Array]) -> Array:
+    times = tuple(int(count) for count in inputs[1].ravel())
+    if len(times) != inputs[0].ndim:
+        raise ValueError(f"{len(times)} multiples for {inputs[0].ndim} dimensions")
+    bounded([size * count for size, count in zip(inputs[0].shape, times, strict=True)])
+    return np.tile(inputs[0], times)
+
+
+def _pack(operator: Operator, inputs: Sequence[Array]) -> Array:
+    bounded((sum(part.size for part in inputs),))
+    return np.stack(inputs, axis=int(operator.options.get("Axis", 0)))
+
+
+def _broadcast(_: Operator, inputs: Sequence[Array]) -> Array:
+    return np.broadcast_to(inputs[0], bounded(inputs[1].ravel().tolist()))
+
+
+SHAPES: dict[str, Kernel] = {
+    "BROADCAST_TO": _broadcast,
+    "CONCATENATION": _concatenate,
+    "EXPAND_DIMS": _expand,
+    "PACK": _pack,
+    "RESHAPE": _reshape,
+    "SQUEEZE": _squeeze,
+    "TILE": _tile,
+}
+"""Operators that only put elements elsewhere."""
+
+
+# --- Numbers ----------------------------------------------------------------------------------------------------------
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "ADD": np.add,
+    "DIV": np.divide,
+    "EQUAL": np.equal,
+    "GREATER": np.greater,
+    "GREATER_EQUAL": np.greater_equal,
+    "LESS": np.less,
+    "LESS_EQUAL": np.less_equal,
+    "LOGICAL_AND": np.logical_and,
+    "LOGICAL_OR": np.logical_or,
+    "MAXIMUM": np.maximum,
+    "MINIMUM": np.minimum,
+    "MUL": np.multiply,
+    "NOT_EQUAL": np.not_equal,
+    "POW": np.power,
+    "SQUARED_DIFFERENCE": lambda left, right: np.square(left - right),
+    "SUB": np.subtract,
+}
+"""Operators of two numbers."""
+
+UNARY: dict[str, Callable[[Array], Array]] = {
+    "ABS": np.abs,
+    "EXP": np.exp,
+    "LOG": np.log,
+    "LOGICAL_NOT": np.logical_not,
+    "NEG": np.negative,
+    "RELU": lambda values: np.maximum(values, 0),
+    "RSQRT": lambda values: (1 / np.sqrt(values)).astype(values.dtype),
+    "SQRT": np.sqrt,
+    "SQUARE": np.square,
+}
+"""Operators of one number."""
+
+
+def activated(operator: Operator, value: Array) -> Array:
+    """``value`` after the activation that is fused into the operator.
+
+    Raises:
+        ValueError: it is none that policies have.
+    """
+    match operator.options.get("FusedActivationFunction", 0):
+        case 0:
+            return value
+        case 1:
+            return np.maximum(value, 0)
+        case other:
+            raise ValueError(f"fused activation {other}, expected none or RELU")
+
+
+def dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:
+    """Weights [I, O] and bias [O] of a ``FULLY_CONNECTED``.
+
+    Raises:
+        ValueError: they are not plain matrices of floats.
+    """
+    weight = inputs[1]
+    if weight.ndim != 2 or weight.dtype.kind != "f" or operator.options.get("WeightsFormat", 0):
+        raise ValueError(f"weights of type {weight.dtype} and shape {weight.shape}")
+    bias = inputs[2].ravel() if len(inputs) > 2 else np.zeros(len(weight), np.float32)
+    if bias.shape != (len(weight),) or bias.dtype.kind != "f":
+        raise ValueError(f"bias of shape {bias.shape} for weights of shape {weight.shape}")
+    return weight.T, bias
+
+
+def _dense(operator: Operator, inputs: Sequence[Array]) -> Array:
+    weight, bias = dense_weights(operator, inputs)
+    rows = inputs[0].reshape(-1, len(weight))
+    bounded((len(rows), len(bias)))
+    found = activated(operator, rows @ weight + bias)
+    return found.reshape(*inputs[0].shape[:-1], -1) if operator.options.get("KeepNumDims") else found
+
+
+def _gather(operator: Operator, inputs: Sequence[Array]) -> Array:
+    table, places = inputs[0], inputs[1].astype(np.int64)
+    if operator.options.get("Axis", 0) or operator.options.get("BatchDims", 0) or table.ndim == 0:
+        raise ValueError("an axis that is not the first")
+    bounded((*places.shape, *table.shape[1:]))
+    if places.size and not (places.min() >= 0 and places.max() < len(table)):
+        raise ValueError(f"index {places.max()} of {len(table)}")
+    return table[places]
+
+
+def _bucketize(operator: Operator, inputs: Sequence[Array]) -> Array:
+    values = inputs[0].astype(np.float32)
+    return np.searchsorted(boundaries_of(operator), values, side="right").astype(np.int32)
+
+
+def boundaries_of(operator: Operator) -> Array:
+    """The boundaries of a ``BUCKETIZE``, ascending.
+
+    Raises:
+        ValueError: they are not, or there are none.
+    """
+    boundaries = np.asarray(operator.options.get("Boundaries", ()), np.float32)
+    if not boundaries.size or np.isnan(boundaries).any() or (np.diff(boundaries) < 0).any():
+        raise ValueError("boundaries that do not ascend")
+    return boundaries
+
+
+def _arg_max(_: Operator, inputs: Sequence[Array]) -> Array:
+    return np.argmax(inputs[0], axis=int(inputs[1].ravel()[0])).astype(np.int64)
+
+
+def _draw(_: Operator, inputs: Sequence[Array]) -> Array:
+    return np.argmax(inputs[0], axis=-1).astype(np.int64)[:, None]
+
+
+def _softmax(operator: Operator, inputs: Sequence[Array]) -> Array:
+    scaled = inputs[0] * float(operator.options.get("Beta", 1.0) or 1.0)
+    powers = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    return (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)
+
+
+def _mean(operator: Operator, inputs: Sequence[Array]) -> Array:
+    axes = tuple(int(axis) for axis in inputs[1].ravel())
+    return inputs[0].mean(axis=axes, keepdims=bool(operator.options.get("KeepDims", False))).astype(np.float32)
+
+
+def _binary(kind: str) -> Kernel:
+    def call(operator: Operator, inputs: Sequence[Array]) -> Array:
+        left, right = inputs
+        bounded(np.broadcast_shapes(left.shape, right.shape))
+        return activated(operator, BINARY[kind](left, right))
+
+    return call
+
+
+def _unary(kind: str) -> Kernel:
+    return lambda _, inputs: UNARY[kind](inputs[0])
+
+
+def _select(_: Operator, inputs: Sequence[Array]) -> Array:
+    condition, yes, no = inputs
+    bounded(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
+    return np.where(condition, yes, no)
+
+
+KERNELS: dict[str, Kernel] = {
+    **SHAPES,
+    **{kind: _binary(kind) for kind in BINARY},
+    **{kind: _unary(kind) for kind in UNARY},
+    "ARG_MAX": _arg_max,
+    "BUCKETIZE": _bucketize,
+    "CAST": lambda _, inputs: inputs[0],
+    "FLOOR": lambda _, inputs: np.floor(inputs[0]),
+    "FULLY_CONNECTED": _dense,
+    "GATHER": _gather,
+    "MEAN": _mean,
+    "MULTINOMIAL": _draw,
+    "SELECT_V2": _select,
+    "SOFTMAX": _softmax,
+}
+"""What is known of each operator. The tensor that takes the value says of what type it is."""

@@ -1,0 +1,235 @@
+"""The dense network in a model: from its decision back to the features, operator by operator."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mlgokit.errors import InputError
+from mlgokit.policy.tflite.cells import Cell, Raw, Workshop, as_cells, input_cells, is_cells
+from mlgokit.policy.tflite.evaluate import (
+    BINARY,
+    KERNELS,
+    SHAPES,
+    UNARY,
+    dense_weights,
+    guarded,
+    misfit,
+    operand,
+    unknown_operator,
+)
+from mlgokit.policy.tflite.graph import Array, Graph, Operator
+from mlgokit.policy.tflite.steps import Steps
+
+PREFIX = "action_"
+"""What stands before a feature's name in the name of its tensor."""
+DECISIONS = ("ARG_MAX", "MULTINOMIAL")
+_OF_CELLS = {*SHAPES, *BINARY, *UNARY, "CAST", "BUCKETIZE", "GATHER", "SELECT_V2", "FULLY_CONNECTED", "SOFTMAX"}
+_LEAST_LOGIT = -1e30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dense:
+    """One dense layer: weight [I, O], bias [O], and whether negative outputs become 0."""
+
+    weight: Array
+    bias: Array
+    relu: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """Dense layers on rows of cells.
+
+    Attributes:
+        cells: [R, I] what the first layer reads, one row for each column that is decided about.
+        layers: of the networks, all the same for each row.
+        shape: of the outputs, R * O in all.
+        mask: the feature that says which may be chosen; empty if none does.
+    """
+
+    cells: Array
+    layers: tuple[Dense, ...]
+    shape: tuple[int, ...]
+    mask: str = ""
+
+
+Value = Array | Stack
+
+
+def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
+    """The network whose largest output is the decision, and the operator that decides.
+
+    Raises:
+        InputError: there is no such decision, or something else than such a network before it.
+    """
+    deciding = [operator for operator in graph.operators if operator.kind in DECISIONS]
+    if len(deciding) != 1:
+        others = sorted({operator.kind for operator in graph.operators})[:20]
+        listed = ", ".join([operator.kind for operator in deciding] or others or ["none"])
+        raise InputError(
+            f"model {origin}: expected one operator {' or '.join(DECISIONS)}, which decides, found {listed}; "
+            "convert a policy of yes or no, or of columns"
+        )
+    found: dict[int, Value] = {}
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        name = graph.named(index).removeprefix(PREFIX)
+        try:
+            found[index] = input_cells(name, tensor.shape)
+        except ValueError as error:
+            raise InputError(
+                f"model {origin}: expected inputs for one decision, found {error}; convert a policy that is so asked"
+            ) from error
+    workshop = Workshop()
+    needed = _needed(graph, deciding[0])
+    for number in needed:
+        operator = graph.operators[number]
+        if operator.kind not in _OF_CELLS:
+            raise unknown_operator(operator.kind, dict.fromkeys([*_OF_CELLS, *DECISIONS]), origin)
+        if len(operator.outputs) != 1:
+            raise misfit(operator, origin, f"{len(operator.outputs)} outputs")
+        inputs = [_value(graph, index, found, origin) for index in operator.inputs if index >= 0]
+        output = graph.tensors[operator.outputs[0]]
+        try:
+            found[operator.outputs[0]] = _apply(operator, inputs, output.dtype, workshop, origin)
+        except (ValueError, IndexError, TypeError, OverflowError) as error:
+            raise misfit(operator, origin, error) from error
+    last = _value(graph, deciding[0].inputs[0], found, origin) if deciding[0].inputs else np.zeros(0)
+    if not isinstance(last, Stack):
+        raise misfit(deciding[0], origin, "no dense layer before it")
+    return last, deciding[0]
+
+
+def _needed(graph: Graph, deciding: Operator) -> list[int]:
+    """Numbers of the operators that the decision depends on, in their order."""
+    maker = {output: number for number, operator in enumerate(graph.operators) for output in operator.outputs}
+    wanted, seen = list(deciding.inputs[:1]), set[int]()
+    while wanted:
+        number = maker.get(wanted.pop())
+        if number is not None and number not in seen:
+            seen.add(number)
+            wanted.extend(graph.operators[number].inputs)
+    return sorted(seen)
+
+
+def _value(graph: Graph, index: int, found: Mapping[int, Value], origin: str) -> Value:
+    value = found.get(index)
+    return operand(graph, index, {}, origin) if value is None else value
+
+
+def _apply(operator: Operator, inputs: Sequence[Value], dtype: np.dtype[Any], workshop: Workshop, origin: str) -> Value:
+    """What an operator makes of cells, of numbers, or of a network."""
+    if any(isinstance(value, Stack) for value in inputs):
+        return _on_stack(operator, inputs)
+    arrays = [value for value in inputs if not isinstance(value, Stack)]
+    if not any(is_cells(value) for value in arrays):
+        return guarded(KERNELS[operator.kind], origin)(operator, arrays).astype(dtype, copy=False)
+    if operator.kind in SHAPES:
+        if operator.kind in {"CONCATENATION", "PACK"}:
+            arrays = [as_cells(value) for value in arrays]
+        return SHAPES[operator.kind](operator, arrays)
+    if operator.kind == "FULLY_CONNECTED":
+        layer = _layer(operator, arrays)
+        rows = arrays[0].reshape(-1, len(layer.weight))
+        return Stack(cells=rows, layers=(layer,), shape=(len(rows), len(layer.bias)))
+    return workshop.apply(operator, arrays, dtype)
+
+
+def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
+    if any(is_cells(value) for value in inputs[1:]):
+        raise ValueError("weights that depend on features")
+    weight, bias = dense_weights(operator, inputs)
+    activation = operator.options.get("FusedActivationFunction", 0)
+    if activation not in {0, 1}:
+        raise ValueError(f"fused activation {activation}, expected none or RELU")
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise ValueError("weights that are not finite")
+    return Dense(weight=weight, bias=bias, relu=activation == 1)
+
+
+def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
+    """The network with one more operator.
+
+    Raises:
+        ValueError: it is none that a network of dense layers can have.
+    """
+    if operator.kind == "SELECT_V2":
+        return _masked(inputs)
+    stack = inputs[0]
+    others = [value for value in inputs[1:] if not isinstance(value, Stack)]
+    if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
+        raise ValueError("a network together with another, or with features")
+    width = len(stack.layers[-1].bias)
+    match operator.kind:
+        case "RESHAPE" | "SQUEEZE" | "EXPAND_DIMS":
+            moved = SHAPES[operator.kind](operator, [np.empty(stack.shape, np.bool_), *others])
+            return replace(stack, shape=moved.shape)
+        case "SOFTMAX" | "CAST":
+            return stack
+        case "RELU" if not stack.mask:
+            return replace(stack, layers=(*stack.layers[:-1], replace(stack.layers[-1], relu=True)))
+        case "ADD" | "MUL" | "SUB" if not stack.mask and not stack.layers[-1].relu:
+            last = stack.layers[-1]
+            number = np.broadcast_to(others[0].ravel(), (width,)) if others[0].size == 1 else others[0].reshape(width)
+            bias = BINARY[operator.kind](last.bias, number)
+            weight = last.weight * number if operator.kind == "MUL" else last.weight
+            relu = operator.options.get("FusedActivationFunction", 0) == 1
+            return replace(stack, layers=(*stack.layers[:-1], Dense(weight=weight, bias=bias, relu=relu)))
+        case "FULLY_CONNECTED" if not stack.mask:
+            layer = _layer(operator, [np.empty((0, width)), *others])
+            if len(layer.weight) != width:
+                raise ValueError(f"weights for {len(layer.weight)} inputs after {width} outputs")
+            return replace(stack, layers=(*stack.layers, layer), shape=(len(stack.cells), len(layer.bias)))
+        case _:
+            raise ValueError("no operator of a network of dense layers")
+
+
+def _masked(inputs: Sequence[Value]) -> Stack:
+    """A choice between logits and a number below all of them, by a feature."""
+    condition, yes, no = inputs
+    flipped = isinstance(no, Stack)
+    stack, other = (no, yes) if isinstance(no, Stack) else (yes, no)
+    if not isinstance(stack, Stack) or isinstance(other, Stack) or isinstance(condition, Stack) or stack.mask:
+        raise ValueError("a choice that is not between logits and a number")
+    if is_cells(other) or not is_cells(condition) or not (other <= _LEAST_LOGIT).all():
+        raise ValueError("a choice that is not made by a feature, or not for a number below all logits")
+    cells: list[Cell] = condition.ravel().tolist()
+    if [cell.column for cell in cells] != list(range(len(stack.cells))) or len({cell.feature for cell in cells}) != 1:
+        raise ValueError("a mask that is not one feature with an element for each column")
+    for cell in cells:
+        if isinstance(cell.function, Raw):
+            allowed = [False, True]
+        else:
+            allowed = [bool(value) for value in cell.function.at(np.array([0.0, 1.0])).tolist()]
+        if allowed != ([True, False] if flipped else [False, True]):
+            raise ValueError("a mask that is not 0 where a column may not be chosen")
+    return replace(stack, mask=cells[0].feature)
+
+
+def rows_agree(cells: Array, per_column: Container[str]) -> tuple[Cell, ...]:
+    """The cells [I] of the first row, when all rows [R, I] have the same functions of their own columns.
+
+    Args:
+        cells: what the first layer reads.
+        per_column: features that have an element for each row; of all others, each row has the same one.
+
+    Raises:
+        ValueError: a row has another function, or another row's element.
+    """
+    rows: list[list[Cell]] = cells.tolist()
+    for number, row in enumerate(rows):
+        for own, cell in zip(rows[0], row, strict=True):
+            place = number if cell.feature in per_column else 0
+            if own.feature != cell.feature or not _same(own, cell) or cell.column != place:
+                raise ValueError(f"{cell.feature}[{cell.column}] in row {number}, expected what row 0 has of its own")
+    return tuple(rows[0])
+
+
+def _same(one: Cell, other: Cell) -> bool:
+    if one.function is other.function:
+        return True
+    functions = (one.function, other.function)
+    values = [function.values.tolist() for function in functions if isinstance(function, Steps)]
+    return not one.feature and len(values) == 2 and values[0] == values[1]

@@ -1,0 +1,211 @@
+"""A TFLite model as a policy: the reference's networks, with their vocabularies and embeddings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.errors import InputError
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Quantile
+from mlgokit.policy.store import MOST_FEATURES
+from mlgokit.policy.tflite.cells import BOOLEAN, Cell
+from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
+from mlgokit.policy.tflite.rows import Expansion, expand
+from mlgokit.policy.tflite.steps import Doubles, Floats, Steps
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
+
+BOOLEANS = frozenset(
+    (
+        "mask",
+        "is_free",
+        "is_hint",
+        "is_local",
+        "is_multiple_blocks",
+        "is_callee_avail_external",
+        "is_caller_avail_external",
+    )
+)
+"""Features that are 0 or 1 in LLVM, so that a network may read them as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPolicy:
+    """What a model became.
+
+    Attributes:
+        policy: decides as the model does.
+        features: that the model reads, in alphabetical order.
+        draws: whether the model draws its decisions; the policy takes the likeliest.
+        error: the largest difference between what the model's first layer reads and what the policy's does.
+    """
+
+    policy: Policy
+    features: tuple[str, ...]
+    draws: bool
+    error: float
+
+
+def read_policy(graph: Graph, origin: str) -> ReadPolicy:
+    """The policy in ``graph``.
+
+    The networks are the model's own, in floats. Before them stands a first layer that only passes inputs on, so that
+    its whole numbers round inputs and no weights.
+
+    Args:
+        graph: the model.
+        origin: what messages call it.
+
+    Raises:
+        InputError: an operator is not known, or the model has what a policy file cannot have.
+    """
+    with np.errstate(all="ignore"):
+        return _read(graph, origin)
+
+
+def _read(graph: Graph, origin: str) -> ReadPolicy:
+    stack, deciding = find_network(graph, origin)
+    problem = _problem_of(stack, origin)
+    try:
+        cells = rows_agree(stack.cells, {feature.name for feature in problem.features if feature.per_column})
+    except ValueError as error:
+        raise _misfit(origin, "the first dense layer to treat all columns alike", str(error)) from error
+    layers = _merged(stack.layers)
+    if layers[-1].relu:
+        raise _misfit(origin, "no activation after the last dense layer", "RELU")
+    by_feature: dict[str, list[int]] = {}
+    for place, cell in enumerate(cells):
+        by_feature.setdefault(cell.feature, []).append(place)
+    steps = [_steps(cell, origin) for cell in cells]
+    constant = sum(
+        (_constant(steps[place], layers[0].weight[place]) for place in by_feature.pop("", [])), start=np.zeros(1)
+    )
+    expansions = {feature: expand([steps[place] for place in places]) for feature, places in sorted(by_feature.items())}
+    rows = [(feature, row) for feature, expansion in expansions.items() for row in expansion.rows]
+    if not 1 <= len(rows) <= MOST_FEATURES:
+        raise _misfit(origin, f"features in 1 to {MOST_FEATURES} rows of boundaries", str(len(rows)))
+    first, second = _first_layers(layers[0], by_feature, expansions, len(rows), constant)
+    policy = Policy(
+        problem=problem.name,
+        features=tuple(feature for feature, _ in rows),
+        normaliser=_quantile([row for _, row in rows]),
+        layers=tuple(_layer(dense) for dense in (first, second, *layers[1:])),
+        output=OutputKind.LOGITS if problem is INLINE_SIZE else OutputKind.COLUMN_LOGIT,
+        mask=problem.mask or "",
+    )
+    if not all(np.isfinite(array).all() for layer in policy.layers for array in (layer.weight, layer.bias)):
+        raise _misfit(origin, "finite weights", "others")
+    return ReadPolicy(
+        policy=policy,
+        features=tuple(expansions),
+        draws=deciding.kind == "MULTINOMIAL",
+        error=max(expansion.error for expansion in expansions.values()),
+    )
+
+
+def _problem_of(stack: Stack, origin: str) -> Problem:
+    """Which problem's decision it is: two logits, or one for each column with a mask.
+
+    Raises:
+        InputError: neither, or there is a feature that the compiler does not have.
+    """
+    outputs, rows = len(stack.layers[-1].bias), len(stack.cells)
+    problem = INLINE_SIZE if (rows, outputs) == (1, 2) else REGALLOC_EVICTION
+    if problem is REGALLOC_EVICTION and (outputs != 1 or rows < 2):
+        raise _misfit(origin, "two logits, or one for each column", f"{outputs} for each of {rows} rows")
+    if stack.mask != (problem.mask or ""):
+        raise _misfit(origin, f"logits of columns that {problem.mask!r} allows", f"a mask {stack.mask!r}")
+    names = {cell.feature for cell in stack.cells.ravel().tolist() if cell.feature}
+    unknown = sorted(names - set(problem.feature_names))
+    if unknown:
+        raise InputError(
+            f"model {origin}: input {PREFIX}{unknown[0][:80]}: expected a feature of LLVM's for {problem.name}, found "
+            f"another; {_remedy(unknown[0])}"
+        )
+    return problem
+
+
+def _remedy(name: str) -> str:
+    if name.endswith("_embedding"):
+        return "this plugin computes no IR2Vec embeddings, so convert a policy without them"
+    return "convert a policy whose inputs are named action_<feature>:0"
+
+
+def _steps(cell: Cell, origin: str) -> Steps:
+    """The cell's function.
+
+    Raises:
+        InputError: it is the raw value of a feature that is not only 0 or 1.
+    """
+    if isinstance(cell.function, Steps):
+        if not np.isfinite(cell.function.values).all():
+            raise _misfit(origin, f"finite inputs of the first dense layer, of {cell.feature}", "others")
+        return cell.function
+    if cell.feature in BOOLEANS and cell.function.infinite is None:
+        return BOOLEAN
+    raise _misfit(
+        origin, f"ranks, categories or 0 and 1 of {cell.feature} before the first dense layer", "its raw value"
+    )
+
+
+def _misfit(origin: str, expected: str, found: str) -> InputError:
+    return InputError(
+        f"model {origin}: expected {expected}, found {found}; see docs/how-to/tflite.md for what can be read"
+    )
+
+
+def _merged(layers: Sequence[Dense]) -> list[Dense]:
+    """The layers, with one where no activation stands between two."""
+    found: list[Dense] = []
+    for layer in layers:
+        weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
+        if found and not found[-1].relu:
+            before = found.pop()
+            weight, bias = before.weight @ weight, before.bias @ weight + bias
+        found.append(Dense(weight=weight, bias=bias, relu=layer.relu))
+    return found
+
+
+def _constant(steps: Steps, weight: Array) -> Doubles:
+    return float(steps.values[0]) * weight.astype(np.float64)
+
+
+def _first_layers(
+    dense: Dense,
+    by_feature: dict[str, list[int]],
+    expansions: dict[str, Expansion],
+    rows: int,
+    constant: Doubles,
+) -> tuple[Dense, Dense]:
+    """What passes the inputs on that are needed, and the model's first layer on these."""
+    taken: list[int] = []
+    weights: list[Doubles] = []
+    bias = dense.bias + constant
+    before = 0
+    for feature, expansion in expansions.items():
+        own = dense.weight[by_feature[feature]]
+        for term in expansion.terms:
+            taken.append(2 * (before + term.row) + term.power - 1)
+            weights.append(term.factor @ own)
+        bias = bias + expansion.constant @ own
+        before += len(expansion.rows)
+    passing = np.zeros((2 * rows, len(taken)))
+    passing[taken, np.arange(len(taken))] = 1
+    return (
+        Dense(weight=passing, bias=np.zeros(len(taken)), relu=True),
+        Dense(weight=np.stack(weights), bias=bias, relu=dense.relu),
+    )
+
+
+def _quantile(rows: Sequence[Floats]) -> Quantile:
+    longest = max(len(row) for row in rows)
+    lengths = tuple(len(row) for row in rows)
+    bounded = [np.clip(row, -np.finfo(np.float32).max, np.finfo(np.float32).max) for row in rows]
+    boundaries = np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in bounded])
+    return Quantile(boundaries=boundaries.astype(np.float32), lengths=lengths if len(set(lengths)) > 1 else None)
+
+
+def _layer(dense: Dense) -> Layer:
+    with np.errstate(over="ignore"):
+        return Layer(dense.weight.astype(np.float32)[None], dense.bias.astype(np.float32)[None])

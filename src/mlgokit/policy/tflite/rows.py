@@ -1,0 +1,138 @@
+"""Step functions as rows of a policy's boundaries, to the precision that the first layer has for its inputs.
+
+A row of n boundaries gives r = rank / n and r * r, each as a whole number of 1 / 8192 (docs/formats.md, "The
+arithmetic"). So a function that jumps in few places is a row of one boundary for each, exactly; x and x * x of a
+vocabulary are its row, filled up to a power of two; and any other, or what those leave over, is the difference of two
+rows in which a boundary stands as often as the function rises, or falls, there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.policy.first_layer import LARGEST_INPUT
+from mlgokit.policy.normaliser import LARGEST
+from mlgokit.policy.tflite.steps import Doubles, Floats, Steps, representatives, united, without_equal
+
+FEW_JUMPS = 16
+TOLERANCE = 1e-6
+"""Of what is left over, as a part of the largest value."""
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Term:
+    """One input of a policy, and how often it is in each function.
+
+    Attributes:
+        row: which row of boundaries.
+        power: 1 for r, 2 for r * r.
+        factor: [E] by function.
+    """
+
+    row: int
+    power: int
+    factor: Doubles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expansion:
+    """Functions of one feature, as sums.
+
+    Attributes:
+        rows: of boundaries, each ascending.
+        terms: what is added up.
+        constant: [E] what is added besides.
+        error: the largest difference between a function and its sum.
+    """
+
+    rows: tuple[Floats, ...]
+    terms: tuple[Term, ...]
+    constant: Doubles
+    error: float
+
+
+def expand(functions: Sequence[Steps]) -> Expansion:
+    """All ``functions`` of one feature as sums over the same rows."""
+    knots = united([function.knots for function in functions])
+    raw = representatives(knots)
+    table = np.stack([function.at(raw) for function in functions], axis=1).astype(np.float64)
+    merged = without_equal(Steps(knots=knots, values=table))
+    knots, table = merged.knots, np.asarray(merged.values, np.float64).reshape(-1, len(functions))
+    if len(knots) <= FEW_JUMPS:
+        jumps = np.diff(table, axis=0)
+        terms = tuple(Term(row=place, power=1, factor=jump) for place, jump in enumerate(jumps))
+        return Expansion(
+            rows=tuple(np.split(knots, len(knots))) if len(knots) else (), terms=terms, constant=table[0], error=0.0
+        )
+    total = _Sum(table, knots)
+    row = _filled(max((function.row for function in functions), key=len))
+    if len(row):
+        total.fit(row)
+    for place in range(len(functions)):
+        total.add_differences(place)
+    error = float(np.abs(total.left).max())
+    return Expansion(rows=tuple(total.rows), terms=tuple(total.terms), constant=total.constant, error=error)
+
+
+def _filled(row: Floats) -> Floats:
+    """A row with as many boundaries as a power of two, so that each rank is a whole number of 1 / 8192.
+
+    What is added no value reaches but infinity, and a row of more than 8192 has no such ranks.
+    """
+    if not len(row) or len(row) > LARGEST_INPUT:
+        return row
+    count = 1 << (len(row) - 1).bit_length()
+    return np.pad(row, (0, count - len(row)), constant_values=np.float32(LARGEST))
+
+
+class _Sum:
+    """What functions of one feature are made of so far, and what is left of their table [m + 1, E]."""
+
+    def __init__(self, table: Doubles, knots: Floats) -> None:
+        self.rows: list[Floats] = []
+        self.terms: list[Term] = []
+        self.constant = np.zeros(table.shape[1])
+        self.left = table
+        self._knots = knots
+        self._scale = np.maximum(np.abs(table).max(axis=0), 1e-30)
+
+    def fit(self, row: Floats) -> None:
+        """Take off what r and r * r of a row can give."""
+        raw = representatives(self._knots)
+        ranks = np.searchsorted(row, raw, side="right") / len(row)
+        inputs = np.stack([ranks, ranks * ranks], axis=1).astype(np.float32).astype(np.float64)
+        columns = np.concatenate([np.ones((len(raw), 1)), np.rint(inputs * LARGEST_INPUT) / LARGEST_INPUT], axis=1)
+        finite = raw < np.float32(LARGEST)
+        factors = np.linalg.lstsq(columns[finite], self.left[finite], rcond=None)[0].astype(np.float64)
+        # A function that needs no input gets a little of it by the rounding of the fit.
+        factors[1:] = np.where(np.abs(factors[1:]) > TOLERANCE * self._scale, factors[1:], 0)
+        used = [power for power in (1, 2) if factors[power].any()]
+        self.terms += [Term(row=len(self.rows), power=power, factor=factors[power]) for power in used]
+        self.rows.append(row)
+        self.constant += factors[0]
+        self.left = self.left - columns @ factors
+
+    def add_differences(self, place: int) -> None:
+        """Take off one function what is left of it: its rises, and its falls, in a row each, until little is left."""
+        for _ in range(_ROUNDS):
+            self.constant[place] += self.left[0, place]
+            self.left[:, place] -= self.left[0, place]
+            if np.abs(self.left[:, place]).max() <= TOLERANCE * self._scale[place]:
+                return
+            changes = np.diff(self.left[:, place])
+            for sign in (1.0, -1.0):
+                heights: Doubles = np.concatenate([[0.0], np.cumsum(np.maximum(sign * changes, 0))])
+                self._add_monotone(heights, sign, place)
+
+    def _add_monotone(self, heights: Doubles, sign: float, place: int) -> None:
+        """A row that rises as ``heights`` [m + 1] do, taken off one function, or added to it."""
+        if heights[-1] <= 0:
+            return
+        counts = np.rint(heights / heights[-1] * LARGEST_INPUT).astype(np.int64)
+        factor = np.zeros(self.left.shape[1])
+        factor[place] = sign * heights[-1]
+        self.terms.append(Term(row=len(self.rows), power=1, factor=factor))
+        self.rows.append(np.repeat(self._knots, np.diff(counts)))
+        self.left[:, place] -= factor[place] * counts / LARGEST_INPUT
