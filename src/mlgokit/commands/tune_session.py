@@ -104,8 +104,8 @@ class Session:
         if not missing:
             return ""
         return (
-            f"without {' and '.join(missing)} the search fits no policy to what it measures, so it orders its trials "
-            "by chance; `pip install 'mlgokit[train]'` brings them"
+            f"without {' and '.join(missing)} the search fits no policy to what it measures, to say what to try first; "
+            "`pip install 'mlgokit[train]'` brings them"
         )
 
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
