@@ -19,6 +19,7 @@ from mlgokit.commands import (
     evaluate,
     explain,
     export,
+    export_replay,
     import_policy,
     importance,
     quickstart,
@@ -87,9 +88,15 @@ COMMANDS = {
     "report": Command(report.MakeReport, report.run),
     "import-policy": Command(import_policy.ImportPolicy, import_policy.run),
     "export plugin": Command(export.Export, export.run),
+    "export replay": Command(
+        export_replay.ExportReplay, export_replay.run, export_replay.render, export_replay.exit_code
+    ),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }
-GROUPS = {"corpus": "Make and look at corpora.", "export": "Turn a policy into what a compiler can load."}
+GROUPS = {
+    "corpus": "Make and look at corpora.",
+    "export": "Turn policies and tuned decisions into what a compiler can load.",
+}
 DESCRIPTION = "Machine-learned optimization policies for the clang that you have."
 
 

@@ -73,7 +73,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
     # Without decisions, the plugin was tuned for spill cost.
     decisions = None if inside == {"allocations"} else read_table(config.plugin)
     if config.cargo is None:
-        _check_steps(config.plugin, decisions)
+        check_steps(config.plugin, decisions)
     allocations, passes, optimizer_passes = (
         read_overrides(kind, config.plugin) if kind.table in inside else None
         for kind in (ALLOCATIONS, PASSES, OPTIMIZER_PASSES)
@@ -113,7 +113,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         return dataclasses.replace(found, left_out=chosen.left_out, notes=chosen.notes)
 
 
-def _check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
+def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
     """Refuse a plugin that was tuned for a link: compile steps alone would say that nothing of it applies.
 
     Raises:

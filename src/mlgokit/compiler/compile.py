@@ -147,7 +147,7 @@ class ClangCompiler:
         """
         toolchain = self.toolchain
         version = toolchain.version_text or toolchain.version
-        return look_at(toolchain.clang, version=version, target=toolchain.target, environment=_environment())
+        return look_at(toolchain.clang, version=version, target=toolchain.target, environment=compiler_environment())
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """Compile a module and measure its object.
@@ -221,7 +221,7 @@ def _draw_name(module: Module, use: PluginUse) -> str:
     return f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
 
 
-def _environment() -> dict[str, str]:
+def compiler_environment() -> dict[str, str]:
     """Ours without what changes clang. Of the loader's variables, the key has what they lead to."""
     kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
     return {**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"}
@@ -283,7 +283,7 @@ def _compile(
         # From a sandbox only this folder can be written to.
         output = folder / "module.o" if box is not None or request.keep_object is None else request.keep_object
         record = folder / "module.opt.yaml" if request.regalloc else None
-        environment = _environment()
+        environment = compiler_environment()
         # What a killed compiler leaves behind goes with this folder.
         environment["TMPDIR"] = scratch
         settings = _settings(compiler, module, use, folder)

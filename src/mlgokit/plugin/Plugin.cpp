@@ -6,6 +6,7 @@
 //   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
 #include "identity/Description.h"
 #include "inliner/Advisor.h"
+#include "inliner/ReplayLines.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
 #include "regalloc/RegAlloc.h"
@@ -60,35 +61,45 @@ bool hasDefinition(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration(); });
 }
 
+/// The advisor for \p M; null if LLVM's own is to decide.
+Expected<std::unique_ptr<InlineAdvisor>> ownAdvisor(Module &M, FunctionAnalysisManager &FAM, const InlineParams &Params,
+                                                    const mlgokit::Settings &Settings, ThinOrFullLTOPhase Phase) {
+  const bool AnotherProblem = Settings.hasAllocations() || Settings.hasPasses() || Settings.hasOptimizerPasses() ||
+                              mlgokit::hasTrials(mlgokit::Stage::Registers) ||
+                              mlgokit::hasTrials(mlgokit::Stage::Passes) ||
+                              any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings.hasPolicy(P); });
+  if (AnotherProblem && !Settings.hasPolicy(mlgokit::Problem::InlineSize) && !Settings.hasDecisions())
+    return nullptr;
+  if ((Settings.OnlyAtLink && !AtLink) || (!Settings.AnyLevel && !isForSize(M)))
+    return nullptr;
+  return mlgokit::createAdvisor(M, *Manager, FAM, Params, Settings, Phase, AtLink);
+}
+
 InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
+  auto Llvms = [&] { return std::make_unique<DefaultInlineAdvisor>(M, FAM, Params, Context); };
+  // An error fails the compilation; the advisor only lets the pipeline run to its end.
+  auto Fail = [&](Error Why) {
+    M.getContext().emitError("mlgokit: " + toString(std::move(Why)));
+    return Llvms().release();
+  };
   // The early always-inliner, the sample-profile loader and the like are not what the policy was trained for.
   const bool Ours = Manager && Context.Pass == InlinePass::CGSCCInliner && hasDefinition(M);
   if (!Ours)
-    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+    return Llvms().release();
   mlgokit::serveRequests(M, AtLink);
   mlgokit::enterInliner(M);
   mlgokit::enterOptimizerGate(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
-  if (!Settings) {
-    M.getContext().emitError("mlgokit: " + toString(Settings.takeError()));
-    return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  }
-  const bool AnotherProblem = Settings->hasAllocations() || Settings->hasPasses() || Settings->hasOptimizerPasses() ||
-                              mlgokit::hasTrials(mlgokit::Stage::Registers) ||
-                              mlgokit::hasTrials(mlgokit::Stage::Passes) ||
-                              any_of(mlgokit::AllProblems, [&](mlgokit::Problem P) { return Settings->hasPolicy(P); });
-  if (AnotherProblem && !Settings->hasPolicy(mlgokit::Problem::InlineSize) && !Settings->hasDecisions())
-    return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  if ((Settings->OnlyAtLink && !AtLink) || (!Settings->AnyLevel && !isForSize(M)))
-    return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  Expected<std::unique_ptr<InlineAdvisor>> Advisor =
-      mlgokit::createAdvisor(M, *Manager, FAM, Params, *Settings, Context.LTOPhase, AtLink);
-  if (!Advisor) {
-    // An error fails the compilation; the advisor only lets the pipeline run to its end.
-    M.getContext().emitError("mlgokit: " + toString(Advisor.takeError()));
-    return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  }
-  return *Advisor ? Advisor->release() : new DefaultInlineAdvisor(M, FAM, Params, Context);
+  if (!Settings)
+    return Fail(Settings.takeError());
+  Expected<std::unique_ptr<InlineAdvisor>> Advisor = ownAdvisor(M, FAM, Params, *Settings, Context.LTOPhase);
+  if (!Advisor)
+    return Fail(Advisor.takeError());
+  std::unique_ptr<InlineAdvisor> Decides = *Advisor ? std::move(*Advisor) : Llvms();
+  Expected<std::unique_ptr<InlineAdvisor>> Written = mlgokit::withReplayLines(std::move(Decides), M, FAM, *Settings);
+  if (!Written)
+    return Fail(Written.takeError());
+  return Written->release();
 }
 
 } // namespace

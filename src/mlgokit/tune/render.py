@@ -9,6 +9,7 @@ from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.records import LINKED
 from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
+from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule
 
 MOST_ROWS = 25
@@ -236,3 +237,41 @@ def _change(before: float, after: float) -> str:
 
 def _percent(before: float, after: float) -> str:
     return f"{100 * (after / before - 1):+.2f} %" if before else "+0.00 %"
+
+
+def print_replay(found: ReplayResult, out: Console) -> None:
+    """Print the modules whose decisions are replayed, what is left of the plugin's saving, and what to do."""
+    titles = numbers("decisions", "plain", "replayed", "change", "by the plugin")
+    table = plain_table("Modules, by bytes saved", [*words("module", "in the list"), *titles])
+    shown = [one for one in found.modules if one.state != "nothing to replay"]
+    shown.sort(key=lambda one: (one.replayed_bytes - one.plain_bytes, one.name))
+    for one in shown[:MOST_ROWS]:
+        table.add_row(
+            Text(one.name), one.state, str(one.decisions), f"{one.plain_bytes:,.0f}", f"{one.replayed_bytes:,.0f}",
+            f"{one.replayed_bytes - one.plain_bytes:+,.0f}", f"{one.tuned_bytes - one.plugin_plain_bytes:+,.0f}",
+        )  # fmt: skip
+    out.print(table)
+    states = [one.state for one in found.modules]
+    hidden = len(shown) - min(len(shown), MOST_ROWS)
+    say(
+        out,
+        f"{len(states)} modules: {states.count('replayed')} replayed, {states.count('left out')} left out, as they "
+        f"would be larger than plain{f' ({hidden} not shown)' if hidden else ''}; {len(found.failures)} do not compile",
+    )
+    _say_left_out(found.failures, found.left_out, "left out", out)
+    for note in found.notes:
+        say(out, note)
+    say(out, f"with the plugin, by {found.plugin_compiler}: {_change(found.plugin_plain_bytes, found.tuned_bytes)}")
+    say(out, f"with the list, by {found.compiler}: {_change(found.plain_bytes, found.replayed_bytes)}")
+    say(
+        out,
+        f"of the plugin's saving, {100 * found.share:.0f} % is left; {found.decisions:,} decisions, and "
+        f"{found.disputed:,} call sites about which there are several",
+    )
+    if found.larger:
+        say(out, f"larger than plain by line tables alone, with this compiler: {', '.join(found.larger)}")
+    if found.flag:
+        say(out, f"add to the build: {found.flag}")
+        say(out, "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again")
+    else:
+        say(out, "nothing was written: with a list, the whole would be no smaller than plain")

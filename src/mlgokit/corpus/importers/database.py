@@ -5,13 +5,9 @@ information is left out: it has the machine's paths, and no decision of the opti
 """
 
 import os
-import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
@@ -23,51 +19,27 @@ from mlgokit.corpus.front_end import (
     claim_corpus,
     front_ends,
 )
-from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
-from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
-from mlgokit.corpus.importers.project_name import check_project
-from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.importers.build_sources import (
+    BuildSource,
+    CommandFilter,
+    Level,
+    SourceReading,
+    SourceRequest,
+    read_sources,
+    refusal,
+    source_request,
+    survey,
+)
+from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.options.parse import Option
-from mlgokit.corpus.options.safety import check_front_end
 from mlgokit.corpus.profiles import ProfileCopies, profile_of, with_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
-from mlgokit.errors import CorpusError, InputError, UsageError
+from mlgokit.errors import InputError
 from mlgokit.files import digest_file
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
-
-Level = Literal["O1", "O2", "O3", "Os", "Oz"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandFilter:
-    """Which commands of a database are wanted, by regular expressions that are searched for in the source's path.
-
-    Attributes:
-        include: what must be found; everything if left out.
-        exclude: what must not be found.
-    """
-
-    include: str | None = None
-    exclude: str | None = None
-
-    def predicate(self) -> Callable[[CompileCommand], bool]:
-        """Whether a command is wanted.
-
-        Raises:
-            UsageError: an expression is none.
-        """
-        include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
-
-        def wanted(command: CompileCommand) -> bool:
-            path = str(command.file)
-            return (include is None or include.search(path) is not None) and (
-                exclude is None or exclude.search(path) is None
-            )
-
-        return wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,43 +64,6 @@ class ImportedCommands:
     def dropped(self) -> Mapping[str, int]:
         """Options that were left out, with the number of commands."""
         return self.options.left_out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A command on its way to a job."""
-
-    name: str
-    call: FrontEndCall
-    options: BuildOptions
-    file: Path
-    output: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """What is read of which database."""
-
-    database: Path
-    project: str
-    root: Path
-    level: Level | None
-    is_wanted: Callable[[CompileCommand], bool]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reading:
-    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
-
-    names: Counter[int] = field(default_factory=Counter[int])
-    seen: set[int] = field(default_factory=set[int])
-    failures: int = 0
-    first_failure: ModuleFailure | None = None
-    repeated: int = 0
-    unwanted: int = 0
-    commands: int = 0
-    dropped: Counter[str] = field(default_factory=Counter[str])
-    foreign: Counter[str] = field(default_factory=Counter[str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +122,8 @@ def import_commands(
         UsageError: a filter or the project's name is not usable.
     """
     wanted = wanted or CommandFilter()
-    request = _request(database, project=project, level=level, wanted=wanted)
-    options, sources = _survey(request)
+    request = source_request(database, project=project, level=level, wanted=wanted)
+    options, sources = survey(request)
     with locked(corpus_folder):
         claim_corpus(
             corpus_folder,
@@ -210,7 +145,7 @@ def import_commands(
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
         )
-        reading = _Reading()
+        reading = SourceReading()
         fits: list[ProfileFit] = []
         remedy = "correct the database, or give options that this compiler takes"
         with (
@@ -258,12 +193,12 @@ def command_jobs(
         ToolError: the compiler cannot be started.
         UsageError: a filter or the project's name is not usable.
     """
-    request = _request(database, project=project, level=level, wanted=wanted or CommandFilter())
-    options, sources = _survey(request)
+    request = source_request(database, project=project, level=level, wanted=wanted or CommandFilter())
+    options, sources = survey(request)
     answers = dry_runs(toolchain, options, workers=workers)
     # What the build made is made anew of what it was made of, and not of copies.
     plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False, profile=profile_of)
-    return [job for job in _jobs(request, _Reading(), plan) if isinstance(job, FrontEndJob)]
+    return [job for job in _jobs(request, SourceReading(), plan) if isinstance(job, FrontEndJob)]
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
@@ -273,11 +208,11 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
         CorpusError: the database is none.
         UsageError: the project's name is not usable.
     """
-    request = _request(database, project=project, level=level, wanted=CommandFilter())
+    request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.output
-        for source in _sources(request, _Reading())
-        if isinstance(source, _Source) and source.output is not None
+        for source in read_sources(request, SourceReading())
+        if isinstance(source, BuildSource) and source.output is not None
     }
 
 
@@ -288,53 +223,17 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
         CorpusError: the database is none.
         UsageError: the project's name is not usable.
     """
-    request = _request(database, project=project, level=level, wanted=CommandFilter())
+    request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
         source.name: source.call.lto
-        for source in _sources(request, _Reading())
-        if isinstance(source, _Source) and source.call.lto
+        for source in read_sources(request, SourceReading())
+        if isinstance(source, BuildSource) and source.call.lto
     }
 
 
-def _request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> _Request:
-    root = database.resolve().parent
-    return _Request(
-        database=database,
-        project=check_project(project, root),
-        root=root,
-        level=level,
-        is_wanted=wanted.predicate(),
-    )
-
-
-def _survey(request: _Request) -> tuple[list[BuildOptions], int]:
-    """One set of options for each dry run, and how many sources and failures there are."""
-    reading = _Reading()
-    distinct: dict[tuple[object, ...], BuildOptions] = {}
-    count = 0
-    for source in _sources(request, reading):
-        count += 1
-        if isinstance(source, _Source):
-            distinct.setdefault(dry_run_key(source.options), source.options)
-    if not distinct:
-        raise _nothing(request.database, reading)
-    return list(distinct.values()), count
-
-
-def _sources(request: _Request, reading: _Reading) -> Generator[_Source | ModuleFailure]:
-    """The database, entry by entry, without those that are repeated or not wanted."""
-    for item in read_compile_commands(request.database):
-        source = _source(request, reading, item)
-        if isinstance(source, ModuleFailure):
-            reading.failures += 1
-            reading.first_failure = reading.first_failure or source
-        if source is not None:
-            yield source
-
-
-def _jobs(request: _Request, reading: _Reading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
+def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
     """A job for each source that the compiler can be asked about; counts how many commands had which option."""
-    for source in _sources(request, reading):
+    for source in read_sources(request, reading):
         if isinstance(source, ModuleFailure):
             yield source
             continue
@@ -343,9 +242,8 @@ def _jobs(request: _Request, reading: _Reading, plan: _Plan) -> Generator[FrontE
         reading.commands += 1
         reading.dropped.update({*source.call.dropped, *unknown})
         reading.foreign.update(set(source.call.foreign))
-        # What runs is checked as a whole: neither the driver's answer nor the rest alone says how it is read.
         words = (*dry.front_end, *source.options.paths)
-        reason = dry.reason or check_front_end(with_profiles(words, lambda _: None))
+        reason = refusal(source, dry)
         try:
             job = None if reason is not None else _job(request, source, plan, dry, words)
         except InputError as error:
@@ -353,76 +251,7 @@ def _jobs(request: _Request, reading: _Reading, plan: _Plan) -> Generator[FrontE
         yield job or ModuleFailure(name=source.name, project=request.project, reason=reason or "")
 
 
-def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
-
-
-def _nothing(database: Path, reading: _Reading) -> CorpusError:
-    found = f"{reading.failures} entries that are none"
-    if reading.first_failure is not None:
-        found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
-    if reading.unwanted:
-        found += f", and {reading.unwanted} that the filter leaves out"
-    return CorpusError(
-        f"{database}: expected at least one command that compiles C or C++, found {found}; "
-        "check the database and the filter"
-    )
-
-
-def _source(
-    request: _Request, reading: _Reading, item: CompileCommand | MalformedCommand
-) -> _Source | ModuleFailure | None:
-    """Make a source of one entry, or a failure, or count it."""
-    if isinstance(item, MalformedCommand):
-        name = f"{request.project}/entry-{item.index}"
-        return ModuleFailure(name=name, project=request.project, reason=item.reason)
-    if not request.is_wanted(item):
-        reading.unwanted += 1
-        return None
-    name = _module_name(item, request)
-    try:
-        call = front_end_call(item, level=request.level)
-    except ValueError as error:
-        return ModuleFailure(name=name, project=request.project, reason=str(error))
-    options = BuildOptions(
-        directory=item.directory,
-        driver=call.driver,
-        paths=_interned(call.paths),
-        essential=call.essential,
-        language=call.language,
-        named=call.input[:-1],
-    )
-    key = hash((options, str(item.file), str(item.output)))
-    if key in reading.seen:
-        reading.repeated += 1
-        return None
-    reading.seen.add(key)
-    reading.names[hash(name)] += 1
-    if (count := reading.names[hash(name)]) > 1:
-        name = f"{name}-{count}"
-    return _Source(name=name, call=call, options=options, file=item.file, output=item.output)
-
-
-def _interned(words: Iterable[str]) -> tuple[str, ...]:
-    """Ten thousand commands have a few hundred different words."""
-    return tuple(sys.intern(word) for word in words)
-
-
-def _module_name(command: CompileCommand, request: _Request) -> str:
-    """The output's path below the build folder, or the source's, with an ``.o``; the project comes once, in front."""
-    path = command.output or command.file.with_name(f"{command.file.name}.o")
-    relative = os.path.relpath(path, request.root)
-    name = "/".join(part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."})
-    if relative.startswith(".."):
-        name = name.removeprefix(f"{request.project}/")
-    name = re.sub(r"[\x00-\x1f\x7f\\]", "_", name.encode("utf-8", "replace").decode())
-    return f"{request.project}/{name}{'' if PurePosixPath(name).suffix in {'.o', '.obj'} else '.o'}"
-
-
-def _job(request: _Request, source: _Source, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
+def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
     options = source.options
     relative = os.path.relpath(source.file, request.root)
 

@@ -14,15 +14,6 @@ namespace mlgokit {
 
 namespace {
 
-/// How many logs this process has opened under each name.
-std::string numbered(const std::string &Path) {
-  static std::mutex Guard;
-  static StringMap<unsigned> Opened;
-  std::lock_guard<std::mutex> Lock(Guard);
-  const unsigned Before = Opened[Path]++;
-  return Before ? Path + "." + std::to_string(Before) : Path;
-}
-
 bool fits(Problem P, OutputKind Output) {
   switch (Output) {
   case OutputKind::EffectBytes:
@@ -37,6 +28,14 @@ bool fits(Problem P, OutputKind Output) {
 }
 
 } // namespace
+
+std::string numbered(const std::string &Path) {
+  static std::mutex Guard;
+  static StringMap<unsigned> Opened;
+  std::lock_guard<std::mutex> Lock(Guard);
+  const unsigned Before = Opened[Path]++;
+  return Before ? Path + "." + std::to_string(Before) : Path;
+}
 
 Expected<Source> readSource(StringRef What, StringRef Path, StringRef Embedded) {
   if (Path.empty())

@@ -29,8 +29,12 @@ llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);
 
-/// Opens the training log for \p P, or gives null if nobody wants one. The second log of a process (ThinLTO has one for
-/// each module) gets ".1" after its name, the third ".2", and so on.
+/// \p Path for the first file of that name that this process opens, then with ".1" after it, ".2" and so on: ThinLTO
+/// compiles many modules in one process.
+std::string numbered(const std::string &Path);
+
+/// Opens the training log for \p P, or gives null if nobody wants one. Its name is
+/// numbered.
 llvm::Expected<std::unique_ptr<llvm::Logger>> openLog(Problem P, const Settings &S,
                                                       const std::vector<llvm::TensorSpec> &Columns);
 

@@ -58,6 +58,8 @@ constexpr Name Names[] = {
     {"mlgokit-phase", "MLGOKIT_PHASE", "link: inline as LLVM does but in a full link-time optimization"},
     {"mlgokit-optimizer-passes", "MLGOKIT_OPTIMIZER_PASSES",
      "table of passes that do not run on some functions in the optimizer, from the inliner on"},
+    {"mlgokit-replay-lines", "MLGOKIT_REPLAY_LINES",
+     "file to write all inlining decisions to, for LLVM's inline replay"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 constexpr double MostKept = 99.9999; // beyond, LLVM's summary ends the compilation
@@ -143,6 +145,7 @@ Expected<Settings> readSettings() {
   S.LogDefault = valueOf(SeedAt + 8) != "0";
   S.OnlyAtLink = valueOf(SeedAt + 10) == "link";
   S.OptimizerPasses = valueOf(SeedAt + 11);
+  S.ReplayLines = valueOf(SeedAt + 12);
   return S;
 }
 

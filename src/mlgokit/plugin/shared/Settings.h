@@ -33,6 +33,7 @@ struct Settings {
   std::string Allocations;     // an allocation table, asked before eviction and priority policies; likewise
   std::string Passes;          // a pass table, asked by the gate of code generation; likewise
   std::string OptimizerPasses; // a pass table, asked by the gate of the optimizer; likewise
+  std::string ReplayLines;     // where to write all inlining decisions as LLVM's replay reads them; empty for nowhere
   uint64_t Seed = 0;           // of exploration
   double Temperature = 0;      // of the drawn decision; 0 acts greedily
   double FlipProbability = 0;  // of flipping a decision after that

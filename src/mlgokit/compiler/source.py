@@ -1,0 +1,74 @@
+"""Compiles one source of a build whole, as the build does: by the driver, from the text to the object."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import compiler_environment, failure_of
+from mlgokit.compiler.limits import TOOL_LIMITS
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCall:
+    """What the driver is called with for one source.
+
+    Attributes:
+        name: of the module that comes of it.
+        driver: which driver of a toolchain.
+        words: options, then the source; no output, and no debug information.
+        directory: where it runs.
+    """
+
+    name: str
+    driver: Literal["clang", "clang++"]
+    words: tuple[str, ...]
+    directory: Path
+
+
+def compile_source(
+    toolchain: Toolchain,
+    call: SourceCall,
+    output: Path,
+    *,
+    options: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    timeout_seconds: float,
+) -> Compilation:
+    """Compile a source and measure its object. A failure is a record.
+
+    Args:
+        toolchain: whose clang; any that makes ELF objects.
+        call: of the build.
+        output: where the object goes, an absolute path.
+        options: further words for the driver.
+        settings: variables of the environment.
+        timeout_seconds: deadline.
+
+    Raises:
+        StorageError: the compiler found the disk full.
+        ToolError: the compiler cannot be started.
+    """
+    driver = toolchain.clangxx if call.driver == "clang++" else toolchain.clang
+    done = process.run(
+        [driver, *options, "-c", "-o", output, *call.words],
+        timeout_seconds=timeout_seconds,
+        cwd=call.directory,
+        # At one time for __DATE__ and __TIME__, so that builds differ in nothing else.
+        env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0", **(settings or {})},
+        limits=TOOL_LIMITS,
+    )
+    failed = failure_of(done, output, timeout_seconds)
+    if failed is not None:
+        return failed
+    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    try:
+        return ended(status=CompileStatus.OK, sizes=measure_object(output))
+    except (InputError, OSError) as error:
+        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))

@@ -1,0 +1,245 @@
+"""The sources of a compilation database, entry by entry: what each asks of clang, and under which name."""
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from mlgokit.compiler.source import SourceCall
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
+from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
+from mlgokit.corpus.importers.project_name import check_project
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
+from mlgokit.corpus.options.parse import spell_options
+from mlgokit.corpus.options.safety import check_front_end
+from mlgokit.corpus.profiles import with_profiles
+from mlgokit.errors import CorpusError, UsageError
+
+Level = Literal["O1", "O2", "O3", "Os", "Oz"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFilter:
+    """Which commands of a database are wanted, by regular expressions that are searched for in the source's path.
+
+    Attributes:
+        include: what must be found; everything if left out.
+        exclude: what must not be found.
+    """
+
+    include: str | None = None
+    exclude: str | None = None
+
+    def predicate(self) -> Callable[[CompileCommand], bool]:
+        """Whether a command is wanted.
+
+        Raises:
+            UsageError: an expression is none.
+        """
+        include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
+
+        def wanted(command: CompileCommand) -> bool:
+            path = str(command.file)
+            return (include is None or include.search(path) is not None) and (
+                exclude is None or exclude.search(path) is None
+            )
+
+        return wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSource:
+    """A command on its way to a job."""
+
+    name: str
+    call: FrontEndCall
+    options: BuildOptions
+    file: Path
+    output: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRequest:
+    """What is read of which database."""
+
+    database: Path
+    project: str
+    root: Path
+    level: Level | None
+    is_wanted: Callable[[CompileCommand], bool]
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceReading:
+    """What one reading of the database has found so far; of names and commands it keeps 64 bits of a hash."""
+
+    names: Counter[int] = field(default_factory=Counter[int])
+    seen: set[int] = field(default_factory=set[int])
+    failures: int = 0
+    first_failure: ModuleFailure | None = None
+    repeated: int = 0
+    unwanted: int = 0
+    commands: int = 0
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    foreign: Counter[str] = field(default_factory=Counter[str])
+
+
+def source_calls(
+    database: Path, *, toolchain: Toolchain, level: Level | None = None, workers: int = 1
+) -> tuple[list[SourceCall], dict[str, str]]:
+    """The commands of a build for whoever compiles its sources whole, by the driver, without debug information.
+
+    Returns:
+        The calls, named as the modules of :func:`import_commands`; and by name, why others are left out.
+
+    Raises:
+        CorpusError: the database is none.
+        ToolError: the compiler cannot be started.
+    """
+    request = source_request(database, project=None, level=level, wanted=CommandFilter())
+    options, _ = survey(request)
+    answers = dry_runs(toolchain, options, workers=workers)
+    calls: list[SourceCall] = []
+    left_out: dict[str, str] = {}
+    for source in read_sources(request, SourceReading()):
+        if isinstance(source, ModuleFailure):
+            left_out[source.name] = source.reason
+            continue
+        dry = answers[dry_run_key(source.options)]
+        if (reason := refusal(source, dry)) is not None:
+            left_out[source.name] = reason
+        elif source.call.lto:
+            left_out[source.name] = "it is compiled with -flto, so that its code is made in the link"
+        else:
+            units = (one for one in source.call.units if one not in dry.unknown and not one.name.startswith("-g"))
+            calls.append(
+                SourceCall(
+                    name=source.name,
+                    driver=source.call.driver,
+                    words=(*spell_options(units), *source.call.input),
+                    directory=source.options.directory,
+                )
+            )
+    return calls, left_out
+
+
+def source_request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> SourceRequest:
+    """What is to be read of a database.
+
+    Raises:
+        UsageError: a filter or the project's name is not usable.
+    """
+    root = database.resolve().parent
+    return SourceRequest(
+        database=database,
+        project=check_project(project, root),
+        root=root,
+        level=level,
+        is_wanted=wanted.predicate(),
+    )
+
+
+def survey(request: SourceRequest) -> tuple[list[BuildOptions], int]:
+    """One set of options for each dry run, and how many sources and failures there are."""
+    reading = SourceReading()
+    distinct: dict[tuple[object, ...], BuildOptions] = {}
+    count = 0
+    for source in read_sources(request, reading):
+        count += 1
+        if isinstance(source, BuildSource):
+            distinct.setdefault(dry_run_key(source.options), source.options)
+    if not distinct:
+        raise _nothing(request.database, reading)
+    return list(distinct.values()), count
+
+
+def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[BuildSource | ModuleFailure]:
+    """The database, entry by entry, without those that are repeated or not wanted."""
+    for item in read_compile_commands(request.database):
+        source = _source(request, reading, item)
+        if isinstance(source, ModuleFailure):
+            reading.failures += 1
+            reading.first_failure = reading.first_failure or source
+        if source is not None:
+            yield source
+
+
+def refusal(source: BuildSource, dry: DryRun) -> str | None:
+    """Why a source is not compiled; what runs is checked as a whole, as the driver's answer alone does not say how."""
+    words = (*dry.front_end, *source.options.paths)
+    return dry.reason or check_front_end(with_profiles(words, lambda _: None))
+
+
+def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
+
+
+def _nothing(database: Path, reading: SourceReading) -> CorpusError:
+    found = f"{reading.failures} entries that are none"
+    if reading.first_failure is not None:
+        found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
+    if reading.unwanted:
+        found += f", and {reading.unwanted} that the filter leaves out"
+    return CorpusError(
+        f"{database}: expected at least one command that compiles C or C++, found {found}; "
+        "check the database and the filter"
+    )
+
+
+def _source(
+    request: SourceRequest, reading: SourceReading, item: CompileCommand | MalformedCommand
+) -> BuildSource | ModuleFailure | None:
+    """Make a source of one entry, or a failure, or count it."""
+    if isinstance(item, MalformedCommand):
+        name = f"{request.project}/entry-{item.index}"
+        return ModuleFailure(name=name, project=request.project, reason=item.reason)
+    if not request.is_wanted(item):
+        reading.unwanted += 1
+        return None
+    name = _module_name(item, request)
+    try:
+        call = front_end_call(item, level=request.level)
+    except ValueError as error:
+        return ModuleFailure(name=name, project=request.project, reason=str(error))
+    options = BuildOptions(
+        directory=item.directory,
+        driver=call.driver,
+        paths=_interned(call.paths),
+        essential=call.essential,
+        language=call.language,
+        named=call.input[:-1],
+    )
+    key = hash((options, str(item.file), str(item.output)))
+    if key in reading.seen:
+        reading.repeated += 1
+        return None
+    reading.seen.add(key)
+    reading.names[hash(name)] += 1
+    if (count := reading.names[hash(name)]) > 1:
+        name = f"{name}-{count}"
+    return BuildSource(name=name, call=call, options=options, file=item.file, output=item.output)
+
+
+def _interned(words: Iterable[str]) -> tuple[str, ...]:
+    """Ten thousand commands have a few hundred different words."""
+    return tuple(sys.intern(word) for word in words)
+
+
+def _module_name(command: CompileCommand, request: SourceRequest) -> str:
+    """The output's path below the build folder, or the source's, with an ``.o``; the project comes once, in front."""
+    path = command.output or command.file.with_name(f"{command.file.name}.o")
+    relative = os.path.relpath(path, request.root)
+    name = "/".join(part for part in PurePosixPath(relative).parts if part not in {"..", "/", "."})
+    if relative.startswith(".."):
+        name = name.removeprefix(f"{request.project}/")
+    name = re.sub(r"[\x00-\x1f\x7f\\]", "_", name.encode("utf-8", "replace").decode())
+    return f"{request.project}/{name}{'' if PurePosixPath(name).suffix in {'.o', '.obj'} else '.o'}"

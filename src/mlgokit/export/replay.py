@@ -1,0 +1,141 @@
+"""Tuned inlining decisions as files that any release of clang reads, without a plugin: LLVM's inline replay.
+
+LLVM reads them with ``-cgscc-inline-replay=`` (``llvm/Analysis/ReplayInlineAdvisor.h``). A line names a callee and the
+chain of call sites through which it came to its caller, each by function, line below the function's first one, column
+and discriminator; so the compiler needs line tables, which change no code.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mlgokit.errors import InputError, UsageError
+from mlgokit.files import atomic_write, writing
+
+LINES_NAME = "replay.txt"
+CONFIG_NAME = "replay.cfg"
+LINE_TABLES = ("-gline-tables-only", "-fdebug-info-for-profiling")
+"""With the second, line tables have mangled names and discriminators, by which call sites are told apart."""
+
+_NEWLINES = re.compile(r"[\x00-\x1f\x7f]")
+_LINE = re.compile(
+    r"mlgokit: '(?P<callee>[^'\n]+)' (?P<decided>inlined|will not be inlined) into '(?P<caller>[^'\n]+)' "
+    r"at callsite (?P<site>[^;\n]+);"
+)
+
+
+class ReplayLine(NamedTuple):
+    """One decision; LLVM finds it by callee and site alone."""
+
+    callee: str
+    caller: str
+    site: str
+    inlined: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By what LLVM finds it."""
+        return self.callee, self.site
+
+    @property
+    def functions(self) -> set[str]:
+        """All functions that it names."""
+        return {self.callee, self.caller, *(site.partition(":")[0] for site in self.site.split(" @ "))}
+
+    @property
+    def text(self) -> str:
+        """As LLVM reads it, without the end of the line."""
+        decided = "inlined" if self.inlined else "will not be inlined"
+        return f"mlgokit: '{self.callee}' {decided} into '{self.caller}' at callsite {self.site};"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFiles:
+    """What was written.
+
+    Attributes:
+        lines: the decisions.
+        config: the configuration file for clang, which names them.
+    """
+
+    lines: Path
+    config: Path
+
+
+def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
+    """The decisions that the plugin wrote in one compilation, in the order in which they were made.
+
+    Raises:
+        InputError: a line is none.
+    """
+    found: list[ReplayLine] = []
+    # Names are bytes; splitlines would also break at characters that a name may have.
+    for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
+        if not line:
+            continue
+        read = _LINE.fullmatch(line)
+        if read is None:
+            raise InputError(
+                f"{origin}: expected a decision of the inliner in line {number}, found {line[:100]!r}; "
+                "report this sentence"
+            )
+        found.append(ReplayLine(read["callee"], read["caller"], read["site"], read["decided"] == "inlined"))
+    return found
+
+
+def write_replay(folder: Path, lines: Iterable[ReplayLine]) -> ReplayFiles:
+    """Write the decisions, and a configuration file for clang that has the options to read them.
+
+    Args:
+        folder: where; the configuration file names it, so that it cannot be moved.
+        lines: the decisions, no two with one key.
+
+    Raises:
+        StorageError: the disk is full or the place is not writable.
+        UsageError: the folder's name cannot stand in a configuration file.
+    """
+    files = _files(folder)
+    text = "".join(f"{line.text}\n" for line in lines)
+    atomic_write(files.lines, text.encode("utf-8", "surrogateescape"))
+    atomic_write(files.config, "".join(f"{line}\n" for line in config_lines(files.lines)))
+    return files
+
+
+def remove_replay(folder: Path) -> ReplayFiles:
+    """Take away what an earlier export wrote, where nothing is to be replayed; says where it was.
+
+    Raises:
+        StorageError: the place is not writable.
+    """
+    files = _files(folder)
+    with writing(folder):
+        for path in (files.lines, files.config):
+            path.unlink(missing_ok=True)
+    return files
+
+
+def _files(folder: Path) -> ReplayFiles:
+    place = folder.absolute()
+    if _NEWLINES.search(str(place)):
+        raise UsageError(f"{str(place)!r}: expected a folder without line breaks in its name; name another --output")
+    return ReplayFiles(lines=place / LINES_NAME, config=place / CONFIG_NAME)
+
+
+def config_lines(lines: Path) -> list[str]:
+    """The lines of the configuration file: options, in the words of clang's command line."""
+    quoted = str(lines).replace("\\", "\\\\").replace('"', '\\"')
+    return [
+        "# Tuned inlining decisions without a plugin: clang --config=<this file>. Made by `mlgokit export replay`.",
+        *LINE_TABLES,
+        f'-mllvm "-cgscc-inline-replay={quoted}"',
+        # Calls that no line names are LLVM's to decide.
+        "-mllvm -cgscc-inline-replay-scope=Module",
+        "-mllvm -cgscc-inline-replay-fallback=Original",
+    ]
+
+
+def config_words(files: ReplayFiles) -> tuple[str, str]:
+    """What clang is called with: two words, as clang 14 and 15 know no ``--config=``."""
+    return "--config", str(files.config)

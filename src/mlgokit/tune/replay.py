@@ -1,0 +1,291 @@
+"""Which decisions of a tuned plugin another compiler can replay by source position, and what of the saving is left.
+
+One list serves a whole build. Where modules disagree about one call site, the first one in the order of the build that
+the plugin makes smaller has its way, as it is the one whose copy of a shared function the linker keeps. What the list
+gives is compiled and measured, and modules that are larger lose their lines until none is.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlgokit.compiler.objects.account import ProjectAccount, account_of
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.export.replay import ReplayLine
+
+State = Literal["replayed", "left out", "nothing to replay"]
+Key = tuple[str, str]
+CompileAll = Callable[[Sequence[ReplayLine]], tuple[Mapping[str, ObjectSizes], Mapping[str, str]]]
+"""Compiles all modules with a list: the objects by name, and of those that fail the reason."""
+_MOST_TIMES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplaySource:
+    """One module before anything is replayed.
+
+    Attributes:
+        name: the module.
+        plain: its object by the compiler that is to replay, without a list.
+        plugin_plain: its object by the plugin's compiler, without the plugin.
+        tuned: its object by that compiler with the plugin.
+        lines: all decisions of that compilation, in order.
+    """
+
+    name: str
+    plain: ObjectSizes
+    plugin_plain: ObjectSizes
+    tuned: ObjectSizes
+    lines: Sequence[ReplayLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedModule:
+    """One module, bytes as the project's account has them.
+
+    Attributes:
+        name: the module.
+        state: whether its decisions are in the list.
+        decisions: how many of its decisions the list has, shared ones too.
+        plugin_plain_bytes: by the plugin's compiler without the plugin.
+        tuned_bytes: by the plugin's compiler with it.
+        plain_bytes: by the compiler that replays, without the list.
+        replayed_bytes: by the compiler that replays.
+    """
+
+    name: str
+    state: State
+    decisions: int
+    plugin_plain_bytes: float
+    tuned_bytes: float
+    plain_bytes: float
+    replayed_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """What is left of a tuned plugin without the plugin.
+
+    Attributes:
+        modules: those that all builds compile, in the order of the build.
+        failures: modules that do not compile in one of the ways, with the reason; they have no decisions in the list.
+        left_out: sources of the build that are not compiled at all, with the reason.
+        decisions: lines of the list.
+        disputed: call sites about which modules, or copies of one call in a module, disagree.
+        rounds: how often the build was compiled with a list.
+        plugin_plain_bytes: the account by the plugin's compiler: each COMDAT signature once, without the plugin.
+        tuned_bytes: the same with it.
+        plain_bytes: by the compiler that replays, without the list.
+        replayed_bytes: by the compiler that replays.
+        plugin: the plugin.
+        compiler: version of the compiler that replays.
+        plugin_compiler: version of the plugin's compiler.
+        lines: file of the list.
+        config: configuration file for clang.
+        flag: what to add to clang's command line.
+        notes: what else is to be said.
+    """
+
+    modules: tuple[ReplayedModule, ...]
+    failures: dict[str, str]
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    decisions: int
+    disputed: int
+    rounds: int
+    plugin_plain_bytes: float
+    tuned_bytes: float
+    plain_bytes: float
+    replayed_bytes: float
+    plugin: str = ""
+    compiler: str = ""
+    plugin_compiler: str = ""
+    lines: str = ""
+    config: str = ""
+    flag: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tuned_change(self) -> float:
+        """Of the account by the plugin."""
+        return self.tuned_bytes / self.plugin_plain_bytes - 1 if self.plugin_plain_bytes else 0.0
+
+    @property
+    def change(self) -> float:
+        """Of the account by the list."""
+        return self.replayed_bytes / self.plain_bytes - 1 if self.plain_bytes else 0.0
+
+    @property
+    def share(self) -> float:
+        """The part of the plugin's relative saving that the list gives; 0 if the plugin saves nothing."""
+        return self.change / self.tuned_change if self.tuned_change < 0 else 0.0
+
+    @property
+    def larger(self) -> tuple[str, ...]:
+        """Modules that are larger than plain, which line tables alone make them."""
+        return tuple(one.name for one in self.modules if one.replayed_bytes > one.plain_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON values."""
+        derived = {
+            "larger": list(self.larger),
+            "tuned_change": self.tuned_change,
+            "change": self.change,
+            "share": self.share,
+        }
+        return dataclasses.asdict(self) | derived
+
+
+def replay_list(sources: Sequence[ReplaySource], *, objective: Objective) -> tuple[list[ReplayLine], int]:
+    """One list of the decisions of modules that the plugin makes smaller, and how many call sites are disputed.
+
+    Args:
+        sources: the modules, in the order of the build.
+        objective: which bytes count.
+    """
+    chosen: dict[Key, ReplayLine] = {}
+    disputed: set[Key] = set()
+    tuned = _account(sources, {source.name: source.tuned for source in sources}, objective)
+    for source in sources:
+        if tuned.module_bytes(source.name, source.tuned) >= tuned.module_bytes(source.name, source.plugin_plain):
+            continue
+        for key, line in _by_key(source.lines, disputed).items():
+            if chosen.setdefault(key, line).inlined != line.inlined:
+                disputed.add(key)
+    return list(chosen.values()), len(disputed)
+
+
+def _account(
+    sources: Sequence[ReplaySource], objects: Mapping[str, ObjectSizes], objective: Objective
+) -> ProjectAccount:
+    return account_of([source.name for source in sources], objects, objective=objective)
+
+
+def _by_key(lines: Sequence[ReplayLine], disputed: set[Key]) -> dict[Key, ReplayLine]:
+    """One line for each key; copies of a call that share one are decided as most of them are, and not if even."""
+    votes: Counter[Key] = Counter()
+    for line in lines:
+        votes[line.key] += 1 if line.inlined else -1
+    disputed.update({line.key for line in lines if line.inlined} & {line.key for line in lines if not line.inlined})
+    return {line.key: line for line in lines if votes[line.key] and (votes[line.key] > 0) == line.inlined}
+
+
+def replay_build(
+    sources: Sequence[ReplaySource], compile_all: CompileAll, *, objective: Objective
+) -> tuple[list[ReplayLine], ReplayResult]:
+    """The list that makes no module larger, and what it gives; an empty one if the whole is not smaller than plain.
+
+    Some majors write more unwind tables where there are line tables (clang 14 to 16: one for each function that has
+    none). A module that is larger than plain for that alone keeps its lines.
+
+    Args:
+        sources: the modules, in the order of the build.
+        compile_all: compiles all modules with a list, and with line tables.
+        objective: which bytes count.
+    """
+    first, disputed = replay_list(sources, objective=objective)
+    lines, rounds = first, 0
+    plain = {source.name: source.plain for source in sources}
+    bounds: list[Mapping[str, ObjectSizes]] = [plain]
+    times: Counter[str] = Counter()
+    replayed: Mapping[str, ObjectSizes] = plain
+    failures: Mapping[str, str] = {}
+    while lines:
+        rounds += 1
+        replayed, failures = compile_all(lines)
+        troubled = [*failures, *_larger(sources, replayed, bounds, objective)]
+        if troubled and len(bounds) == 1:
+            rounds += 1
+            bounds.append(compile_all([])[0])
+            troubled = [*failures, *_larger(sources, replayed, bounds, objective)]
+        if not troubled:
+            break
+        times.update(troubled)
+        lines = _without(first, sources, times)
+    if lines and _account(sources, replayed, objective).image >= _account(sources, plain, objective).image:
+        lines = []
+    if not lines:
+        replayed, failures = plain, {}
+    return lines, _result(
+        sources, replayed, lines, frozenset(times), objective, failures=failures, disputed=disputed, rounds=rounds
+    )
+
+
+def _result(
+    sources: Sequence[ReplaySource],
+    replayed: Mapping[str, ObjectSizes],
+    lines: Sequence[ReplayLine],
+    left_out: Collection[str],
+    objective: Objective,
+    *,
+    failures: Mapping[str, str],
+    disputed: int,
+    rounds: int,
+) -> ReplayResult:
+    plain, after, plugin_plain, tuned = (
+        _account(sources, {one.name: sizes for one, sizes in zip(sources, found, strict=True)}, objective)
+        for found in (
+            [one.plain for one in sources],
+            [replayed[one.name] for one in sources],
+            [one.plugin_plain for one in sources],
+            [one.tuned for one in sources],
+        )
+    )
+    keys = {line.key for line in lines}
+    rows: list[ReplayedModule] = []
+    for one in sources:
+        decisions = len(keys & {line.key for line in one.lines})
+        rows.append(
+            ReplayedModule(
+                name=one.name,
+                state="left out" if one.name in left_out else "replayed" if decisions else "nothing to replay",
+                decisions=decisions,
+                plugin_plain_bytes=tuned.module_bytes(one.name, one.plugin_plain),
+                tuned_bytes=tuned.module_bytes(one.name, one.tuned),
+                plain_bytes=after.module_bytes(one.name, one.plain),
+                replayed_bytes=after.module_bytes(one.name, replayed[one.name]),
+            )
+        )
+    return ReplayResult(
+        modules=tuple(rows),
+        failures=dict(failures),
+        decisions=len(lines),
+        disputed=disputed,
+        rounds=rounds,
+        plugin_plain_bytes=plugin_plain.image,
+        tuned_bytes=tuned.image,
+        plain_bytes=plain.image,
+        replayed_bytes=after.image,
+    )
+
+
+def _larger(
+    sources: Sequence[ReplaySource],
+    replayed: Mapping[str, ObjectSizes],
+    bounds: Sequence[Mapping[str, ObjectSizes]],
+    objective: Objective,
+) -> list[str]:
+    """Modules that are larger than all of the bounds."""
+    after = _account(sources, replayed, objective)
+    return [
+        name
+        for name, sizes in replayed.items()
+        if after.module_bytes(name, sizes)
+        > max(after.module_bytes(name, bound[name]) for bound in bounds if name in bound)
+    ]
+
+
+def _without(
+    lines: Sequence[ReplayLine], sources: Sequence[ReplaySource], times: Mapping[str, int]
+) -> list[ReplayLine]:
+    """The lines that are left when some modules were in trouble so many times.
+
+    At first a module loses its own call sites. Without them it comes to others, which it shares with other modules:
+    then all in functions that it knows go as well, and in the end everything.
+    """
+    banned = {line.key for one in sources if times[one.name] for line in one.lines}
+    functions = {name for one in sources if times[one.name] > 1 for line in one.lines for name in line.functions}
+    if any(count > _MOST_TIMES for count in times.values()):
+        return []
+    return [line for line in lines if line.key not in banned and functions.isdisjoint(line.functions)]
