@@ -53,6 +53,7 @@ PARTS = (
     "overhead_passes",
     "pass_switches",
     "passes_share",
+    "pretrained",
     "guards",
     "kill_rounds",
     "fuzz_plugin",

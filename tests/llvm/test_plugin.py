@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
+from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveStatus, clang_words, drive
 from mlgokit.compiler.objects.measure import measure_object
@@ -22,6 +23,7 @@ from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.exploration import Exploration, UniformStream, decide
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog, fit_quantile, fit_signed_log
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.traces.log import Log, read_log
@@ -292,6 +294,14 @@ def test_an_exported_plugin_needs_nothing_but_its_flag(bench: Bench, heuristic: 
     (bench.folder / "p.policy").unlink()
     done = bench.compile("inside", exported.flag, use_plugin=False)
     assert done.returncode == 0, done.stderr
+    assert bench.object("inside") == bench.object("named")
+
+
+def test_a_policy_that_comes_with_the_package_becomes_a_plugin_that_decides(bench: Bench) -> None:
+    config = Export(policies=(Path("builtin:size"),), output=bench.folder / "size.so", llvm=bench.toolchain.major)
+    done = bench.compile("inside", export(config).flag, use_plugin=False)
+    assert done.returncode == 0, done.stderr
+    assert bench.compile("named", policy=str(policy_file("builtin:size"))).returncode == 0
     assert bench.object("inside") == bench.object("named")
 
 

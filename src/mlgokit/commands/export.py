@@ -8,6 +8,7 @@ import tyro
 
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.export.plugin import ExportedPlugin, export_plugin
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.progress import Report, say_nothing
 
 
@@ -16,7 +17,7 @@ class Export:
     """Link policies into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Policy files, at most one for each problem."""
+    """Policy files, at most one for each problem; builtin:size is one that comes with mlgokit."""
     output: Path = Path("policy.so")
     """Plugin to write."""
     llvm: int | None = None
@@ -28,5 +29,6 @@ class Export:
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)
     """Link the policies into a plugin."""
+    policies = [policy_file(policy) for policy in config.policies]
     toolchain = find_toolchain(config.llvm, need_plugin=True)
-    return export_plugin(toolchain, config.policies, config.output, doubt=config.doubt)
+    return export_plugin(toolchain, policies, config.output, doubt=config.doubt)

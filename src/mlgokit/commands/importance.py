@@ -1,5 +1,6 @@
 """The command that says which features a policy goes by."""
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -20,6 +21,7 @@ from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.importance import Importance as Measured, Questions, drawn_questions, importance
 from mlgokit.policy.network import Policy
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -30,7 +32,7 @@ class Importance:
     """Measure which features a policy's decisions depend on, and draw them."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """Policy file."""
+    """Policy file, or builtin:size, which comes with mlgokit."""
     traces: Path = Path("quickstart/trace")
     """Folder that `mlgokit trace` made for the policy's problem."""
     output: Path = Path("importance.json")
@@ -54,6 +56,7 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
         UsageError: a number is below 1, or there are too few observations.
     """
     check_json_name(config.output)
+    config = dataclasses.replace(config, policy=policy_file(config.policy))
     policy = load_policy(config.policy)
     found = importance_of(policy, config, report=report)
     places = found.ordered()

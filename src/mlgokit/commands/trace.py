@@ -1,5 +1,6 @@
 """The command that keeps the training logs and scores of modules."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.learning import trace as tracing
 from mlgokit.locks import locked, reading
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
@@ -71,8 +73,9 @@ def _trace(config: Trace, report: Report) -> dict[str, Any]:
     )
     policy = config.policy
     if not policy.startswith(":"):
-        load_policy(Path(policy), problem=problem.name)
-        policy = digest_file(Path(policy))
+        config = dataclasses.replace(config, policy=str(policy_file(policy)))
+        load_policy(Path(config.policy), problem=problem.name)
+        policy = digest_file(Path(config.policy))
     elif policy not in problem.rules:
         rules = ", ".join(problem.rules)
         raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")

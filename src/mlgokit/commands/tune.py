@@ -29,6 +29,7 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.publish import complete_publishing
@@ -46,6 +47,8 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds_of(config.budget)
+    if config.policy is not None:
+        config = dataclasses.replace(config, policy=policy_file(config.policy))
     check_objective(config)
     check_shares(config)
     check_keep_hot(config)

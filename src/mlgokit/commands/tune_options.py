@@ -71,7 +71,8 @@ class Tune:
     slowdown: float = SLOWDOWN
     """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None
-    """Policy file to start from, as `mlgokit train` writes it; with `spill-cost` one of evictions or priorities."""
+    """Policy file to start from, as `mlgokit train` writes it, or builtin:size, which comes with mlgokit; with
+    `spill-cost` one of evictions or priorities."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
     keep_hot: float = 0.0

@@ -13,6 +13,7 @@ from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.files import digest_file
 from mlgokit.module import Module
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 
@@ -74,6 +75,7 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         if problem not in PROBLEMS:
             raise UsageError(f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}")
         if not policy.startswith(":"):
+            policy = str(policy_file(policy))
             problem = load_policy(Path(policy)).problem
             if problem not in PROBLEMS:
                 raise PolicyError(

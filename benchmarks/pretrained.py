@@ -1,0 +1,118 @@
+"""What the policies that come with the package do to projects that they were not trained on."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import Setup, run_benchmark
+from results import Cell, Result, Table, percent
+from tuning_projects import PROJECTS
+
+from mlgokit.commands.evaluate import Evaluate, run as evaluate
+from mlgokit.commands.options import COMPILER
+from mlgokit.evaluation.records import ProjectComparison
+from mlgokit.evaluation.statistics import geometric_mean_change
+from mlgokit.policy.pretrained import policy_file
+
+WORST = 0.003
+"""By which no project may be larger."""
+_LANGUAGES = ("c++", "c")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """Evaluate a policy that comes with the package on the held-out projects of its corpus, and on other projects."""
+
+    policy: str = "builtin:size"
+    """The policy."""
+    corpus: Path = Path("quickstart/corpus")
+    """The corpus that it was trained on, whose held-out projects are evaluated."""
+    others: Path = Path("build/tuning/projects")
+    """Folder of the projects of tuning.py, as its --prepare leaves them; those that are there are evaluated."""
+    seed: int = 1
+    """Of the intervals."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    json: Path = Path("docs/results/pretrained.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(Pretrained, measure, arguments)
+
+
+def measure(config: Pretrained, setup: Setup) -> Result:
+    """Evaluate all of them."""
+    toolchain = setup.toolchain(config.llvm)
+    setup.policies([policy_file(config.policy)])
+    setup.corpus(config.corpus)
+    asked = Evaluate(
+        policies=(config.policy,),
+        corpus=config.corpus,
+        explain_seconds=0.0,
+        seed=config.seed,
+        compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    means: list[tuple[Cell, ...]] = []
+    worst = 0.0
+    held_out = evaluate(asked, report=setup.report).projects
+    groups: dict[str, list[ProjectComparison]] = {"held out of the corpus": list(held_out)}
+    for name in PROJECTS:
+        corpus = config.others / name / "corpus"
+        is_new = all(one.project != name for one in held_out)
+        if is_new and (corpus / "corpus_description.json").is_file():
+            setup.corpus(corpus, name)
+            found = evaluate(dataclasses.replace(asked, corpus=corpus, projects=(name,)), report=setup.report)
+            groups.setdefault("others", []).extend(found.projects)
+    for group, projects in groups.items():
+        for language in _LANGUAGES:
+            mine = [one for one in projects if one.language == language]
+            if not mine:
+                continue
+            images, texts = ([_size(one, part) for one in mine] for part in ("image", "text"))
+            changes = [geometric_mean_change(*map(list, zip(*pairs, strict=True))) for pairs in (images, texts)]
+            largest = max(after / before - 1 for before, after in images)
+            worst = max(worst, largest)
+            means.append((group, language, len(mine), *map(percent, changes), percent(largest)))
+        rows += [
+            (
+                one.project, one.language, group, one.modules,
+                *(percent(after / before - 1) for before, after in (_size(one, "image"), _size(one, "text"))),
+                one.larger_modules, f"{one.user_seconds_after / one.user_seconds_before:.3f}",
+            )
+            for one in projects
+        ]  # fmt: skip
+    shown = "; ".join(f"{row[2]} {str(row[1]).upper()} projects {row[0]}: {row[3]}" for row in means)
+    return Result(
+        benchmark="pretrained",
+        question="What does the policy that comes with the package do to projects that it was not trained on?",
+        answer=f"linked images, {shown}; the worst {percent(worst)}",
+        bar=f"no project more than {percent(WORST)} larger",
+        passed=worst <= WORST,
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Geometric means",
+                columns=("projects", "language", "count", "linked image", "of that .text", "worst image"),
+                rows=tuple(means),
+            ),
+            Table(
+                title="Projects",
+                columns=("project", "language", "group", "modules", "linked image", "of that .text", "larger modules",
+                         "processor time of compilations"),
+                rows=tuple(rows),
+                note="Against plain -Oz, all objects of a project linked with --gc-sections.",
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _size(one: ProjectComparison, part: str) -> tuple[float, float]:
+    return getattr(one.before, part), getattr(one.after, part)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

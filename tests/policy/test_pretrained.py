@@ -1,0 +1,32 @@
+"""Policies that come with the package: their names, and that each is the one of its model card."""
+
+from pathlib import Path
+
+import pytest
+
+from mlgokit.commands.export import Export, run as export
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.sides import policies_by_problem
+from mlgokit.files import digest_file
+from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.store import load_policy
+
+
+def test_the_policy_for_size_is_the_one_of_its_card():
+    path = policy_file("builtin:size")
+    assert load_policy(path, problem="inline-size").doubt > 0
+    assert digest_file(path) in path.with_suffix(".md").read_text()
+    assert path.stat().st_size < 300_000
+
+
+def test_a_file_is_itself():
+    assert policy_file("some/size.policy") == Path("some/size.policy")
+
+
+def test_it_is_named_where_a_file_may_stand():
+    assert policies_by_problem(["builtin:size"]) == {"inline-size": str(policy_file("builtin:size"))}
+
+
+def test_a_name_that_is_none_is_refused_with_those_that_are():
+    with pytest.raises(UsageError, match=r"policy builtin:speed: expected builtin:size, found 'speed'"):
+        export(Export(policies=(Path("builtin:speed"),)))
