@@ -232,13 +232,6 @@ def test_a_policy_is_exported_without_headers(place: Place, major: int):
     assert b"put" in compile_with(place, major, output)
 
 
-def test_training_says_what_is_missing(place: Place):
-    text = place.run("mlgokit", "train", "--corpus", place.folder, "--output", place.folder / "train", code=3).stderr
-
-    assert "training: expected the Python packages jax and optax, found no jax and no optax" in text
-    assert "pip install 'mlgokit[train]'" in text
-
-
 def compile_with(place: Place, major: int, plugin: Path) -> bytes:
     """The object that the compiler without headers makes with a plugin."""
     source = place.folder / f"one-{major}.cpp"
