@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from fuzz_plugin import SEEDS
 from fuzz_reader import Framed, Reader
+from made_models import drawn_weights, inline_model
 from made_objects import make_elf
 
 from mlgokit.algorithms.effects import MeasuredEffects
@@ -32,6 +33,8 @@ from mlgokit.evaluation.report import RunReport
 from mlgokit.learning.metrics import ROWS_NAME, read_metrics
 from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.tflite.file import graph_bytes, read_graph
+from mlgokit.policy.tflite.read_policy import read_policy
 from mlgokit.policy.vocab import read_vocab
 from mlgokit.spec import TensorSpec
 from mlgokit.tables.decisions import TuningSummary, entry_of, read_table, table_bytes
@@ -233,8 +236,18 @@ def _state() -> bytes:
     return state_bytes({"step": np.array(3), "weight": np.zeros((2, 3), np.float32)}, learner="ppo")
 
 
+def _model() -> bytes:
+    vocab = {name: np.array([0.0, 1.0, 1.0, 5.0]) for name in ("callee_users", "node_count")}
+    return graph_bytes(inline_model(vocab, drawn_weights(np.random.default_rng(1), 4, 3, 2)))
+
+
+def _read_model(path: Path) -> object:
+    return read_policy(read_graph(path.read_bytes(), "a"), "a")
+
+
 FORMATS: dict[str, Reader] = {
     "policy": _reader(SEEDS["policy"](), _file("a.policy", load_policy), inside=_inside_length),
+    "TFLite model": _reader([_model()], _file("a.tflite", _read_model)),
     "decision table": _reader([DECISIONS, *SEEDS["decision table"]()], _file("a", read_table)),
     "allocation table": _reader(
         [override_bytes(ALLOCATIONS, {7: SOME}, SUMMARY), *SEEDS["allocation table"]()],

@@ -46,6 +46,7 @@ PARTS = (
     "results",
     "made_models",
     "made_objects",
+    "tflite_agreement",
     "fuzz_readers",
     "fuzz_corpus",
     "fuzz_gate",

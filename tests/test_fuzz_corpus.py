@@ -31,6 +31,7 @@ READERS = (
     "list of projects",
     "what a module was made from",
     "policy",
+    "TFLite model",
     "decision table",
     "allocation table",
     "training log",

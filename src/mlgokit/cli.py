@@ -20,6 +20,7 @@ from mlgokit.commands import (
     explain,
     export,
     export_replay,
+    export_tflite,
     import_policy,
     importance,
     quickstart,
@@ -91,6 +92,7 @@ COMMANDS = {
     "export replay": Command(
         export_replay.ExportReplay, export_replay.run, export_replay.render, export_replay.exit_code
     ),
+    "export tflite": Command(export_tflite.ExportTflite, export_tflite.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }
 GROUPS = {

@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 UNIT_BOUND = 16.0
 """Unit numbers beyond this have the same priority as the bound itself."""
-_PRIORITIES_PER_UNIT = 2.0**26
+PRIORITIES_PER_UNIT = 2.0**26
 LARGEST_PRIORITY = 2147483520.0
 """The largest 32-bit float below 2**31."""
 _SQRT_TWO_PI = 2.5066282746310002
@@ -165,7 +165,7 @@ def priority_of(unit: float) -> float:
         [0.0, 33554432.0, 1073741824.0, 2147483520.0, 1073741824.0]
     """
     bounded = 0.0 if math.isnan(unit) else min(max(unit, -UNIT_BOUND), UNIT_BOUND)
-    return float(np.float32(min(float(math.floor((bounded + UNIT_BOUND) * _PRIORITIES_PER_UNIT)), LARGEST_PRIORITY)))
+    return float(np.float32(min(float(math.floor((bounded + UNIT_BOUND) * PRIORITIES_PER_UNIT)), LARGEST_PRIORITY)))
 
 
 def draw_priority(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:

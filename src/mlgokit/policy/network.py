@@ -123,7 +123,7 @@ class Policy:
 
     def answers(self, values: Values) -> Doubles:
         """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
-        hidden = self._first_layer().apply(self.normaliser.apply(values))
+        hidden = self.integer_layer().apply(self.normaliser.apply(values))
         with np.errstate(over="ignore", invalid="ignore"):
             for layer in self.layers[1:]:
                 hidden = np.where(hidden > 0, hidden, np.float32(0))
@@ -195,8 +195,8 @@ class Policy:
             variance = squares / self.members - average * average
         return average, np.sqrt(np.where(variance > 0, variance, 0.0))
 
-    def _first_layer(self) -> FirstLayer:
-        """In integers; made once, since an advisor asks for one row at a time."""
+    def integer_layer(self) -> FirstLayer:
+        """The first layer in integers; made once, since an advisor asks for one row at a time."""
         if self._first is None:
             first = self.layers[0]
             object.__setattr__(self, "_first", scale_layer(first.weight, first.bias, self.normaliser.bound))

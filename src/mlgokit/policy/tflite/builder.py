@@ -83,6 +83,14 @@ class GraphBuilder:
         inputs = [tensor, transposed, self.constant(bias.astype(FLOAT))]
         return self.add("FULLY_CONNECTED", inputs, (rows, weight.shape[1]), FusedActivationFunction=int(relu))
 
+    def shape_of(self, tensor: int) -> tuple[int, ...]:
+        """The dimensions of a tensor."""
+        return self._tensors[tensor].shape
+
+    def dtype_of(self, tensor: int) -> np.dtype[Any]:
+        """The type of a tensor's elements."""
+        return self._tensors[tensor].dtype
+
     def finish(self, outputs: Sequence[int]) -> Graph:
         """The graph that gives these tensors."""
         return Graph(

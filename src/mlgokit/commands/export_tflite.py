@@ -1,0 +1,38 @@
+"""The command that writes a policy as a TFLite model for an LLVM in development mode."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.export.tflite import ExportedModel, Heuristic, export_tflite
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTflite:
+    """Write a policy as model.tflite and output_spec.json, for an LLVM that was built with TFLite."""
+
+    policy: Annotated[Path, tyro.conf.Positional]
+    """Policy file, of LLVM's own features."""
+    output: Path = Path("tflite")
+    """Folder for the two files."""
+    collect: bool = False
+    """Decisions drawn by the model, with logits beside them, for training; without it, the likeliest."""
+    columns: int = 33
+    """Number of columns of an eviction."""
+    heuristic: Heuristic = "refuse"
+    """Way to treat a gate or doubt, which leave decisions to LLVM's heuristic: refuse the policy, or input, the
+    heuristic's decision as one more input of the model."""
+
+
+def run(config: ExportTflite, *, report: Report = say_nothing) -> ExportedModel:  # noqa: ARG001  (all commands take one)
+    """Write the model."""
+    return export_tflite(
+        config.policy,
+        config.output,
+        collect=config.collect,
+        columns=config.columns,
+        heuristic=config.heuristic,
+    )

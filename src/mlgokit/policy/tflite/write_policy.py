@@ -1,0 +1,340 @@
+"""A policy as a TFLite model, as LLVM's development mode and the reference implementation name and shape it.
+
+Inputs and the first layer are the policy's own integers: a table for each feature gives what the first layer reads, and
+sums of whole numbers below 2^24, which floats hold exactly, are put together as 32-bit integers. The other layers are
+in floats; what is in doubles in a policy is in floats there.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.errors import UsageError
+from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UNIT_BOUND
+from mlgokit.policy.first_layer import LARGEST_INPUT
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, LOGIT_BOUND, OutputKind, Policy
+from mlgokit.policy.normaliser import LARGEST
+from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
+from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.tflite.network import PREFIX
+from mlgokit.policy.tflite.steps import Steps, representatives, united, whole_inputs
+from mlgokit.problems import PROBLEMS, Feature, Problem
+from mlgokit.spec import AdviceKind, TensorSpec
+
+OUTPUT = "StatefulPartitionedCall"
+LOGITS = "CategoricalProjectionNetwork_logits"
+"""The reference's name of the logits in a training log."""
+_EXACT_FLOAT = 1 << 24
+_INT64_FEATURE = "int64_t"
+_UNSENT = (("discount", FLOAT), ("reward", FLOAT), ("step_type", INT32))
+"""What the reference's models take besides features. Nobody reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WrittenModel:
+    """A model, and what its outputs are.
+
+    Attributes:
+        graph: the model.
+        outputs: the names under which LLVM logs them, the decision first, with their tensors.
+    """
+
+    graph: Graph
+    outputs: tuple[tuple[str, TensorSpec], ...]
+
+
+def write_policy(policy: Policy, *, columns: int = 33, draws: bool = False, origin: str = "policy") -> WrittenModel:
+    """The model that decides as ``policy`` does.
+
+    Args:
+        policy: for a problem of LLVM's, with LLVM's own features only.
+        columns: of an eviction; 33 is what LLVM gives a model.
+        draws: let the model draw its decisions, by the policy's preferences at temperature 1, and give its logits too.
+        origin: what messages call the policy.
+
+    Raises:
+        UsageError: the policy needs what LLVM does not send, or a priority is to be drawn.
+    """
+    problem = PROBLEMS[policy.problem]
+    _check(policy, problem, draws=draws, origin=origin)
+    builder = GraphBuilder()
+    count = columns if problem.advice_kind is AdviceKind.MASKED_CHOICE else 1
+    inputs = _inputs(builder, policy, problem, count)
+    model = _Model(builder=builder, policy=policy, problem=problem, inputs=inputs, columns=count)
+    answers = _answers(model, _first_layer(model, *_whole_numbers(model)))
+    average, deviation = _summary(model, answers)
+    match problem.advice_kind:
+        case AdviceKind.REAL:
+            return _priority(model, average)
+        case AdviceKind.BINARY:
+            return _decided(model, _binary_logits(model, average, deviation), 2, draws=draws)
+        case AdviceKind.MASKED_CHOICE:
+            return _decided(model, _column_logits(model, average, deviation), count, draws=draws)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Model:
+    """A model that is being made.
+
+    Attributes:
+        builder: has what there is of it.
+        policy: that it is made of.
+        problem: of the policy.
+        inputs: tensors by feature.
+        columns: rows that the networks see.
+    """
+
+    builder: GraphBuilder
+    policy: Policy
+    problem: Problem
+    inputs: dict[str, int]
+    columns: int
+
+
+def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> None:
+    own = [name for name in policy.features if name not in problem.feature_names]
+    if own:
+        raise UsageError(
+            f"policy {origin}: expected LLVM's own features only, found {own[0]!r}"
+            f"{f' and {len(own) - 1} more' if own[1:] else ''}, which only the plugin computes; "
+            "train one with `mlgokit train --features llvm`"
+        )
+    if draws and problem.advice_kind is AdviceKind.REAL:
+        raise UsageError(
+            f"policy {origin}: expected a decision that can be drawn, found a priority; export it without --collect"
+        )
+
+
+def _inputs(builder: GraphBuilder, policy: Policy, problem: Problem, columns: int) -> dict[str, int]:
+    """Tensors of the features that the policy needs, in LLVM's order, and what else the reference's models take."""
+    needed = {*policy.features, policy.mask}
+    found = {
+        feature.name: builder.input(
+            f"{PREFIX}{feature.name}:0",
+            INT64 if feature.type == _INT64_FEATURE else FLOAT,
+            _shape(feature, columns),
+        )
+        for feature in problem.features
+        if feature.name in needed
+    }
+    if policy.asks_heuristic:
+        found[problem.default_decision] = builder.input(f"{PREFIX}{problem.default_decision}:0", INT64, (1,))
+    for name, dtype in _UNSENT:
+        builder.input(f"{PREFIX}{name}:0", dtype, (1,))
+    return found
+
+
+def _shape(feature: Feature, columns: int) -> tuple[int, ...]:
+    return (1, columns) if feature.per_column else (1,)
+
+
+# --- Inputs and the first layer ---------------------------------------------------------------------------------------
+
+
+def _whole_numbers(model: _Model) -> tuple[int, list[int]]:
+    """A tensor [columns, I] of what the first layer reads, and which of its inputs each of them is."""
+    builder, policy, columns = model.builder, model.policy, model.columns
+    layer = policy.integer_layer()
+    each = policy.normaliser.width // len(policy.features)
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(policy.features):
+        places.setdefault(name, []).append(place)
+    parts: list[int] = []
+    order: list[int] = []
+    for feature in model.problem.features:
+        if feature.name not in places:
+            continue
+        own = places[feature.name]
+        whole = feature.type == _INT64_FEATURE
+        rows = [whole_inputs(policy.normaliser, layer, place, whole_numbers=whole) for place in own]
+        steps = _together(rows, whole_numbers=whole)
+        order += [each * place + part for place in own for part in range(each)]
+        parts.append(_looked_up(model, steps, feature))
+    if len(parts) == 1:
+        return parts[0], order
+    return builder.add("CONCATENATION", parts, (columns, len(order)), Axis=1), order
+
+
+def _together(steps: list[Steps], *, whole_numbers: bool) -> Steps:
+    """Several functions of one feature as one with all their values."""
+    knots = united([one.knots for one in steps])
+    raw = representatives(knots, whole_numbers=whole_numbers)
+    return Steps(knots=knots, values=np.concatenate([one.at(raw) for one in steps], axis=1))
+
+
+def _looked_up(model: _Model, steps: Steps, feature: Feature) -> int:
+    """[columns, k] the values of a feature's steps."""
+    builder, value, columns = model.builder, model.inputs[feature.name], model.columns
+    shape, width = _shape(feature, columns), steps.values.shape[1]
+    knots = steps.knots if len(steps.knots) else np.array([LARGEST], np.float32)
+    values = steps.values if len(steps.knots) else np.repeat(steps.values, 2, axis=0)
+    if feature.type != _INT64_FEATURE:
+        # NaN is 0 to a policy, and beyond all boundaries to TFLite.
+        number = builder.add("EQUAL", [value, value], shape, BOOL)
+        value = builder.add("SELECT_V2", [number, value, builder.constant(np.zeros(shape, FLOAT))], shape)
+    ranks = builder.add("BUCKETIZE", [value], shape, INT32, Boundaries=knots)
+    table = builder.constant(values.astype(FLOAT))
+    found = builder.add("GATHER", [table, ranks], (*shape, width), Axis=0)
+    rows = columns if feature.per_column else 1
+    found = builder.reshape(found, (rows, width))
+    if rows == columns:
+        return found
+    return builder.add("TILE", [found, builder.integers(columns, 1)], (columns, width))
+
+
+def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
+    """[columns, O] for each member: the layer's integers, in parts whose sums floats hold exactly."""
+    builder, layer = model.builder, model.policy.integer_layer()
+    outputs: list[int] = []
+    for weight, bias, unit in zip(layer.weight[:, order], layer.bias, layer.unit, strict=True):
+        digits, base = _digits(weight)
+        shape = (model.columns, weight.shape[1])
+        none = np.zeros(weight.shape[1])
+        total = -1
+        for digit in digits:
+            part = builder.cast(builder.dense(rows, digit, none), INT32)
+            if total >= 0:
+                raised = builder.add("MUL", [total, builder.constant(np.array(base, INT32))], shape, INT32)
+                part = builder.add("ADD", [raised, part], shape, INT32)
+            total = part
+        total = builder.add("ADD", [total, builder.constant(bias.astype(INT32))], shape, INT32)
+        outputs.append(builder.add("MUL", [builder.cast(total, FLOAT), builder.floats(float(unit))], shape))
+    return outputs
+
+
+def _digits(weight: Array) -> tuple[list[Array], int]:
+    """Whole numbers [I, O] as digits of a base, the highest first, such that no sum with inputs is beyond 2^24.
+
+    Digits have signs, and are as small as they can be.
+    """
+    for bits in range(16, 1, -1):
+        base = 1 << bits
+        digits: list[Array] = []
+        left = weight.astype(np.int64)
+        while left.any() or not digits:
+            digit = (left + base // 2) % base - base // 2
+            digits.append(digit)
+            left = (left - digit) // base
+        if all(np.abs(digit).sum(axis=0).max() * LARGEST_INPUT <= _EXACT_FLOAT for digit in digits):
+            return digits[::-1], base
+    raise UsageError(
+        f"policy: expected a first layer of fewer than {len(weight)} inputs, found one whose sums no float holds; "
+        "train one with fewer features"
+    )
+
+
+# --- The other layers -------------------------------------------------------------------------------------------------
+
+
+def _answers(model: _Model, first: list[int]) -> int:
+    """[columns, K] what each member answers."""
+    builder, policy = model.builder, model.policy
+    answers: list[int] = []
+    for member, hidden in enumerate(first):
+        tensor = hidden
+        for layer in policy.layers[1:]:
+            tensor = builder.add("RELU", [tensor], builder.shape_of(tensor))
+            tensor = builder.dense(tensor, layer.weight[member], layer.bias[member])
+        if policy.output is OutputKind.LOGITS:
+            tensor = builder.dense(tensor, np.array([[-1.0], [1.0]]), np.zeros(1))
+        answers.append(tensor)
+    if len(answers) == 1:
+        return answers[0]
+    return builder.add("CONCATENATION", answers, (model.columns, len(answers)), Axis=1)
+
+
+def _summary(model: _Model, answers: int) -> tuple[int, int]:
+    """[columns, 1] the average of the members, and their standard deviation if it is needed."""
+    builder, columns, members = model.builder, model.columns, model.policy.members
+    needed = model.policy.doubt > 0 or model.policy.caution != 0
+    if members == 1:
+        return answers, builder.constant(np.zeros((columns, 1), FLOAT)) if needed else -1
+    shape = (columns, 1)
+    average = builder.add("MEAN", [answers, builder.integers(1)], shape, KeepDims=True)
+    if not needed:
+        return average, -1
+    apart = builder.add("SUB", [answers, average], (columns, members))
+    squares = builder.add("MUL", [apart, apart], (columns, members))
+    variance = builder.add("MEAN", [squares, builder.integers(1)], shape, KeepDims=True)
+    return average, builder.add("SQRT", [variance], shape)
+
+
+def _binary_logits(model: _Model, average: int, deviation: int) -> int:
+    """[1, 2] 0 for not inlining, and the preference for inlining."""
+    builder, policy = model.builder, model.policy
+    shape = (1, 1)
+    preference = average
+    if policy.output is OutputKind.EFFECT_BYTES:
+        preference = builder.add("MUL", [average, builder.floats(-1 / policy.bytes_per_unit)], shape)
+    if policy.asks_heuristic:
+        least = builder.constant(np.zeros(shape, FLOAT))
+        if policy.gate is not None:
+            elsewhere, there = (np.full(shape, min(margin, LARGEST), FLOAT) for margin in policy.gate.margins)
+            held = builder.reshape(_is_not_0(model, policy.gate.feature), shape)
+            least = builder.add("SELECT_V2", [held, builder.constant(there), builder.constant(elsewhere)], shape)
+        if policy.doubt > 0:
+            doubted = builder.add("MUL", [deviation, builder.floats(policy.doubt)], shape)
+            least = builder.add("ADD", [least, doubted], shape)
+        believed = builder.add("GREATER", [builder.add("ABS", [average], shape), least], shape, BOOL)
+        inlines = builder.reshape(_is_not_0(model, model.problem.default_decision), shape)
+        yes, no = (np.full(shape, sign * HEURISTIC_PREFERENCE, FLOAT) for sign in (1, -1))
+        left = builder.add("SELECT_V2", [inlines, builder.constant(yes), builder.constant(no)], shape)
+        preference = builder.add("SELECT_V2", [believed, preference, left], shape)
+    return builder.add("CONCATENATION", [builder.constant(np.zeros(shape, FLOAT)), preference], (1, 2), Axis=1)
+
+
+def _is_not_0(model: _Model, name: str) -> int:
+    builder, value = model.builder, model.inputs[name]
+    shape, dtype = builder.shape_of(value), builder.dtype_of(value)
+    return builder.add("NOT_EQUAL", [value, builder.constant(np.zeros(shape, dtype))], shape, BOOL)
+
+
+def _column_logits(model: _Model, average: int, deviation: int) -> int:
+    """[1, columns] logits; of columns that may not be chosen, the least float."""
+    builder, policy, columns = model.builder, model.policy, model.columns
+    logits = average
+    if policy.caution:
+        careful = builder.add("MUL", [deviation, builder.floats(policy.caution)], (columns, 1))
+        logits = builder.add("SUB", [logits, careful], (columns, 1))
+    logits = builder.add("MINIMUM", [logits, builder.floats(LOGIT_BOUND)], (columns, 1))
+    logits = builder.add("MAXIMUM", [logits, builder.floats(-LOGIT_BOUND)], (columns, 1))
+    shape = (1, columns)
+    allowed = _is_not_0(model, policy.mask)
+    least = builder.constant(np.full(shape, np.finfo(np.float32).min, FLOAT))
+    return builder.add("SELECT_V2", [allowed, builder.reshape(logits, shape), least], shape)
+
+
+# --- Outputs ----------------------------------------------------------------------------------------------------------
+
+
+def _decided(model: _Model, logits: int, choices: int, *, draws: bool) -> WrittenModel:
+    builder, problem = model.builder, model.problem
+    if not draws:
+        decision = builder.add("ARG_MAX", [logits, builder.integers(-1)], (1,), INT64, name=f"{OUTPUT}:0", OutputType=4)
+        return WrittenModel(graph=builder.finish([decision]), outputs=((problem.decision, _decision_spec(0)),))
+    drawn = builder.add("MULTINOMIAL", [logits, builder.constant(np.array(1, INT32))], (1, 1), INT64)
+    decision = builder.reshape(drawn, (1,), name=f"{OUTPUT}:1")
+    named = builder.reshape(logits, (1, choices), name=f"{OUTPUT}:0")
+    spec = TensorSpec(name=OUTPUT, port=0, type="float", shape=(1, choices))
+    return WrittenModel(
+        graph=builder.finish([named, decision]), outputs=((problem.decision, _decision_spec(1)), (LOGITS, spec))
+    )
+
+
+def _decision_spec(port: int) -> TensorSpec:
+    return TensorSpec(name=OUTPUT, port=port, type="int64_t", shape=(1,))
+
+
+def _priority(model: _Model, average: int) -> WrittenModel:
+    """The priority of a unit number, in floats."""
+    builder, problem = model.builder, model.problem
+    shape = (1, 1)
+    unit = builder.add("MINIMUM", [average, builder.floats(UNIT_BOUND)], shape)
+    unit = builder.add("MAXIMUM", [unit, builder.floats(-UNIT_BOUND)], shape)
+    scaled = builder.add("ADD", [unit, builder.floats(UNIT_BOUND)], shape)
+    scaled = builder.add("MUL", [scaled, builder.floats(PRIORITIES_PER_UNIT)], shape)
+    whole = builder.add("FLOOR", [scaled], shape)
+    least = builder.add("MINIMUM", [whole, builder.floats(LARGEST_PRIORITY)], shape)
+    decision = builder.reshape(least, (1,), name=f"{OUTPUT}:0")
+    spec = TensorSpec(name=OUTPUT, port=0, type="float", shape=(1,))
+    return WrittenModel(graph=builder.finish([decision]), outputs=((problem.decision, spec),))
