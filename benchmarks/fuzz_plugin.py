@@ -38,7 +38,8 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 SLICE = 250_000
 """Inputs of one process."""
 UNITS = (
-    "shared/Policy", "shared/Network", "shared/FirstLayer", "shared/Settings", "shared/Files", "shared/Exploration",
+    "shared/Policy", "shared/Evaluator", "shared/Network", "shared/FirstLayer", "shared/Settings", "shared/Files",
+    "shared/Exploration", "shared/Choice",
     "inliner/DecisionTable", "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode",
     "identity/Identity", "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize",
     "trials/Executed", "regalloc/FunctionShape", "shared/HotFunctions",

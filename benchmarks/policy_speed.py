@@ -241,8 +241,9 @@ def build_driver(toolchain: Toolchain, built: Path, folder: Path) -> Path:
     done = process.run(
         [
             toolchain.clangxx, "-O2", "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
-            "-isystem", str(toolchain.include_dir), source, built / "shared/Policy.o",
-            built / "shared/Network.o", built / "shared/FirstLayer.o", *libraries, "-o", output,
+            "-isystem", str(toolchain.include_dir), source,
+            *(built / f"shared/{name}.o" for name in ("Policy", "Evaluator", "Network", "FirstLayer")),
+            *libraries, "-o", output,
         ],
         timeout_seconds=300,
     )  # fmt: skip

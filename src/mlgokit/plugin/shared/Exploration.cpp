@@ -1,11 +1,7 @@
 #include "shared/Exploration.h"
 
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/MD5.h"
-
-#include <algorithm>
-#include <cmath>
 
 using namespace llvm;
 
@@ -14,9 +10,6 @@ namespace mlgokit {
 namespace {
 
 constexpr uint64_t Step = 0x9E3779B97F4A7C15;
-constexpr double UnitBound = 16;
-constexpr double PrioritiesPerUnit = 67108864;
-constexpr double LargestPriority = 2147483520; // the largest float below 2**31
 
 double mixed(uint64_t Z) {
   Z = (Z ^ (Z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -34,73 +27,6 @@ Draw drawAt(uint64_t First, uint64_t Index) {
 void FunctionDraws::enter(StringRef Function) {
   First = Seed ^ MD5Hash((Twine(Problem) + "/" + Function).str());
   Count = &Counts.try_emplace(Function, 0).first->second;
-}
-
-Binary decideBinary(double Preference, const Spread &S, const Draw &D) {
-  const double Chance = S.Temperature > 0 ? 1 / (1 + std::exp(-Preference / S.Temperature)) : double(Preference > 0);
-  const bool Drawn = S.Temperature > 0 ? D.Choice < Chance : Preference > 0;
-  const bool Yes = Drawn != (D.Flip < S.FlipProbability);
-  const double Both = Chance * (1 - S.FlipProbability) + (1 - Chance) * S.FlipProbability;
-  return {Yes, std::log(Yes ? Both : 1 - Both)};
-}
-
-Column chooseColumn(ArrayRef<double> Logits, ArrayRef<int64_t> Mask, const Spread &S, const Draw &D) {
-  SmallVector<size_t, 64> Legal;
-  for (size_t I = 0; I < Mask.size(); ++I)
-    if (Mask[I])
-      Legal.push_back(I);
-  if (Legal.empty())
-    return {Mask.size() - 1, 0};
-  double Most = Logits[Legal.front()];
-  for (size_t I : Legal)
-    Most = std::max(Most, Logits[I]);
-  SmallVector<double, 64> Share;
-  bool Found = false;
-  for (size_t I : Legal) {
-    if (S.Temperature > 0) {
-      Share.push_back(std::exp((Logits[I] - Most) / S.Temperature));
-    } else {
-      Share.push_back(!Found && Logits[I] == Most);
-      Found |= Logits[I] == Most;
-    }
-  }
-  double Total = 0, Reached = 0;
-  for (double Part : Share)
-    Total += Part;
-  size_t Place = Legal.size() - 1;
-  for (size_t K = 0; K < Share.size(); ++K) {
-    Reached += Share[K];
-    if (D.Choice * Total < Reached) {
-      Place = K;
-      break;
-    }
-  }
-  const double Others = double(Legal.size() - 1);
-  if (Others > 0 && D.Flip < S.FlipProbability) {
-    const size_t Other = std::min(size_t(D.Flip / S.FlipProbability * Others), Legal.size() - 2);
-    Place = Other + (Other >= Place);
-  }
-  double Chance = Share[Place] / Total;
-  if (Others > 0)
-    Chance = Chance * (1 - S.FlipProbability) + (1 - Chance) * S.FlipProbability / Others;
-  return {Legal[Place], std::log(Chance)};
-}
-
-float priorityOf(double Unit) {
-  const double Bounded = std::isnan(Unit) ? 0 : std::clamp(Unit, -UnitBound, UnitBound);
-  return float(std::min(std::floor((Bounded + UnitBound) * PrioritiesPerUnit), LargestPriority));
-}
-
-Priority drawPriority(double Unit, const Spread &S, const Draw &D) {
-  if (!(S.Temperature > 0))
-    return {priorityOf(Unit), 0};
-  const double Normal = std::sqrt(-2 * std::log(1 - D.Choice)) * std::cos(6.283185307179586 * D.Flip);
-  return {priorityOf(Unit + S.Temperature * Normal),
-          -0.5 * Normal * Normal - std::log(S.Temperature * 2.5066282746310002)};
-}
-
-Priority anyPriority(const Draw &D) {
-  return {priorityOf(2 * UnitBound * D.Choice - UnitBound), -std::log(2 * UnitBound)};
 }
 
 } // namespace mlgokit

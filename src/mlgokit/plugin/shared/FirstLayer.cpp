@@ -11,8 +11,6 @@
 #include <immintrin.h>
 #endif
 
-using namespace llvm;
-
 namespace mlgokit {
 
 namespace {
@@ -31,7 +29,7 @@ double scaled(float Value, int Exponent) { return std::nearbyint(std::ldexp(doub
 
 /// Whether no weight and no sum of a member is too large with weights times
 /// 2^Exponent, whatever the inputs are.
-bool fits(ArrayRef<float> Weight, ArrayRef<float> Bias, int Exponent, int InputExponent) {
+bool fits(Span<float> Weight, Span<float> Bias, int Exponent, int InputExponent) {
   for (size_t J = 0; J < Bias.size(); ++J) {
     double Sum = 0;
     for (size_t I = J; I < Weight.size(); I += Bias.size()) {
@@ -48,8 +46,8 @@ bool fits(ArrayRef<float> Weight, ArrayRef<float> Bias, int Exponent, int InputE
 }
 
 /// The largest power of two for the weights of a member.
-int weightExponent(ArrayRef<float> Weight, ArrayRef<float> Bias, int InputExponent) {
-  auto Largest = [](ArrayRef<float> Values) {
+int weightExponent(Span<float> Weight, Span<float> Bias, int InputExponent) {
+  auto Largest = [](Span<float> Values) {
     double Most = 0;
     for (float V : Values)
       Most = std::max(Most, std::fabs(double(V)));
@@ -77,7 +75,7 @@ void addPlain(const ChangedPairs &Changed, const int16_t *Weight, size_t Outputs
 }
 
 #ifdef MLGOKIT_WIDE
-constexpr size_t LaneCount = 8;
+constexpr size_t SumCount = 8;
 
 template <size_t Vectors>
 __attribute__((target("avx2"))) void addLanes(const ChangedPairs &Changed, const int16_t *Weight, size_t Outputs,
@@ -97,9 +95,9 @@ __attribute__((target("avx2"))) void addLanes(const ChangedPairs &Changed, const
 __attribute__((target("avx2"))) void addWide(const ChangedPairs &Changed, const int16_t *Weight, size_t Outputs,
                                              int32_t *Sums) {
   size_t J = 0;
-  for (; J + 6 * LaneCount <= Outputs; J += 6 * LaneCount)
+  for (; J + 6 * SumCount <= Outputs; J += 6 * SumCount)
     addLanes<6>(Changed, Weight + 2 * J, Outputs, Sums + J);
-  for (; J + LaneCount <= Outputs; J += LaneCount)
+  for (; J + SumCount <= Outputs; J += SumCount)
     addLanes<1>(Changed, Weight + 2 * J, Outputs, Sums + J);
   addFrom(J, Changed, Weight, Outputs, Sums);
 }
@@ -122,8 +120,8 @@ FirstLayer::FirstLayer(size_t Members, const Layer &Floats, const InputScale &Of
     : Members(Members), Inputs(Floats.Inputs), Outputs(Floats.Outputs), Pairs((Inputs + 1) / 2),
       Weight(Members * Pairs * Outputs * 2), Add(addPlain), Last(2 * Pairs), Change(2 * Pairs) {
   for (size_t K = 0; K < Members; ++K) {
-    const ArrayRef<float> From = ArrayRef<float>(Floats.Weight).slice(K * Inputs * Outputs, Inputs * Outputs);
-    const ArrayRef<float> Bias = ArrayRef<float>(Floats.Bias).slice(K * Outputs, Outputs);
+    const Span<float> From = Span<float>(Floats.Weight).slice(K * Inputs * Outputs, Inputs * Outputs);
+    const Span<float> Bias = Span<float>(Floats.Bias).slice(K * Outputs, Outputs);
     const int Exponent = weightExponent(From, Bias, OfInputs.exponent());
     for (size_t I = 0; I < Inputs; ++I)
       for (size_t J = 0; J < Outputs; ++J)
@@ -140,7 +138,7 @@ FirstLayer::FirstLayer(size_t Members, const Layer &Floats, const InputScale &Of
 #endif
 }
 
-void FirstLayer::evaluate(ArrayRef<int16_t> Input, float *Out) {
+void FirstLayer::evaluate(Span<int16_t> Input, float *Out) {
   for (size_t I = 0; I < Inputs; ++I) {
     Change[I] = int16_t(Input[I] - Last[I]);
     Last[I] = Input[I];

@@ -7,7 +7,7 @@
 #ifndef MLGOKIT_SHARED_FIRSTLAYER_H
 #define MLGOKIT_SHARED_FIRSTLAYER_H
 
-#include "llvm/ADT/ArrayRef.h"
+#include "shared/Span.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ public:
   size_t inputs() const { return Inputs; }
   size_t outputs() const { return Outputs; }
   /// The layer's outputs of all members, [K, outputs()], into \p Out.
-  void evaluate(llvm::ArrayRef<int16_t> Input, float *Out);
+  void evaluate(Span<int16_t> Input, float *Out);
 
 private:
   using AddFunction = void (*)(const ChangedPairs &, const int16_t *, size_t, int32_t *);

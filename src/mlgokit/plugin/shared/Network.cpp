@@ -4,8 +4,6 @@
 #include <cstring>
 #include <iterator>
 
-using namespace llvm;
-
 // A test builds without, to hold both to the same numbers.
 #if defined(__x86_64__) && !defined(MLGOKIT_NARROW)
 #define MLGOKIT_WIDE
@@ -22,7 +20,7 @@ using Lanes = float __attribute__((vector_size(LaneCount * sizeof(float))));
 
 /// Leaving out an input of 0 leaves every sum as it is, since the weights are finite: only the sign of a sum that is 0
 /// can differ, and neither ReLU nor the sum over members, which begins with +0, keeps that.
-void gather(ArrayRef<float> Input, ActiveInputs &Active) {
+void gather(Span<float> Input, ActiveInputs &Active) {
   size_t Count = 0;
   for (size_t I = 0; I < Input.size(); ++I) {
     Active.Index[Count] = uint32_t(I);
@@ -107,7 +105,7 @@ Network::Network(size_t Members, std::vector<Layer> All, const InputScale &Scale
 #endif
 }
 
-ArrayRef<float> Network::evaluate(ArrayRef<int16_t> Input) {
+Span<float> Network::evaluate(Span<int16_t> Input) {
   First.evaluate(Input, Hidden.data());
   size_t Width = First.outputs();
   for (const Layer &Now : Layers) {

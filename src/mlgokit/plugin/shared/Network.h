@@ -4,8 +4,6 @@
 
 #include "shared/FirstLayer.h"
 
-#include "llvm/ADT/ArrayRef.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,7 +26,7 @@ public:
   size_t members() const { return Members; }
   size_t inputs() const { return First.inputs(); }
   /// The last layer's outputs of all members for one input, [K, Outputs]; valid until the next call.
-  llvm::ArrayRef<float> evaluate(llvm::ArrayRef<int16_t> Input);
+  Span<float> evaluate(Span<int16_t> Input);
 
 private:
   using LayerFunction = void (*)(const ActiveInputs &, const float *, size_t, const float *, float *);

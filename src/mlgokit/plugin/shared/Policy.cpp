@@ -20,8 +20,6 @@ namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4;
 constexpr double HeuristicPreference = 2;
-constexpr int64_t SmallValue = 256;
-constexpr int16_t NotAnInput = std::numeric_limits<int16_t>::min();
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values
@@ -103,11 +101,34 @@ bool nestsTooDeep(StringRef Text) {
   return false;
 }
 
-/// A raw value as the normalisers take it.
-double bounded(double V) {
-  constexpr double Most = std::numeric_limits<float>::max();
-  // The sum turns -0 into 0.
-  return std::isnan(V) ? 0 : std::clamp(V, -Most, Most) + 0.0;
+Error parseGate(const json::Object &Description, ArrayRef<std::string> Features, PolicyNumbers &N, StringRef Origin) {
+  const StringRef Name = Description.getString("gate_feature").value_or("");
+  N.Gate = size_t(std::find(Features.begin(), Features.end(), Name) - Features.begin());
+  if (*N.Gate == Features.size())
+    return failure(Origin, "expected one of its features as 'gate_feature', found '" + printable(Name) + "'");
+  const json::Array *Found = Description.getArray("gate_margins");
+  if (!Found || Found->size() != 2)
+    return failure(Origin, "expected two margins as 'gate_margins'");
+  for (size_t I = 0; I < 2; ++I) {
+    const json::Value &Margin = (*Found)[I];
+    N.Margins[I] = Margin.getAsNull() ? std::numeric_limits<double>::infinity() : Margin.getAsNumber().value_or(-1);
+    if (!(N.Margins[I] >= 0))
+      return failure(Origin, "expected null or numbers that are not negative as 'gate_margins'");
+  }
+  return Error::success();
+}
+
+Error parseRowLengths(const json::Object &Description, PolicyNumbers &N, StringRef Origin) {
+  const json::Array *Found = Description.getArray("lengths");
+  if (!Found || Found->size() != N.RowLengths.size())
+    return failure(Origin, "expected " + Twine(N.RowLengths.size()) + " numbers as 'lengths'");
+  for (size_t I = 0; I < N.RowLengths.size(); ++I) {
+    const int64_t Length = (*Found)[I].getAsInteger().value_or(0);
+    if (Length < 1 || uint64_t(Length) > N.QuantileCount)
+      return failure(Origin, "expected numbers from 1 to " + Twine(N.QuantileCount) + " as 'lengths'");
+    N.RowLengths[I] = size_t(Length);
+  }
+  return Error::success();
 }
 
 } // namespace
@@ -145,6 +166,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
                                ", found another; use the mlgokit that wrote it or export it again");
   TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
+  PolicyNumbers N;
   P.Origin = Origin.str();
   P.Problem = Description->getString("problem").value_or("").str();
   const json::Array *Names = Description->getArray("features");
@@ -154,17 +176,17 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "expected at most " + Twine(MostFeatures) + " features, found " + Twine(Names->size()));
   for (const json::Value &Name : *Names)
     P.Features.push_back(Name.getAsString().value_or("").str());
-  const size_t F = P.Features.size();
+  const size_t F = N.Features = P.Features.size();
 
   StringRef Normaliser = Description->getString("normaliser").value_or("");
   size_t Width = F;
   if (Normaliser == "signed-log") {
-    P.Normaliser = NormaliserKind::SignedLog;
-    P.Clip = Description->getNumber("clip").value_or(0);
-    if (!(P.Clip > 0))
+    N.Normaliser = NormaliserKind::SignedLog;
+    N.Clip = Description->getNumber("clip").value_or(0);
+    if (!(N.Clip > 0))
       return failure(Origin, "expected a positive number as 'clip'");
-    for (auto [Name, Target] : {std::pair<StringRef, std::vector<double> *>("normaliser.mean", &P.Mean),
-                                std::pair<StringRef, std::vector<double> *>("normaliser.scale", &P.Scale)}) {
+    for (auto [Name, Target] : {std::pair<StringRef, std::vector<double> *>("normaliser.mean", &N.Mean),
+                                std::pair<StringRef, std::vector<double> *>("normaliser.scale", &N.Scale)}) {
       Expected<Tensor> T = Tensors.read(Name);
       if (!T)
         return T.takeError();
@@ -173,20 +195,20 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       Target->assign(T->Values.begin(), T->Values.end());
     }
   } else if (Normaliser == "quantile") {
-    P.Normaliser = NormaliserKind::Quantile;
+    N.Normaliser = NormaliserKind::Quantile;
     Expected<Tensor> T = Tensors.read("normaliser.boundaries");
     if (!T)
       return T.takeError();
     if (T->Shape.size() != 2 || T->Shape[0] != F)
       return failure(Origin, "tensor 'normaliser.boundaries': its shape does not fit the description");
-    P.QuantileCount = T->Shape[1];
-    P.Boundaries = std::move(T->Values);
+    N.QuantileCount = T->Shape[1];
+    N.Boundaries = std::move(T->Values);
     for (size_t I = 0; I < F; ++I)
-      if (!std::is_sorted(P.Boundaries.begin() + I * P.QuantileCount, P.Boundaries.begin() + (I + 1) * P.QuantileCount))
+      if (!std::is_sorted(N.Boundaries.begin() + I * N.QuantileCount, N.Boundaries.begin() + (I + 1) * N.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
-    P.RowLengths.assign(F, P.QuantileCount);
+    N.RowLengths.assign(F, N.QuantileCount);
     if (Version == RowsFormatVersion || (Version == DoubtFormatVersion && Description->get("lengths")))
-      if (Error E = P.parseRowLengths(*Description))
+      if (Error E = parseRowLengths(*Description, N, Origin))
         return std::move(E);
     Width = 2 * F;
   } else {
@@ -196,32 +218,32 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   StringRef Output = Description->getString("output").value_or("");
   size_t LastWidth = 1;
   if (Output == "effect-bytes") {
-    P.Output = OutputKind::EffectBytes;
-    P.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
-    if (!(P.BytesPerUnit > 0))
+    N.Output = OutputKind::EffectBytes;
+    N.BytesPerUnit = Description->getNumber("bytes_per_unit").value_or(0);
+    if (!(N.BytesPerUnit > 0))
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
     if (const json::Value *Caution = Description->get("caution"); Caution && Caution->getAsNumber() != 0)
       return failure(Origin, "expected no 'caution' other than 0 beside effects, where it leaned to not inlining; "
                              "train it again, with 'doubt'");
     if (Version == DoubtFormatVersion) {
-      P.Doubt = Description->getNumber("doubt").value_or(-1);
-      if (!(P.Doubt >= 0) || std::isinf(P.Doubt))
+      N.Doubt = Description->getNumber("doubt").value_or(-1);
+      if (!(N.Doubt >= 0) || std::isinf(N.Doubt))
         return failure(Origin, "expected a number that is not negative as 'doubt'");
     }
     if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
-      if (Error E = P.parseGate(*Description))
+      if (Error E = parseGate(*Description, P.Features, N, Origin))
         return std::move(E);
   } else if (Output == "logits") {
-    P.Output = OutputKind::Logits;
+    N.Output = OutputKind::Logits;
     LastWidth = 2;
   } else if (Output == "column-logit") {
-    P.Output = OutputKind::ColumnLogit;
+    N.Output = OutputKind::ColumnLogit;
     P.Mask = Description->getString("mask").value_or("").str();
-    P.Caution = Description->getNumber("caution").value_or(0);
+    N.Caution = Description->getNumber("caution").value_or(0);
     if (P.Mask.empty())
       return failure(Origin, "expected the name of a feature as 'mask'");
   } else if (Output == "priority") {
-    P.Output = OutputKind::Priority;
+    N.Output = OutputKind::Priority;
   } else {
     return failure(Origin, "expected 'effect-bytes', 'logits', 'column-logit' or 'priority' as output, found '" +
                                printable(Output) + "'");
@@ -250,132 +272,16 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
     Width = Outputs;
   }
-  P.Scaled = InputScale(P.largestInput());
-  P.Networks = Network(Members, std::move(Layers), P.Scaled);
-  P.Input.resize(P.Networks.inputs());
-
-  if (P.Normaliser == NormaliserKind::SignedLog) {
-    P.SmallValues.assign(F * 2 * SmallValue, NotAnInput);
-    P.LastLarge.assign(F, std::numeric_limits<double>::quiet_NaN());
-    P.LastLargeInput.assign(F, 0);
-  }
+  N.Members = Members;
+  N.Layers = std::move(Layers);
+  P.Numbers = Evaluator(std::move(N));
   return P;
 }
 
-Error Policy::parseGate(const json::Object &Description) {
-  const StringRef Name = Description.getString("gate_feature").value_or("");
-  Gate = size_t(std::find(Features.begin(), Features.end(), Name) - Features.begin());
-  if (*Gate == Features.size())
-    return failure(Origin, "expected one of its features as 'gate_feature', found '" + printable(Name) + "'");
-  const json::Array *Found = Description.getArray("gate_margins");
-  if (!Found || Found->size() != 2)
-    return failure(Origin, "expected two margins as 'gate_margins'");
-  for (size_t I = 0; I < 2; ++I) {
-    const json::Value &Margin = (*Found)[I];
-    Margins[I] = Margin.getAsNull() ? std::numeric_limits<double>::infinity() : Margin.getAsNumber().value_or(-1);
-    if (!(Margins[I] >= 0))
-      return failure(Origin, "expected null or numbers that are not negative as 'gate_margins'");
-  }
-  return Error::success();
-}
-
-Error Policy::parseRowLengths(const json::Object &Description) {
-  const json::Array *Found = Description.getArray("lengths");
-  if (!Found || Found->size() != RowLengths.size())
-    return failure(Origin, "expected " + Twine(RowLengths.size()) + " numbers as 'lengths'");
-  for (size_t I = 0; I < RowLengths.size(); ++I) {
-    const int64_t Length = (*Found)[I].getAsInteger().value_or(0);
-    if (Length < 1 || uint64_t(Length) > QuantileCount)
-      return failure(Origin, "expected numbers from 1 to " + Twine(QuantileCount) + " as 'lengths'");
-    RowLengths[I] = size_t(Length);
-  }
-  return Error::success();
-}
-
-/// What no normalised value is beyond: the clip, or what the largest float becomes.
-double Policy::largestInput() const {
-  if (Normaliser == NormaliserKind::Quantile)
-    return 1;
-  constexpr double LargestLog = 89;
-  double Farthest = 0;
-  for (size_t I = 0; I < Mean.size(); ++I)
-    Farthest = std::max(Farthest, (LargestLog + std::fabs(Mean[I])) * std::fabs(Scale[I]));
-  return std::min(Clip, Farthest);
-}
-
-void Policy::normalise(ArrayRef<double> Values) {
-  if (Normaliser == NormaliserKind::Quantile) {
-    for (size_t I = 0; I < Values.size(); ++I) {
-      const float *Row = Boundaries.data() + I * QuantileCount;
-      const size_t Length = RowLengths[I];
-      const double Rank = double(std::upper_bound(Row, Row + Length, float(bounded(Values[I]))) - Row) / double(Length);
-      Input[2 * I] = Scaled(float(Rank));
-      Input[2 * I + 1] = Scaled(float(Rank * Rank));
-    }
-    return;
-  }
-  auto SignedLog = [&](size_t I) {
-    const double V = bounded(Values[I]);
-    const double Magnitude = std::log1p(std::fabs(V));
-    const double Signed = V < 0 ? -Magnitude : Magnitude;
-    return Scaled(float(std::clamp((Signed - Mean[I]) * Scale[I], -Clip, Clip)));
-  };
-  for (size_t I = 0; I < Values.size(); ++I) {
-    const double V = Values[I];
-    if (V >= -SmallValue && V < SmallValue && V == double(int32_t(V))) {
-      int16_t &Known = SmallValues[size_t((2 * int64_t(I) + 1) * SmallValue + int64_t(V))];
-      if (Known == NotAnInput)
-        Known = SignedLog(I);
-      Input[I] = Known;
-    } else {
-      if (V != LastLarge[I]) {
-        LastLarge[I] = V;
-        LastLargeInput[I] = SignedLog(I);
-      }
-      Input[I] = LastLargeInput[I];
-    }
-  }
-}
-
-std::pair<double, double> Policy::summary(ArrayRef<double> Values) {
-  normalise(Values);
-  const ArrayRef<float> Outputs = Networks.evaluate(Input);
-  const size_t Members = Networks.members(), Width = Outputs.size() / Members;
-  double Sum = 0, SumOfSquares = 0;
-  for (size_t K = 0; K < Members; ++K) {
-    const float *Out = Outputs.data() + K * Width;
-    const double Answer = Output == OutputKind::Logits ? double(Out[1]) - double(Out[0]) : double(Out[0]);
-    Sum += Answer;
-    SumOfSquares += Answer * Answer;
-  }
-  const double Average = Sum / double(Members);
-  const double Variance = SumOfSquares / double(Members) - Average * Average;
-  return {Average, std::sqrt(Variance > 0 ? Variance : 0)};
-}
-
 double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {
-  const double Margin = Gate ? Margins[Values[*Gate] != 0] : 0;
-  auto Left = [&] { return Heuristic() ? HeuristicPreference : -HeuristicPreference; };
-  if (std::isinf(Margin))
-    return Left();
-  const auto [Average, Deviation] = summary(Values);
-  if (Output == OutputKind::Logits)
-    return std::isnan(Average) ? 0 : Average;
-  if ((Gate || Doubt > 0) && !(std::fabs(Average) > Margin + Doubt * Deviation))
-    return Left();
-  return std::isnan(Average) ? 0 : -Average / BytesPerUnit;
-}
-
-double Policy::columnLogit(ArrayRef<double> Values) {
-  constexpr double Bound = 1e30;
-  const auto [Average, Deviation] = summary(Values);
-  const double Found = Average - Caution * Deviation;
-  return std::isnan(Found) ? -Bound : std::clamp(Found, -Bound, Bound);
-}
-
-double Policy::unit(ArrayRef<double> Values) {
-  const double Found = summary(Values).first;
-  return std::isnan(Found) ? 0 : Found;
+  if (const std::optional<double> Found = Numbers.preference(Values))
+    return *Found;
+  return Heuristic() ? HeuristicPreference : -HeuristicPreference;
 }
 
 } // namespace mlgokit
