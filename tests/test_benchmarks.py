@@ -41,6 +41,7 @@ PARTS = (
     "chromium",
     "doubt",
     "validation_projects",
+    "embedded_model",
     "evaluate_agreement",
     "harness",
     "results",

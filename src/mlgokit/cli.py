@@ -19,6 +19,7 @@ from mlgokit.commands import (
     evaluate,
     explain,
     export,
+    export_llvm,
     export_replay,
     export_tflite,
     import_policy,
@@ -93,6 +94,7 @@ COMMANDS = {
         export_replay.ExportReplay, export_replay.run, export_replay.render, export_replay.exit_code
     ),
     "export tflite": Command(export_tflite.ExportTflite, export_tflite.run),
+    "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }
 GROUPS = {

@@ -247,3 +247,13 @@ def test_modules_kept_apart_to_judge_are_not_drawn_to_teach(compiler: CachingCom
     assert task.compiled == task.modules == len(taught)
     assert task.place is not None
     assert task.place.tolist() == list(range(len(taught)))
+
+
+def test_llvms_own_features_alone_are_what_a_build_of_llvm_has(compiler: CachingCompiler, modules: list[Module]):
+    baselines = compile_defaults(compiler, modules, INLINE_SIZE)
+    known = dataclasses.replace(baselines, available=("callee_users", "callee_is_discardable"))
+    config = Learning(features="llvm")
+
+    task = make_task(known, range(len(modules)), config, algorithm="effect-regression")
+
+    assert task.features == ("callee_users",)

@@ -1,1 +1,1 @@
-"""What leaves the project: policies linked into plugins."""
+"""What leaves the project: policies linked into plugins, and models for builds of LLVM."""

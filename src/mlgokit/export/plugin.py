@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.files import put_in_place, writing
-from mlgokit.policy.network import OutputKind
+from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import PROBLEMS
 
@@ -100,17 +100,26 @@ def _doubting(policies: dict[str, Path], doubt: float, folder: Path) -> dict[str
     Raises:
         UsageError: there is none, or the number is none.
     """
-    if not (math.isfinite(doubt) and doubt >= 0):
-        raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")
+    read = {problem: load_policy(path) for problem, path in policies.items()}
+    check_doubt(doubt, read.values())
     changed: dict[str, Path] = {}
-    for problem, path in policies.items():
-        policy = load_policy(path)
+    for problem, policy in read.items():
         if policy.output is OutputKind.EFFECT_BYTES:
             changed[problem] = folder / f"{problem}.policy"
             save_policy(replace(policy, doubt=doubt), changed[problem])
-    if not changed:
+    return changed
+
+
+def check_doubt(doubt: float, policies: Iterable[Policy]) -> None:
+    """Make sure that some of ``policies`` can have another doubt.
+
+    Raises:
+        UsageError: none is one of effects, or the number is none.
+    """
+    if not (math.isfinite(doubt) and doubt >= 0):
+        raise UsageError(f"doubt: expected a number that is not negative, found {doubt:g}; 0 believes the mean")
+    if all(policy.output is not OutputKind.EFFECT_BYTES for policy in policies):
         raise UsageError(
             f"doubt: expected a policy of effects, with the output {OutputKind.EFFECT_BYTES.value}, found none; "
             "leave --doubt out"
         )
-    return changed

@@ -40,6 +40,9 @@ class Learning:
     """Normaliser fitted to a trace of the heuristic; the preset decides if not given."""
     excluded: tuple[str, ...] = ("node_count", "edge_count")
     """Features that the policy shall not see."""
+    features: Literal["all", "llvm"] = "all"
+    """Features that the policy may see: all of the compiler with the plugin, or LLVM's own alone, as a build of LLVM
+    without the plugin has them (mlgokit export llvm)."""
     objective: Objective = Objective.LINK_AWARE
     """Measure of size, for inlining."""
     iterations: int | None = None

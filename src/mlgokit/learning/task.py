@@ -49,7 +49,7 @@ def make_task(baselines: Baselines, taught: Sequence[int], config: Learning, *, 
         features, normaliser = start.features, start.normaliser
     else:
         features = tuple(name for name in baselines.available if name not in config.excluded)
-        if config.preset == "reference":
+        if config.preset == "reference" or config.features == "llvm":
             features = tuple(name for name in features if name in problem.feature_names)
         known = None if config.vocab is None else read_vocab(config.vocab)
         if known is not None:

@@ -1,0 +1,46 @@
+"""The command that makes policies into what a build of LLVM takes for its release mode."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.export.release import ExportedModel, export_release
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportLlvm:
+    """Make policies the header and the object of a build of LLVM's own release mode, without TensorFlow."""
+
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Policy files of one problem, trained on LLVM's own features."""
+    output: Path = Path("release-mode")
+    """Folder to write header, source and object into, and what builds LLVM with them."""
+    names: tuple[str, ...] = ()
+    """Model selectors (-ml-inliner-model-selector), one for each policy; a single policy needs none."""
+    name: str | None = None
+    """C++ class, and name of the files; what LLVM's advisor of the problem expects if not given."""
+    target: str | None = None
+    """Target triple of the compiler to build; this machine's if not given."""
+    doubt: float | None = None
+    """Number of standard deviations of the members that an effect must exceed, in place of the inlining policies' own
+    number; only 0, which believes the mean, asks LLVM's heuristic nothing."""
+    llvm: int | None = None
+    """LLVM major version of the clang that compiles the object; the newest installed one if not given. The object fits
+    builds of any version."""
+
+
+def run(config: ExportLlvm, *, report: Report = say_nothing) -> ExportedModel:  # noqa: ARG001  (all commands take one)
+    """Write the model."""
+    return export_release(
+        find_toolchain(config.llvm),
+        config.policies,
+        config.output,
+        names=config.names,
+        name=config.name,
+        target=config.target,
+        doubt=config.doubt,
+    )

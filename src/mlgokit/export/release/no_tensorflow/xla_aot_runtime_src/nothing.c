@@ -1,0 +1,1 @@
+typedef int mlgokit_needs_no_tensorflow;

@@ -1,0 +1,194 @@
+"""Models for builds of LLVM, asked by LLVM's own ReleaseModeModelRunner: the decisions of plugin and numpy."""
+
+import importlib
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import ToolError
+from mlgokit.export.release import CLASSES, export_release
+from mlgokit.learning.decision_batch import feature_rows
+from mlgokit.policy.exploration import priority_of
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.traces import Log, read_log
+
+pytestmark = pytest.mark.llvm
+
+# Calls to decide on, and more values alive than registers.
+SOURCE = """
+extern "C" int get(int);
+extern "C" void put(int);
+static int add(int x) { return get(x) + get(x + 1); }
+static int twice(int x) { put(x); return add(x) * add(x + 1); }
+static int many(int x) { return twice(x) - twice(x + 2) + add(x) * get(twice(x)); }
+#define ALL(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
+#define DECLARE(N) int v##N = get(N);
+#define CHANGE(N) v##N += get(i + N) * v0;
+#define USE(N) put(v##N);
+extern "C" int hot(int n) { ALL(DECLARE) for (int i = 0; i < n; i++) { ALL(CHANGE) } ALL(USE) return many(n); }
+extern "C" void once(int i) { ALL(DECLARE) ALL(CHANGE) ALL(USE) put(twice(i) + add(i)); }
+extern "C" int small(int i) { return many(add(i)) - twice(i); }
+extern "C" double mix(const double *a, const double *b, int n) {
+  double r0=0,r1=1,r2=2,r3=3,r4=4,r5=5,r6=6,r7=7,r8=8,r9=9,ra=1,rb=2,rc=3,rd=4,re=5,rf=6,rg=1,rh=2;
+  for (int i = 0; i < n; i++) {
+    double x = a[i], y = b[i];
+    r0+=x*r1; r1+=y*r2; r2+=x*r3; r3+=y*r4; r4+=x*r5; r5+=y*r6; r6+=x*r7; r7+=y*r8; r8+=x*r9; r9+=y*ra;
+    ra+=x*rb; rb+=y*rc; rc+=x*rd; rd+=y*re; re+=x*rf; rf+=y*rg; rg+=x*rh; rh+=y*r0;
+  }
+  return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
+}
+"""
+VARIABLES = {INLINE_SIZE.name: "", REGALLOC_EVICTION.name: "EVICTION_", REGALLOC_PRIORITY.name: "PRIORITY_"}
+OUTPUTS = {
+    INLINE_SIZE.name: OutputKind.EFFECT_BYTES,
+    REGALLOC_EVICTION.name: OutputKind.COLUMN_LOGIT,
+    REGALLOC_PRIORITY.name: OutputKind.PRIORITY,
+}
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark's way to ask a model."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module("embedded_model")
+
+
+def logs(toolchain: Toolchain, plugin: Path, folder: Path, policies: Mapping[str, str]) -> dict[str, Log]:
+    """What the plugin decides by ``policies``, with what it decided on."""
+    folder.mkdir()
+    (folder / "source.cpp").write_text(SOURCE)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
+    for name, policy in policies.items():
+        variable = VARIABLES[name]
+        environment |= {f"MLGOKIT_{variable}POLICY": policy, f"MLGOKIT_{variable}LOG": str(folder / f"{name}.log")}
+    words = ["-Oz", f"-fpass-plugin={plugin}", "-c", "source.cpp", "-o", "source.o"]
+    done = process.run([toolchain.clangxx, *words], timeout_seconds=120, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return {name: read_log(folder / f"{name}.log") for name in policies}
+
+
+def some_policy(problem: Problem, log: Log, *, output: OutputKind, quantile: bool, seed: int) -> Policy:
+    """A random policy over all of LLVM's features that says both yes and no to what the log shows."""
+    rng = np.random.default_rng(seed)
+    values = feature_rows(problem, log, problem.feature_names).reshape(-1, len(problem.feature_names))
+    normaliser = fit_quantile(values, count=20) if quantile else fit_signed_log(values)
+    layers = [
+        Layer(
+            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
+            rng.normal(size=(2, outputs)).astype(np.float32) * np.float32(0.1),
+        )
+        for inputs, outputs in itertools.pairwise((normaliser.width, 17, 9, output.width))
+    ]
+    policy = Policy(
+        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=tuple(layers),
+        output=output, caution=0.4 if output is OutputKind.COLUMN_LOGIT else 0.0, mask=problem.mask or "",
+    )  # fmt: skip
+    if problem is not INLINE_SIZE:
+        return policy
+    middle = np.median(policy.answers(values).mean(axis=0))
+    shift = np.array([0, middle] if output is OutputKind.LOGITS else [middle], np.float32)
+    return Policy(
+        problem=policy.problem, features=policy.features, normaliser=normaliser, output=output,
+        layers=(*layers[:-1], Layer(layers[-1].weight, layers[-1].bias - shift)),
+    )  # fmt: skip
+
+
+def decided_by_numpy(policy: Policy, log: Log) -> Any:
+    rows = feature_rows(PROBLEMS[policy.problem], log, policy.features)
+    match policy.output:
+        case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
+            return policy.preferences(rows) > 0
+        case OutputKind.COLUMN_LOGIT:
+            mask = log.columns["mask"].reshape(log.observation_count, -1)
+            return np.where(mask != 0, policy.column_logits(rows), -np.inf).argmax(axis=1)
+        case OutputKind.PRIORITY:
+            return np.array([priority_of(unit) for unit in policy.units(rows).tolist()], np.float32)
+
+
+@pytest.mark.parametrize("quantile", [False, True], ids=["logarithm", "quantile"])
+def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
+    toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path, quantile: bool
+):
+    seen = logs(toolchain, plugin, tmp_path / "seen", dict.fromkeys(VARIABLES, ":default"))
+    policies = {
+        name: some_policy(PROBLEMS[name], log, output=OUTPUTS[name], quantile=quantile, seed=3)
+        for name, log in seen.items()
+    }
+    for name, policy in policies.items():
+        save_policy(policy, tmp_path / f"{name}.policy")
+    decided = logs(toolchain, plugin, tmp_path / "decided", {name: str(tmp_path / f"{name}.policy") for name in seen})
+
+    for name, log in decided.items():
+        made = export_release(toolchain, [tmp_path / f"{name}.policy"], tmp_path / "models")
+        assert made.header == str(tmp_path / "models" / f"{CLASSES[name]}.h")
+        program = asking.build_driver(toolchain, Path(made.header), PROBLEMS[name], tmp_path / name)
+        found = asking.ask_model(program, PROBLEMS[name], log, tmp_path).decisions
+
+        assert len(np.unique(found)) > 1
+        np.testing.assert_array_equal(found, log.columns[PROBLEMS[name].decision][:, 0])
+        np.testing.assert_array_equal(found, decided_by_numpy(policies[name], log))
+
+
+def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path):
+    (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":default"}).values()
+    kinds = {"first": OutputKind.EFFECT_BYTES, "second": OutputKind.LOGITS}
+    policies = {
+        name: some_policy(INLINE_SIZE, log, output=output, quantile=name == "second", seed=4)
+        for name, output in kinds.items()
+    }
+    for name, policy in policies.items():
+        save_policy(policy, tmp_path / name)
+    made = export_release(toolchain, [tmp_path / name for name in kinds], tmp_path, names=list(kinds), name="Both")
+    program = asking.build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "both")
+
+    answers = {
+        name: asking.ask_model(program, INLINE_SIZE, log, tmp_path, selector=name).decisions for name in policies
+    }
+
+    for name, found in answers.items():
+        np.testing.assert_array_equal(found, decided_by_numpy(policies[name], log))
+    assert np.any(answers["first"] != answers["second"])
+    with pytest.raises(ToolError, match="as -ml-inliner-model-selector: first second; found another, or none"):
+        asking.ask_model(program, INLINE_SIZE, log, tmp_path, selector="third")
+    with pytest.raises(ToolError, match="A model selector was not specified"):
+        asking.ask_model(program, INLINE_SIZE, log, tmp_path)
+
+
+def test_a_source_compiles_without_llvm_and_two_models_share_nothing(toolchain: Toolchain, tmp_path: Path):
+    values = np.arange(40.0).reshape(20, 2)
+    for name in ("one", "two"):
+        normaliser = fit_quantile(values, count=5)
+        assert isinstance(normaliser, Quantile)
+        weight = np.ones((1, 4, 1), np.float32)
+        save_policy(
+            Policy(
+                problem=REGALLOC_PRIORITY.name, features=("weight", "stage"), normaliser=normaliser,
+                layers=(Layer(weight, np.zeros((1, 1), np.float32)),), output=OutputKind.PRIORITY,
+            ),
+            tmp_path / name,
+        )  # fmt: skip
+        export_release(toolchain, [tmp_path / name], tmp_path, name=name.title())
+    (tmp_path / "main.cpp").write_text(
+        '#include "One.h"\n#include "Two.h"\n'
+        "int main() {\n  llvm::One A;\n  llvm::Two B;\n"
+        '  return A.LookupArgIndex("feed_li_size") == -1 && A.LookupArgIndex("feed_stage") == 0 &&\n'
+        '                 B.LookupResultIndex("fetch_priority") == 0 && A.Run() && B.Run()\n'
+        "             ? 0\n             : 1;\n}\n"
+    )
+    words = ["-std=c++17", "-Wall", "-Werror", "main.cpp", "One.cpp", "Two.cpp", "-o", "main"]
+
+    done = process.run([toolchain.clangxx, *words], timeout_seconds=300, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert process.run([tmp_path / "main"], timeout_seconds=60).returncode == 0
