@@ -34,6 +34,7 @@ NAMES = (
     "overhead",
     "overhead_regalloc",
     "policy_speed",
+    "release_mode",
     "tuning_speed",
     "tuning_versions",
 )

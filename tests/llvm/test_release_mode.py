@@ -17,7 +17,7 @@ from mlgokit.errors import ToolError
 from mlgokit.export.release import CLASSES, export_release
 from mlgokit.learning.decision_batch import feature_rows
 from mlgokit.policy.exploration import priority_of
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
@@ -79,7 +79,10 @@ def logs(toolchain: Toolchain, plugin: Path, folder: Path, policies: Mapping[str
 
 
 def some_policy(problem: Problem, log: Log, *, output: OutputKind, quantile: bool, seed: int) -> Policy:
-    """A random policy over all of LLVM's features that says both yes and no to what the log shows."""
+    """A random policy over all of LLVM's features that says both yes and no to what the log shows.
+
+    One of effects leaves some calls to LLVM, unless it has quantiles.
+    """
     rng = np.random.default_rng(seed)
     values = feature_rows(problem, log, problem.feature_names).reshape(-1, len(problem.feature_names))
     normaliser = fit_quantile(values, count=20) if quantile else fit_signed_log(values)
@@ -96,11 +99,17 @@ def some_policy(problem: Problem, log: Log, *, output: OutputKind, quantile: boo
     )  # fmt: skip
     if problem is not INLINE_SIZE:
         return policy
-    middle = np.median(policy.answers(values).mean(axis=0))
+    answers = policy.answers(values)
+    middle = np.median(answers.mean(axis=0))
+    # Half of the calls are left to LLVM.
+    sure = float(np.median(np.abs(answers.mean(axis=0) - middle) / answers.std(axis=0)))
+    leaves = output is OutputKind.EFFECT_BYTES and not quantile
     shift = np.array([0, middle] if output is OutputKind.LOGITS else [middle], np.float32)
     return Policy(
         problem=policy.problem, features=policy.features, normaliser=normaliser, output=output,
         layers=(*layers[:-1], Layer(layers[-1].weight, layers[-1].bias - shift)),
+        doubt=sure if leaves else 0.0,
+        gate=Gate(feature="is_multiple_blocks", margins=(1e-6, 1e-5)) if leaves else None,
     )  # fmt: skip
 
 
@@ -108,7 +117,7 @@ def decided_by_numpy(policy: Policy, log: Log) -> Any:
     rows = feature_rows(PROBLEMS[policy.problem], log, policy.features)
     match policy.output:
         case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
-            return policy.preferences(rows) > 0
+            return policy.preferences(rows, log.columns["inlining_default"][:, 0] != 0) > 0
         case OutputKind.COLUMN_LOGIT:
             mask = log.columns["mask"].reshape(log.observation_count, -1)
             return np.where(mask != 0, policy.column_logits(rows), -np.inf).argmax(axis=1)
@@ -125,6 +134,12 @@ def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
         name: some_policy(PROBLEMS[name], log, output=OUTPUTS[name], quantile=quantile, seed=3)
         for name, log in seen.items()
     }
+    inlining = policies[INLINE_SIZE.name]
+    rows = feature_rows(INLINE_SIZE, seen[INLINE_SIZE.name], inlining.features)
+    preferences = inlining.preferences(rows, seen[INLINE_SIZE.name].columns["inlining_default"][:, 0] != 0)
+    left = np.abs(preferences) == HEURISTIC_PREFERENCE
+    assert left.any() != quantile
+    assert not left.all()
     for name, policy in policies.items():
         save_policy(policy, tmp_path / f"{name}.policy")
     decided = logs(toolchain, plugin, tmp_path / "decided", {name: str(tmp_path / f"{name}.policy") for name in seen})

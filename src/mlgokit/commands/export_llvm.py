@@ -27,7 +27,7 @@ class ExportLlvm:
     """Target triple of the compiler to build; this machine's if not given."""
     doubt: float | None = None
     """Number of standard deviations of the members that an effect must exceed, in place of the inlining policies' own
-    number; only 0, which believes the mean, asks LLVM's heuristic nothing."""
+    number. Where a policy is not believed, the model decides as LLVM does with -Oz."""
     llvm: int | None = None
     """LLVM major version of the clang that compiles the object; the newest installed one if not given. The object fits
     builds of any version."""

@@ -1,6 +1,7 @@
 """The header and the source of a model of LLVM's release mode: the plugin's arithmetic, and policies as constants."""
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
@@ -15,6 +16,8 @@ from mlgokit.problems import Problem
 COLUMNS = 33
 """Columns of an eviction's tensors: ``NumberOfInterferences`` in ``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h``."""
 SELECTOR = "model_selector"
+COST = "cost_estimate"
+"""What LLVM's heuristic goes by."""
 OPTIONS = ("-O2", "-std=c++17", "-fPIC", "-fno-rtti", "-fno-exceptions", "-fvisibility=hidden", "-ffp-contract=off")
 """No fused multiply-add: a policy must give the same number as in the plugin."""
 _PARTS = (
@@ -86,7 +89,8 @@ mlgokit::ReleaseModel *modelOf(void *Model) {{ return static_cast<mlgokit::Relea
 extern "C" {{
 
 void *mlgokit_{name}_make() {{
-  return new mlgokit::ReleaseModel({{std::begin(Inputs), std::end(Inputs)}}, {{{policies}}}, {mask}, {selector});
+  return new mlgokit::ReleaseModel({{std::begin(Inputs), std::end(Inputs)}}, {{{policies}}}, {mask}, {selector},
+                                   {cost});
 }}
 void mlgokit_{name}_free(void *Model) {{ delete modelOf(Model); }}
 int mlgokit_{name}_argument(const char *Name, size_t Length) {{
@@ -116,7 +120,8 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
     yield _INTRODUCTION.format(name=cpp_class, options=" ".join(OPTIONS))
     for part in _PARTS:
         yield f"\n// {part}\n" + re.sub(r'^#include "(?:shared|release)/.*"\n', "", _packaged(part), flags=re.MULTILINE)
-    used = {feature for policy in policies for feature in (*policy.features, policy.mask)}
+    asks = any(policy.asks_heuristic for policy in policies)
+    used = {feature for policy in policies for feature in (*policy.features, policy.mask, COST if asks else "")}
     inputs = [feature for feature in problem.features if feature.name in used]
     yield "\n#include <iterator>\n\nnamespace {\n\nconst mlgokit::ReleaseInput Inputs[] = {\n"
     for feature in inputs:
@@ -133,6 +138,7 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
         policies=", ".join(f"makePolicy{index}()" for index in range(len(policies))),
         mask=places.get(problem.mask or "", "std::nullopt"),
         selector=len(inputs) if names else "std::nullopt",
+        cost=places.get(COST if asks else "", "std::nullopt"),
         decision=problem.decision,
     )
 
@@ -172,7 +178,12 @@ def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]
         f"Output = mlgokit::OutputKind::{kinds[policy.output]}",
         f"BytesPerUnit = {float(policy.bytes_per_unit).hex()}",
         f"Caution = {float(policy.caution).hex()}",
+        f"Doubt = {float(policy.doubt).hex()}",
     ]
+    if policy.gate is not None:
+        margins = ["INFINITY" if math.isinf(margin) else float(margin).hex() for margin in policy.gate.margins]
+        numbers += [f"Gate = {policy.features.index(policy.gate.feature)}"]
+        numbers += [f"Margins[{side}] = {margin}" for side, margin in enumerate(margins)]
     for array, values in arrays.items():
         yield f"const float {array}{index}[] = {{\n"
         yield from _lines(values.ravel())

@@ -80,7 +80,7 @@ def export_release(
         doubt: number that the policies of effects have in place of their own.
 
     Raises:
-        PolicyError: a policy is not usable, needs features that LLVM does not supply, or asks LLVM's heuristic.
+        PolicyError: a policy is not usable, or needs features that LLVM does not supply.
         ToolError: the source does not compile.
         UsageError: policies, names or the class do not fit each other.
     """
@@ -136,16 +136,6 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
     if doubt is not None:
         check_doubt(doubt, [policy])
         policy = replace(policy, doubt=doubt)
-    if policy.gate is not None:
-        raise PolicyError(
-            f"policy {path}: expected one that decides everywhere, since release mode cannot ask LLVM's heuristic, "
-            "found a gate; train it with `--setting fit.gate_feature=`, or use it with `mlgokit export plugin`"
-        )
-    if policy.doubt > 0:
-        raise PolicyError(
-            f"policy {path}: expected one that decides everywhere, since release mode cannot ask LLVM's heuristic, "
-            f"found doubt {policy.doubt:g}; give --doubt 0, or use it with `mlgokit export plugin`"
-        )
     return policy
 
 

@@ -9,9 +9,15 @@
 
 namespace mlgokit {
 
+namespace {
+
+constexpr double OptMinSizeThreshold = 5;
+
+} // namespace
+
 ReleaseModel::ReleaseModel(std::vector<ReleaseInput> All, std::vector<ReleasePolicy> Policies,
-                           std::optional<size_t> Mask, std::optional<size_t> Selector)
-    : Inputs(std::move(All)), Mask(Mask), Selector(Selector) {
+                           std::optional<size_t> Mask, std::optional<size_t> Selector, std::optional<size_t> Cost)
+    : Inputs(std::move(All)), Mask(Mask), Selector(Selector), Cost(Cost) {
   for (ReleasePolicy &Policy : Policies) {
     Evaluator Numbers(std::move(Policy.Numbers));
     Choices.push_back({std::move(Policy), std::move(Numbers)});
@@ -52,6 +58,16 @@ void ReleaseModel::fill(const Choice &Of, size_t Column) {
     Row[I] = value(Of.About.Sources[I], Column);
 }
 
+/// LLVM's heuristic cannot be asked here. With -Oz it inlines what costs less than InlineConstants::OptMinSizeThreshold
+/// (llvm/include/llvm/Analysis/InlineCost.h), and the cost is a feature.
+bool ReleaseModel::inlines(Choice &Of) {
+  fill(Of, 0);
+  const std::optional<double> Preference = Of.Numbers.preference(Row);
+  if (!Preference)
+    return Cost && value(*Cost, 0) < OptMinSizeThreshold;
+  return *Preference > 0;
+}
+
 int64_t ReleaseModel::column(Choice &Of) {
   const std::vector<int64_t> &Legal = Buffers[*Mask];
   for (size_t C = 0; C < Logits.size(); ++C) {
@@ -69,9 +85,7 @@ void ReleaseModel::run() {
   switch (Now.Numbers.output()) {
   case OutputKind::EffectBytes:
   case OutputKind::Logits:
-    fill(Now, 0);
-    // Policies that leave decisions to LLVM's heuristic are not exported: it cannot be asked here.
-    Answer.Index = Now.Numbers.preference(Row).value_or(0) > 0;
+    Answer.Index = inlines(Now);
     break;
   case OutputKind::ColumnLogit:
     Answer.Index = column(Now);

@@ -31,9 +31,10 @@ struct ReleasePolicy {
 
 class ReleaseModel {
 public:
-  /// \p Mask and \p Selector are inputs, for policies that choose a column, and for models of several policies.
+  /// \p Mask, \p Selector and \p Cost are inputs: for policies that choose a column, for models of several policies,
+  /// and for policies that leave calls to LLVM's heuristic.
   ReleaseModel(std::vector<ReleaseInput> Inputs, std::vector<ReleasePolicy> Policies, std::optional<size_t> Mask,
-               std::optional<size_t> Selector);
+               std::optional<size_t> Selector, std::optional<size_t> Cost);
 
   void *input(size_t Index) { return Buffers[Index].data(); }
   void *answer() { return &Answer; }
@@ -49,10 +50,11 @@ private:
   Choice &chosen();
   double value(size_t Input, size_t Column) const;
   void fill(const Choice &Of, size_t Column);
+  bool inlines(Choice &Of);
   int64_t column(Choice &Of);
 
   const std::vector<ReleaseInput> Inputs;
-  const std::optional<size_t> Mask, Selector;
+  const std::optional<size_t> Mask, Selector, Cost;
   std::vector<Choice> Choices;
   std::vector<std::vector<int64_t>> Buffers; // of all inputs, with room for either type
   std::vector<double> Row, Logits;           // scratch
