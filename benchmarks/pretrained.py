@@ -66,7 +66,9 @@ def measure(config: Pretrained, setup: Setup) -> Result:
         if is_new and (corpus / "corpus_description.json").is_file():
             setup.corpus(corpus, name)
             found = evaluate(dataclasses.replace(asked, corpus=corpus, projects=(name,)), report=setup.report)
-            groups.setdefault("others", []).extend(found.projects)
+            language = PROJECTS[name].language
+            known = [dataclasses.replace(one, language=language) for one in found.projects]
+            groups.setdefault("others", []).extend(known)
     for group, projects in groups.items():
         for language in _LANGUAGES:
             mine = [one for one in projects if one.language == language]

@@ -28,6 +28,10 @@ from mlgokit.commands.doctor import Doctor
 from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.explain import Explain
 from mlgokit.commands.export import Export
+from mlgokit.commands.export_llvm import ExportLlvm
+from mlgokit.commands.export_replay import ExportReplay
+from mlgokit.commands.export_tflite import ExportTflite
+from mlgokit.commands.import_policy import ImportPolicy
 from mlgokit.commands.importance import Importance
 from mlgokit.commands.quickstart import Quickstart
 from mlgokit.commands.report import MakeReport
@@ -88,6 +92,11 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "tune --continue": lambda corpus: Tune(corpus=corpus.parent / "other", folder=corpus, go_on=True),
     "vocab": lambda corpus: Vocab(traces=corpus.parent / "other", output=corpus),
     "bench": lambda corpus: Bench(folder=corpus),
+    "export llvm": lambda corpus: ExportLlvm(policies=(corpus.parent / "other",), output=corpus),
+    "export tflite": lambda corpus: ExportTflite(policy=corpus.parent / "other", output=corpus),
+    "export replay": lambda corpus: ExportReplay(
+        plugin=corpus.parent / "other", compile_commands=corpus.parent / "other", output=corpus
+    ),
     "quickstart": lambda corpus: Quickstart(folder=corpus),
 }
 READING: dict[str, Callable[[Path], Any]] = {
@@ -158,5 +167,6 @@ def test_each_command_is_thought_of():
         Doctor,
         Importance,
         Export,
+        ImportPolicy,
         MakeReport,
     }

@@ -8,6 +8,7 @@ import tyro
 
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.export.release import ExportedModel, export_release
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
 
@@ -35,12 +36,13 @@ class ExportLlvm:
 
 def run(config: ExportLlvm, *, report: Report = say_nothing) -> ExportedModel:  # noqa: ARG001  (all commands take one)
     """Write the model."""
-    return export_release(
-        find_toolchain(config.llvm),
-        config.policies,
-        config.output,
-        names=config.names,
-        name=config.name,
-        target=config.target,
-        doubt=config.doubt,
-    )
+    with locked(config.output):
+        return export_release(
+            find_toolchain(config.llvm),
+            config.policies,
+            config.output,
+            names=config.names,
+            name=config.name,
+            target=config.target,
+            doubt=config.doubt,
+        )

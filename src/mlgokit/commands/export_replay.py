@@ -22,6 +22,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.build_sources import Level, source_calls
 from mlgokit.errors import CorpusError, MlgokitError, ToolError, UsageError
 from mlgokit.export.replay import LINE_TABLES, ReplayLine, config_words, parse_replay_lines, remove_replay, write_replay
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.file import tables_inside
@@ -79,11 +80,18 @@ def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
     """Compile each source plainly, with the plugin and with the list, and write the list that saves something.
 
     Raises:
+        BusyError: another process writes into the folder.
         UsageError: the plugin has no inlining decisions of compile steps, or the output cannot be named.
         InputError: the plugin is none that a tuning wrote.
         CorpusError: there is nothing to compile.
         ToolError: a compiler is missing, or the plugin writes no lines.
     """
+    with locked(config.output):
+        return _export(config, report)
+
+
+def _export(config: ExportReplay, report: Report) -> ReplayResult:
+    """Make the list in a folder that is ours."""
     inside = tables_inside(config.plugin)
     if "decisions" not in inside:
         raise UsageError(

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from mlgokit.export.tflite import ExportedModel, Heuristic, export_tflite
+from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
 
@@ -29,10 +30,11 @@ class ExportTflite:
 
 def run(config: ExportTflite, *, report: Report = say_nothing) -> ExportedModel:  # noqa: ARG001  (all commands take one)
     """Write the model."""
-    return export_tflite(
-        config.policy,
-        config.output,
-        collect=config.collect,
-        columns=config.columns,
-        heuristic=config.heuristic,
-    )
+    with locked(config.output):
+        return export_tflite(
+            config.policy,
+            config.output,
+            collect=config.collect,
+            columns=config.columns,
+            heuristic=config.heuristic,
+        )
