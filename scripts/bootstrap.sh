@@ -77,7 +77,7 @@ llvm_packages() { # major
     echo "clang-$1 llvm-$1-dev lld-$1 g++"
 }
 
-have_sanitizers() { # major
+have_runtimes() { # major
     for folder in "/usr/lib/llvm-$1" ${MLGOKIT_LLVM:+"$MLGOKIT_LLVM"}; do
         if [ -n "$(find "$folder/lib/clang/" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]; then return 0; fi
     done
@@ -117,10 +117,11 @@ look() {
         for major in $offers; do
             wished="$wished $(llvm_packages "$major")"
         done
-        # The plugin's readers are fuzzed with the newest alone.
-        newest=${SUPPORTED_MAJORS%% *}
-        have_sanitizers "$newest" || lacking="$lacking sanitizers"
-        have_sanitizers "$newest" || ! offered "libclang-rt-$newest-dev" || wished="$wished libclang-rt-$newest-dev"
+        # The plugin's readers are fuzzed, and programs write profiles.
+        for major in $SUPPORTED_MAJORS; do
+            have_runtimes "$major" || lacking="$lacking runtimes-$major"
+            have_runtimes "$major" || ! offered "libclang-rt-$major-dev" || wished="$wished libclang-rt-$major-dev"
+        done
         for program in bear cmake meson ninja make valgrind; do
             package=$program
             if [ "$program" = ninja ]; then package=ninja-build; fi

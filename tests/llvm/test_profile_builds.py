@@ -52,6 +52,11 @@ def profiled(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> 
     profdata = toolchain.clang.resolve().with_name("llvm-profdata")
     if not profdata.exists():
         pytest.skip(f"no {profdata}")
+    folder = process.run([toolchain.clang, "-print-runtime-dir"], timeout_seconds=60)
+    if not list(Path(folder.stdout.decode().strip()).glob("libclang_rt.profile*")) and not list(
+        profdata.parents[1].glob("lib/clang/*/lib/*/libclang_rt.profile*")
+    ):
+        pytest.skip(f"no runtime of profiles beside {toolchain.clang}: install libclang-rt-{toolchain.major}-dev")
     build = tmp_path_factory.mktemp(f"profiled-{toolchain.major}") / "app"
     build.mkdir()
     (build / "a.c").write_text(SOURCE)
