@@ -1,7 +1,14 @@
+import re
+from importlib import resources
+from pathlib import Path
+
 import pytest
 
+from mlgokit.errors import UsageError
 from mlgokit.problems import (
+    DECIDED_PASSES,
     INLINE_SIZE,
+    PASS_SELECTION,
     PROBLEMS,
     REGALLOC_EVICTION,
     REGALLOC_PRIORITY,
@@ -18,11 +25,34 @@ def test_every_problem_is_listed_under_its_name():
 
 
 def test_every_channel_says_where_it_is_once():
-    for problem in PROBLEMS.values():
+    llvms = [problem for problem in PROBLEMS.values() if problem.is_llvms]
+    assert len(llvms) == 3
+    for problem in llvms:
         for include_default in (True, False):
             options = problem.channel_for(22, include_default=include_default).options
             assert "".join(options).count("{base}") == 1
             assert all(option.startswith("-") for option in options)
+
+
+def test_llvm_asks_nobody_about_passes_over_a_channel():
+    with pytest.raises(UsageError, match=r"^pass-selection: .* that only the plugin has; decide it with a policy$"):
+        PASS_SELECTION.channel_for(22, include_default=True)
+
+
+def test_what_is_asked_about_passes_is_what_the_plugin_has():
+    sources = Path(str(resources.files("mlgokit"))) / "plugin" / "passes"
+    features = [
+        name
+        for source in ("FunctionFeatures.cpp", "MachineFeatures.cpp")
+        for name in re.findall(r"^  X\((\w+)\)", (sources / source).read_text(), re.MULTILINE)
+    ]
+    listed = re.search(r"StringRef Passes\[\] = \{(.*?)\}", (sources / "PassPolicy.cpp").read_text(), re.DOTALL)
+    assert listed is not None
+    passes = re.findall(r'"([\w-]+)"', listed[1])
+
+    assert passes == list(DECIDED_PASSES)
+    of_question = ["occurrence", "passes_left_out", *(f"pass:{name}" for name in passes)]
+    assert PASS_SELECTION.feature_names == (*features, *of_question)
 
 
 def test_the_default_decision_is_sent_on_request():

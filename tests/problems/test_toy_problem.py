@@ -1,5 +1,6 @@
-"""A fourth problem: one value in ``PROBLEMS``, and everything in Python knows it."""
+"""One more problem: one value in ``PROBLEMS``, and everything in Python knows it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,8 +90,13 @@ def test_one_file_makes_a_problem(tmp_path: Path):
     (tmp_path / "toy.py").write_text(TOY)
 
     done = subprocess.run(
-        [sys.executable, tmp_path / "toy.py", tmp_path], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, tmp_path / "toy.py", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("{inline-size,regalloc-eviction,regalloc-priority,toy}") == 2
+    assert done.stdout.count("{inline-size,regalloc-eviction,regalloc-priority,pass-selection,toy}") == 2

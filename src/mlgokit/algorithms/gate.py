@@ -88,25 +88,26 @@ def choose_gate(
     found: list[GateEvidence] = []
     for is_set in (False, True):
         here = chosen & (side == is_set)
-        total, error = _sum_and_error(saved[here])
+        total, error = sum_and_error(saved[here])
         found.append(
             GateEvidence(
                 feature_is_set=is_set,
                 departures=int(here.sum()),
                 saved_bytes=total,
                 error_bytes=error,
-                margin=margin if _pays(saved[here], project[here]) else math.inf,
+                margin=margin if pays(saved[here], project[here]) else math.inf,
             )
         )
     return Gate(feature=feature, margins=(found[0].margin, found[1].margin)), tuple(found)
 
 
-def _pays(saved: npt.NDArray[np.floating[Any]], project: npt.NDArray[np.int64]) -> bool:
+def pays(saved: npt.NDArray[np.floating[Any]], project: npt.NDArray[np.int64]) -> bool:
     """Whether departures saved more than their standard error, whichever project is left out."""
     parts = [saved] + [saved[project != one] for one in np.unique(project)]
     # A side that one project alone has anything to say about is judged by that one.
-    return all(total > error for total, error in map(_sum_and_error, parts if len(parts) > 2 else parts[:1]))
+    return all(total > error for total, error in map(sum_and_error, parts if len(parts) > 2 else parts[:1]))
 
 
-def _sum_and_error(saved: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
+def sum_and_error(saved: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
+    """The sum of savings, and its standard error."""
     return float(saved.sum()), float(np.sqrt(np.square(saved).sum()))

@@ -26,6 +26,7 @@ from mlgokit.algorithms.config import (
     EffectRegressionConfig,
     EsConfig,
     LocalSearchConfig,
+    PassTrialsConfig,
     PpoConfig,
 )
 from mlgokit.algorithms.learner import Learner, Task
@@ -71,6 +72,7 @@ class Entry:
         module: where its function ``make(task, settings)`` is.
         kinds: the kinds of advice that it can learn.
         presets: settings by name; ``default`` is always there.
+        of_problem: settings in the place of every preset, by problem, where the learner has others for it.
         reference: the preset ``reference`` by problem, for those that the reference implementation trains so.
         loops: how the loop runs presets, of those that differ from the ordinary.
         fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
@@ -80,6 +82,7 @@ class Entry:
     module: str
     kinds: frozenset[AdviceKind]
     presets: Mapping[str, Any]
+    of_problem: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     reference: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
@@ -101,7 +104,7 @@ class Entry:
                 "name one of these"
             )
         if preset != "reference":
-            return self.presets[preset]
+            return self.of_problem.get(problem, self.presets[preset])
         if problem not in self.reference:
             raise UsageError(
                 f"algorithm {name}: expected a problem for which the reference implementation has settings of it "
@@ -136,6 +139,7 @@ LEARNERS: dict[str, Entry] = {
         module="mlgokit.algorithms.effect_learner",
         kinds=BINARY_ONLY,
         presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM, "small": EFFECT_SMALL},
+        of_problem={"pass-selection": PassTrialsConfig()},
         loops={"default": FEW_TURNS, "random": FEW_TURNS},
         fits_normaliser=True,
     ),

@@ -186,6 +186,7 @@ def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> Toolchai
                 _check(f"{name} {problem.name}", functools.partial(attempt, toolchain, problem, folder))
                 for name, attempt in channels
                 for problem in PROBLEMS.values()
+                if problem.is_llvms
             ),
         ]
         if plugin:

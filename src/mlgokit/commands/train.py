@@ -22,12 +22,13 @@ from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.page import training_page
+from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE, PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 
 
@@ -100,15 +101,19 @@ def _train(config: Train, report: Report) -> Trained:
         modules=modules,
     )
     remove_leftovers(config.output)
-    learned = learn(
-        compiler,
-        modules,
-        PROBLEMS[config.problem],
-        config.algorithm,
-        learning,
-        folder=config.output,
-        report=report,
-        deadline=deadline,
+    learned = (
+        learn_passes(compiler, modules, config.algorithm, learning, folder=config.output, report=report)
+        if config.problem == PASS_SELECTION.name
+        else learn(
+            compiler,
+            modules,
+            PROBLEMS[config.problem],
+            config.algorithm,
+            learning,
+            folder=config.output,
+            report=report,
+            deadline=deadline,
+        )
     )
     final = config.output / "final.policy"
     save_policy(learned.policy, final)

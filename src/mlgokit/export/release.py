@@ -119,9 +119,10 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
         UsageError: ``doubt`` is no such number, or the policy is not one of effects.
     """
     policy = load_policy(path)
-    if policy.problem not in PROBLEMS:
+    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
+    if policy.problem not in llvms:
         raise PolicyError(
-            f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {policy.problem!r}; "
+            f"policy {path}: expected a policy for {', '.join(llvms)}, found one for {policy.problem!r}; "
             "name a policy for one of them"
         )
     known = PROBLEMS[policy.problem].feature_names

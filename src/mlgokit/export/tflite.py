@@ -60,9 +60,10 @@ def export_tflite(
         StorageError: the disk is full or not writable.
     """
     policy = load_policy(path)
-    if policy.problem not in PROBLEMS:
+    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
+    if policy.problem not in llvms:
         raise PolicyError(
-            f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {policy.problem!r}; "
+            f"policy {path}: expected a policy for {', '.join(llvms)}, found one for {policy.problem!r}; "
             "name a policy for one of them"
         )
     if not 2 <= columns <= 1024:

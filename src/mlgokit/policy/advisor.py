@@ -16,9 +16,9 @@ from mlgokit.policy.exploration import (
     draw_priority,
     draws,
 )
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, Policy
 from mlgokit.policy.normaliser import Values
-from mlgokit.problems import PROBLEMS, header_defect
+from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
 
 
@@ -49,8 +49,10 @@ class PolicyAdvisor:
         choice, flip = draws(first, observation.index)
         match policy.output.advice_kind:
             case AdviceKind.BINARY:
-                rows = self._rows(observation, 1)
-                preference = float(policy.preferences(rows, self._heuristic(observation))[0])
+                preference = -HEURISTIC_PREFERENCE
+                if policy.problem != PASS_SELECTION.name or self._knows_pass(observation):
+                    rows = self._rows(observation, 1)
+                    preference = float(policy.preferences(rows, self._heuristic(observation))[0])
                 decision, logarithm = decide_binary(preference, exploration, choice, flip)
                 return int(decision), logarithm
             case AdviceKind.MASKED_CHOICE:
@@ -60,6 +62,11 @@ class PolicyAdvisor:
                 return choose_column(self._logits(observation, mask), mask.tolist(), exploration, choice, flip)
             case AdviceKind.REAL:
                 return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
+
+    def _knows_pass(self, observation: Observation) -> bool:
+        """Whether the policy decides about the pass that asks: it has a feature for it, or for none."""
+        known = [name for name in self.policy.features if name in PASS_FEATURES]
+        return not known or any(observation.values[name].any() for name in known if name in observation.values)
 
     def _heuristic(self, observation: Observation) -> npt.NDArray[np.bool_] | None:
         """What LLVM would decide, if the policy's gate or doubt asks for it."""

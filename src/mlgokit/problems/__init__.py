@@ -2,17 +2,21 @@
 
 from mlgokit.problems.header import column_count, header_defect
 from mlgokit.problems.inline_size import INLINE_SIZE
+from mlgokit.problems.pass_selection import DECIDED_PASSES, PASS_FEATURES, PASS_SELECTION
 from mlgokit.problems.problem import Channel, Feature, Problem
 from mlgokit.problems.regalloc_eviction import REGALLOC_EVICTION
 from mlgokit.problems.regalloc_priority import REGALLOC_PRIORITY
 
 PROBLEMS: dict[str, Problem] = {
-    problem.name: problem for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY)
+    problem.name: problem for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, PASS_SELECTION)
 }
 """All problems by the name that a user types."""
 
 __all__ = [
+    "DECIDED_PASSES",
     "INLINE_SIZE",
+    "PASS_FEATURES",
+    "PASS_SELECTION",
     "PROBLEMS",
     "REGALLOC_EVICTION",
     "REGALLOC_PRIORITY",

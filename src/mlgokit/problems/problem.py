@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mlgokit.errors import UsageError
 from mlgokit.spec import AdviceKind
 
 
@@ -45,13 +46,14 @@ class Problem:
         policy_variable: the environment variable that tells the plugin which policy decides.
         log_variable: the one that tells it where to write the training log.
         rules: policies without a file that the plugin knows, LLVM's heuristic first.
-        log_option: LLVM's own option for a training log.
+        log_option: LLVM's own option for a training log; empty if it has none.
         advice_kind: what an answer may be.
         decision: LLVM's name of the answer; the column of a log that holds the decision taken.
         default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
             the plugin's log has it always.
         context: what one context of a log is.
         channel_options: as in :class:`Channel`, without the default decision; the first makes LLVM ask an advisor.
+            None where LLVM has none.
         default_option: the option that makes the compiler send the default decision too.
         default_overwrites: majors before this number send the default decision in the place of this feature.
         features: what LLVM 19 and 22 send, in their order, without the default decision. A reader uses the header
@@ -89,8 +91,22 @@ class Problem:
         """Whether a decision is judged by what register allocation costs its function, not by bytes of the object."""
         return "regalloc-cost" in self.scores
 
+    @property
+    def is_llvms(self) -> bool:
+        """Whether LLVM has an advisor for it, with a channel and a log of its own; else only the plugin has one."""
+        return bool(self.channel_options)
+
     def channel_for(self, major: int, *, include_default: bool) -> Channel:
-        """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature."""
+        """The channel of compilers of an LLVM major; ``include_default`` asks for the default decision as a feature.
+
+        Raises:
+            UsageError: LLVM has no advisor for this problem.
+        """
+        if not self.is_llvms:
+            raise UsageError(
+                f"{self.name}: expected a problem about which LLVM asks over a channel, found one that only the plugin "
+                "has; decide it with a policy"
+            )
         if not include_default or self.default_option is None:
             return Channel(options=self.channel_options)
         overwritten = None

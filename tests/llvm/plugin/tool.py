@@ -55,6 +55,7 @@ OUTPUTS = {
     "inline-size": OutputKind.EFFECT_BYTES,
     "regalloc-eviction": OutputKind.COLUMN_LOGIT,
     "regalloc-priority": OutputKind.PRIORITY,
+    "pass-selection": OutputKind.EFFECT_BYTES,
 }
 
 

@@ -8,6 +8,7 @@ all that follows it up to the emission of the function. The files are in ``docs/
 
 import enum
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,16 @@ def executed_weights(of_bytes: Floats) -> Floats:
 def counts_bytes(weights: Floats) -> bool:
     """Whether a score by these weights is bytes of the function, not costs."""
     return bool(np.any(weights[_COSTS:]))
+
+
+def pass_number(name: str) -> int:
+    """The number of a pass in tables.
+
+    Example:
+        >>> hex(pass_number("block-placement"))
+        '0x8a88a0be'
+    """
+    return zlib.crc32(name.encode())
 
 
 PENALTY = 1e-3 / _EQUAL

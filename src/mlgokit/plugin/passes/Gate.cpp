@@ -6,6 +6,7 @@
 
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
+#include "passes/PassPolicy.h"
 #include "shared/Settings.h"
 #include "trials/OverridePlan.h"
 #include "trials/OverrideTable.h"
@@ -58,6 +59,12 @@ public:
     if (!Read)
       return Read.takeError();
     Table = std::move(*Read);
+    // What was tuned has its table; a policy does not know what was tried.
+    Expected<std::unique_ptr<PassPolicy>> Opened =
+        PassPolicy::open(*S, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
+    if (!Opened)
+      return Opened.takeError();
+    Advisor = std::move(*Opened);
     return Error::success();
   }
 
@@ -77,7 +84,8 @@ private:
   struct Entered {
     uint64_t Key = 0;
     bool Tried = false;                 // or there are no trials
-    std::unique_ptr<OverridePlan> Plan; // none if all its passes run
+    std::unique_ptr<OverridePlan> Plan; // none if all its passes run, or the policy decides
+    bool ByPolicy = false;              // whether it is asked, or listens
   };
 
   bool mayRun(StringRef Asked, StringRef Unit) const {
@@ -85,7 +93,7 @@ private:
     if (!Unit.consume_front("function (") || !Unit.consume_back(")"))
       return true;
     const bool IsNext = Unit != LastName || !Last;
-    if (!IsNext && Last->Tried && !Last->Plan)
+    if (!IsNext && Last->Tried && !Last->Plan && !Last->ByPolicy)
       return true;
     const PassName &Pass = Names.ofCodeGenerator(Asked);
     if (Pass.Argument == Outside)
@@ -99,10 +107,16 @@ private:
     }
     if (!Last->Tried && (IsOneByOne || Pass.Argument.ends_with(Selection)))
       makeTrials(*M.getFunction(Unit), *Last);
-    if (!Last->Plan || !Last->Plan->next(Pass.Number))
+    if (Last->Plan) {
+      if (!Last->Plan->next(Pass.Number))
+        return true;
+      Last->Plan->record(0);
+      return false;
+    }
+    if (!Last->ByPolicy)
       return true;
-    Last->Plan->record(0);
-    return false;
+    const Function &F = *M.getFunction(Unit);
+    return !Advisor->leavesOut(F, CodeOf(F), Pass.Argument);
   }
 
   Entered &enter(const Function &F) const {
@@ -111,9 +125,12 @@ private:
     Entered &E = Found->second;
     if (!IsNew)
       return E;
+    E.ByPolicy = Advisor && Advisor->enter(F);
+    E.Tried = !hasTrials(Stage::Passes);
+    if (!Table && E.Tried)
+      return E;
     // Passes that ran by now may have touched the function, but these are always the same.
     E.Key = hashBody(F, Types);
-    E.Tried = !hasTrials(Stage::Passes);
     if (const Overrides *Known = Table ? Table->find(E.Key) : nullptr)
       E.Plan = std::make_unique<OverridePlan>(Known->Passes, 0, 0);
     return E;
@@ -142,6 +159,7 @@ private:
   const std::function<MachineFunction *(const Function &)> CodeOf;
   const bool IsOneByOne; // code is generated function by function, from the first pass that asks to the last
   std::optional<OverrideTable> Table;
+  std::unique_ptr<PassPolicy> Advisor; // none without a policy and a log
   mutable PassNames Names;
   mutable TypeHashes Types;
   mutable DenseMap<const Function *, Entered> Functions;
@@ -152,7 +170,8 @@ private:
 bool isWanted() {
   Expected<Settings> S = readSettings();
   if (S)
-    return S->hasPasses() || hasTrials(Stage::Passes);
+    return S->hasPasses() || hasTrials(Stage::Passes) || S->hasPolicy(Problem::PassSelection) ||
+           !S->of(Problem::PassSelection).Log.empty();
   consumeError(S.takeError());
   return false;
 }

@@ -15,7 +15,7 @@ struct CodeGenerationListener {
 };
 
 /// Lets the plugin put its gate before LLVM's own when code is generated for a module; it is not there without a pass
-/// table and without trials.
+/// table, a policy of passes, its log or trials.
 void registerPassGate(const CodeGenerationListener &Other);
 
 } // namespace mlgokit

@@ -18,7 +18,7 @@ bool fits(Problem P, OutputKind Output) {
   switch (Output) {
   case OutputKind::EffectBytes:
   case OutputKind::Logits:
-    return P == Problem::InlineSize;
+    return P == Problem::InlineSize || P == Problem::PassSelection;
   case OutputKind::ColumnLogit:
     return P == Problem::RegallocEviction;
   case OutputKind::Priority:

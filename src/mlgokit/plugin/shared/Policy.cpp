@@ -19,7 +19,6 @@ namespace mlgokit {
 namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4;
-constexpr double HeuristicPreference = 2;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values

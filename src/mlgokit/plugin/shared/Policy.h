@@ -15,6 +15,9 @@
 
 namespace mlgokit {
 
+/// Units for what LLVM decides: hardly a temperature explores it.
+inline constexpr double HeuristicPreference = 2;
+
 class Policy {
 public:
   /// Reads the bytes of a policy file; every length is checked. \p Origin names the file in messages.

@@ -11,10 +11,10 @@
 
 namespace mlgokit {
 
-enum class Problem : size_t { InlineSize, RegallocEviction, RegallocPriority };
-inline constexpr size_t ProblemCount = 3;
+enum class Problem : size_t { InlineSize, RegallocEviction, RegallocPriority, PassSelection };
+inline constexpr size_t ProblemCount = 4;
 inline constexpr Problem AllProblems[ProblemCount] = {Problem::InlineSize, Problem::RegallocEviction,
-                                                      Problem::RegallocPriority};
+                                                      Problem::RegallocPriority, Problem::PassSelection};
 
 /// The name that a user types and a policy file carries.
 llvm::StringRef nameOf(Problem P);

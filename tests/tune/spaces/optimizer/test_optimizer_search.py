@@ -14,7 +14,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus, decode
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pass_changes import PassChanges, read_changes
 from mlgokit.compiler.request import CompileRequest
-from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.compiler.reuse.trials import Overrides, pass_number
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
@@ -32,7 +32,6 @@ from mlgokit.tune.spaces.optimizer.state import (
     save_left_out,
 )
 from mlgokit.tune.spaces.optimizer.step import moves_of
-from mlgokit.tune.spaces.passes.trials import pass_number
 from mlgokit.tune.verify import Verifier
 
 NAMES: tuple[str, ...] = ("f", "g", "h", "i")

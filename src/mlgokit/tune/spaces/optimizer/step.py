@@ -22,10 +22,10 @@ from mlgokit.compiler.compilation import Compilation, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.pass_changes import PassChanges
+from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.state import EACH_TIME, LeftOut, PassModule
-from mlgokit.tune.spaces.passes.trials import pass_number
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""

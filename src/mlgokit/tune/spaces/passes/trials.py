@@ -5,7 +5,6 @@ passes. Then one, two or three drawn candidates at once, until nothing was found
 """
 
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +21,7 @@ from mlgokit.compiler.reuse.trials import (
     Stage,
     counts_bytes,
     executed_weights,
+    pass_number,
 )
 from mlgokit.tables.overrides import PASSES, OverrideKind
 from mlgokit.tune.spaces.functions.state import FunctionState
@@ -30,16 +30,6 @@ from mlgokit.tune.spaces.passes.candidates import CANDIDATES, REPEATED
 TOO_SLOW = 1e12
 """Penalty for what is executed beyond the bound: more than any function has bytes."""
 _SINGLES = (*((name, 0) for name in CANDIDATES), *((name, 1) for name in REPEATED))
-
-
-def pass_number(name: str) -> int:
-    """The number of a pass in tables.
-
-    Example:
-        >>> hex(pass_number("block-placement"))
-        '0x8a88a0be'
-    """
-    return zlib.crc32(name.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,0 +1,153 @@
+#include "passes/PassPolicy.h"
+
+#include "passes/FunctionFeatures.h"
+#include "passes/MachineFeatures.h"
+#include "shared/HotFunctions.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/Function.h"
+
+#include <algorithm>
+#include <iterator>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+/// Those that are worth something by themselves on some functions; what a target has not never asks.
+constexpr StringRef Passes[] = {
+    "consthoist",          "codegenprepare", "early-machinelicm",     "machine-cse",
+    "machine-sink",        "machine-cp",     "twoaddressinstruction", "machine-scheduler",
+    "postra-machine-sink", "shrink-wrap",    "block-placement",
+};
+
+constexpr StringLiteral Occurrence = "occurrence", LeftOut = "passes_left_out";
+
+/// All that a policy may be told: counts of the function as it came, and of its instructions now; how often this pass
+/// asked for it before; how many passes were left out by now; and which pass it is, by a 1 among zeros.
+const std::vector<std::string> &featureNames() {
+  static const std::vector<std::string> Names = [] {
+    std::vector<std::string> Found;
+    for (StringRef Name : functionFeatureNames())
+      Found.push_back(Name.str());
+    for (StringRef Name : machineFeatureNames())
+      Found.push_back(Name.str());
+    Found.push_back(Occurrence.str());
+    Found.push_back(LeftOut.str());
+    for (StringRef Pass : Passes)
+      Found.push_back("pass:" + Pass.str());
+    return Found;
+  }();
+  return Names;
+}
+
+const size_t FirstOfMachine = functionFeatureNames().size(),
+             FirstOfQuestion = FirstOfMachine + machineFeatureNames().size(), FirstPass = FirstOfQuestion + 2;
+
+std::optional<size_t> placeOf(StringRef Pass) {
+  const auto *Found = find(Passes, Pass);
+  if (Found == std::end(Passes))
+    return std::nullopt;
+  return size_t(Found - std::begin(Passes));
+}
+
+} // namespace
+
+ArrayRef<StringRef> decidedPasses() { return Passes; }
+
+PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
+
+Expected<std::unique_ptr<PassPolicy>> PassPolicy::open(const Settings &S, bool OnlyListens) {
+  const ProblemSettings &Mine = S.of(Problem::PassSelection);
+  const bool Decides = S.hasPolicy(Problem::PassSelection) && !OnlyListens;
+  if (!Decides && Mine.Log.empty())
+    return nullptr;
+  std::unique_ptr<PassPolicy> Made(new PassPolicy(S));
+  if (Decides && Mine.Policy != ":default")
+    if (Error E = Made->connectPolicy())
+      return std::move(E);
+  std::vector<TensorSpec> Columns;
+  for (const std::string &Name : featureNames())
+    Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
+  for (const char *Name : {"left_out_default", "left_out"})
+    Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
+  Columns.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
+  Expected<std::unique_ptr<Logger>> Opened = openLog(Problem::PassSelection, S, Columns);
+  if (!Opened)
+    return Opened.takeError();
+  Made->Log = std::move(*Opened);
+  return std::move(Made);
+}
+
+Error PassPolicy::connectPolicy() {
+  Expected<Policy> Loaded = loadPolicy(Problem::PassSelection, S);
+  if (!Loaded)
+    return Loaded.takeError();
+  P.emplace(std::move(*Loaded));
+  StringMap<size_t> Places;
+  for (const std::string &Name : featureNames())
+    Places.try_emplace(Name, Places.size());
+  Expected<std::vector<size_t>> Found = findFeatures(*P, Places);
+  if (!Found)
+    return Found.takeError();
+  Sources = std::move(*Found);
+  Row.resize(Sources.size());
+  // What it was not told of, it knows nothing about.
+  Knows.assign(std::size(Passes), none_of(Sources, [](size_t Source) { return Source >= FirstPass; }));
+  for (size_t Source : Sources)
+    if (Source >= FirstPass)
+      Knows[Source - FirstPass] = true;
+  return Error::success();
+}
+
+bool PassPolicy::enter(const Function &F) {
+  if ((!S.AnyLevel && !F.hasOptSize()) || isHot(F, S.KeepHot))
+    return false;
+  Known &K = Functions[&F];
+  if (K.Values.empty()) {
+    K.Values = functionFeatures(F);
+    K.Values.resize(featureNames().size());
+    K.Questions.resize(std::size(Passes));
+  }
+  return true;
+}
+
+bool PassPolicy::leavesOut(const Function &F, const MachineFunction *Code, StringRef Pass) {
+  const std::optional<size_t> Place = placeOf(Pass);
+  if (!Place)
+    return false;
+  if (Current != &F)
+    Draws.enter(F.getName());
+  Current = &F;
+  Known &K = Functions[&F];
+  countMachineFeatures(Code, MutableArrayRef(K.Values).slice(FirstOfMachine, machineFeatureNames().size()));
+  K.Values[FirstOfQuestion] = K.Questions[*Place]++;
+  K.Values[FirstPass + *Place] = 1;
+  double Preference = -HeuristicPreference;
+  if (P && Knows[*Place]) {
+    for (size_t I = 0; I < Sources.size(); ++I)
+      Row[I] = double(K.Values[Sources[I]]);
+    Preference = P->preference(Row, [] { return false; });
+  }
+  Binary Decided = decideBinary(Preference, {S.Temperature, S.FlipProbability}, Draws.next());
+  if (Log) {
+    if (Log->currentContext() != F.getName())
+      Log->switchContext(F.getName());
+    size_t Column = 0;
+    auto Write = [&](const auto &Now) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Now)); };
+    Log->startObservation();
+    for (int64_t Value : K.Values)
+      Write(Value);
+    Write(int64_t(0));
+    Write(int64_t(Decided.Yes));
+    Write(float(Decided.LogProbability));
+    Log->endObservation();
+  }
+  K.Values[FirstPass + *Place] = 0;
+  K.Values[FirstOfQuestion + 1] += Decided.Yes;
+  return Decided.Yes;
+}
+
+} // namespace mlgokit

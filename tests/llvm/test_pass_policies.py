@@ -1,0 +1,187 @@
+"""Policies of passes: trials measure what a table then gives, numpy decides as the plugin, and a policy is learned."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.advisors import Observation
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, executed_weights, pass_number
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.sides import make_side
+from mlgokit.learning.pass_trials import ask, try_passes
+from mlgokit.learning.passes import learn_passes
+from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
+from mlgokit.policy.advisor import PolicyAdvisor
+from mlgokit.policy.exploration import Exploration
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
+from mlgokit.tables.overrides import PASSES, override_bytes
+
+pytestmark = pytest.mark.llvm
+
+UNKNOWN = ("pass:machine-sink", "pass:codegenprepare")
+"""Features that a policy lacks, so that these passes run."""
+WEIGHTS = executed_weights(CODE_BYTES)
+# Constants that hoisting takes out of loops, at the price of registers that calls must keep.
+SOURCE = """
+extern "C" void show(const char *, int);
+extern "C" int get(const char *, long);
+#define LOOP(N) \\
+  extern "C" int loop##N##_NUMBER(const int *p, int n) { int s = 0; for (int i = 0; i < n; i++) \\
+    { s += get("key" #N, 1234567##N) * p[i]; show("found" #N "NUMBER", s); } return s; }
+LOOP(1) LOOP(2) LOOP(3) LOOP(4) LOOP(5)
+extern "C" int state_NUMBER(int x, const int *p, int n) {
+  int found = 0;
+  for (int i = 0; i < n; i++) {
+    if (p[i] == x) { found++; continue; }
+    if (p[i] > 1000) { show("large", p[i]); if (p[i] > 5000) return found; }
+    switch (p[i] & 7) {
+    case 1: show("one", i); break;
+    case 2: show("two", i); break;
+    case 5: found += p[i] * 1234567; show("five", found); break;
+    default: found ^= 0x12345678;
+    }
+  }
+  return found;
+}
+extern "C" long apart_NUMBER(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a + b; }
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> list[Module]:
+    """Six modules of three projects."""
+    folder = corpus_of("passes", {f"m{number}": SOURCE.replace("NUMBER", str(number)) for number in range(6)})
+    found = load_corpus(folder).modules
+    return [dataclasses.replace(module, project=f"p{place % 3}") for place, module in enumerate(found)]
+
+
+@pytest.fixture
+def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
+    return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
+
+
+def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modules: list[Module]):
+    plain, asked = ask(compiler, modules[0])
+    functions = {one.name: one for one in asked}
+    assert set(functions) == set(plain.measured.function_names)
+    state = functions["state_0"]
+
+    found = try_passes(compiler, modules[0], [state], weights=WEIGHTS)
+
+    assert found.trials == len(state.passes) + 1
+    assert np.array_equal(found.values, state.values)
+    sizes = dict(zip(plain.measured.function_names, plain.measured.function_text.tolist(), strict=True))
+    assert found.size == pytest.approx(np.full(len(state.passes), sizes["state_0"]), abs=0.1)
+    assert np.count_nonzero(np.abs(found.change) > 0.5) > 1
+    for place, nth, change in zip(state.passes, state.occurrences, found.change, strict=True):
+        left_out = np.array([(pass_number(DECIDED_PASSES[place]), nth, 0)], OVERRIDE)
+        table = override_bytes(PASSES, {state.key: Overrides(passes=left_out)})
+        other = compiler.compile(modules[0], CompileRequest(use=PluginUse(passes=table))).measured
+        now = dict(zip(other.function_names, other.function_text.tolist(), strict=True))
+        assert now.pop("state_0") - sizes["state_0"] == pytest.approx(change, abs=0.1)
+        assert now == {name: size for name, size in sizes.items() if name != "state_0"}
+
+
+@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=7, temperature=0.5, flip_probability=0.1)])
+def test_numpy_decides_as_the_plugin(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, exploration: Exploration
+):
+    _, asked = ask(compiler, modules[1])
+    values = np.concatenate([one.values for one in asked])
+    rng = np.random.default_rng(3)
+    features = tuple(name for name in PASS_SELECTION.feature_names if name not in UNKNOWN)
+    normaliser = fit_signed_log(values[:, [PASS_SELECTION.feature_names.index(name) for name in features]])
+    shapes = ((3, normaliser.width, 8), (3, 8, 1))
+    layers = tuple(
+        Layer(rng.normal(size=shape).astype(np.float32), rng.normal(size=(3, shape[2])).astype(np.float32))
+        for shape in shapes
+    )
+    policy = Policy(
+        problem=PASS_SELECTION.name,
+        features=features,
+        normaliser=normaliser,
+        layers=layers,
+        output=OutputKind.EFFECT_BYTES,
+        bytes_per_unit=2.0,
+        doubt=0.3,
+        gate=Gate(feature="is_minsize", margins=(math.inf, 0.1)),
+    )
+    save_policy(policy, tmp_path / "drawn.policy")
+    use = PluginUse(
+        policies={PASS_SELECTION.name: str(tmp_path / "drawn.policy")},
+        logs=(PASS_SELECTION.name,),
+        seed=exploration.seed,
+        temperature=exploration.temperature,
+        flip_probability=exploration.flip_probability,
+    )
+
+    done = compiler.compile(modules[1], CompileRequest(use=use, keep="log"))
+
+    log = done.logs[PASS_SELECTION.name]
+    advisor = PolicyAdvisor(policy, exploration)
+    decided: list[int] = []
+    for span in log.contexts:
+        for index in range(span.start, span.stop):
+            observation = Observation(
+                context=span.name,
+                index=index - span.start,
+                header=log.header,
+                values={name: column[index] for name, column in log.columns.items()},
+            )
+            decision, logarithm = advisor.decide(observation)
+            decided.append(int(decision))
+            assert log.columns["log_probability"][index][0] == pytest.approx(logarithm, abs=1e-6)
+    assert decided == log.columns["left_out"].ravel().tolist()
+    assert 0 < sum(decided) < len(decided)
+    if not exploration.flip_probability and not exploration.temperature:
+        unknown = sum(log.columns[name].ravel() for name in UNKNOWN)
+        assert not np.any(unknown * log.columns["left_out"].ravel())
+
+
+SETTING = ("fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit.dropout=0.0")
+
+
+def test_a_policy_is_learned_that_makes_other_modules_smaller(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path
+):
+    learned = learn_passes(
+        compiler, modules, "effect-regression", Learning(setting=SETTING), folder=tmp_path / "learned"
+    )
+
+    assert (learned.taught, learned.left_out) == (6, {})
+    assert learned.counters.compilations == 12
+    assert learned.counters.best_gain > 0.005
+    save_policy(learned.policy, tmp_path / "passes.policy")
+    side = make_side([str(tmp_path / "passes.policy")])
+    assert side.record.policies.keys() == {PASS_SELECTION.name}
+    again = learn_passes(compiler, modules, "effect-regression", Learning(setting=SETTING), folder=tmp_path / "learned")
+    assert [layer.weight.tobytes() for layer in again.policy.layers] == [
+        layer.weight.tobytes() for layer in learned.policy.layers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "learning", "message"),
+    [
+        ("ppo", Learning(), "algorithm ppo: expected effect-regression for pass-selection"),
+        ("effect-regression", Learning(compilations=5), "--compilations: expected none for pass-selection"),
+        ("effect-regression", Learning(features="llvm"), "--features llvm: expected all for pass-selection"),
+    ],
+)
+def test_what_does_not_apply_is_said_before_the_first_compilation(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
+):
+    with pytest.raises(UsageError, match=message):
+        learn_passes(compiler, modules, algorithm, learning, folder=tmp_path)
