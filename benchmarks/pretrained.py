@@ -22,10 +22,12 @@ _LANGUAGES = ("c++", "c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Evaluate a policy that comes with the package on the held-out projects of its corpus, and on other projects."""
+    """Evaluate policies that come with the package on the held-out projects of their corpus, and on other projects."""
 
-    policy: str = "builtin:size"
-    """The policy."""
+    policies: tuple[str, ...] = ("builtin:size",)
+    """The policies, one for each problem."""
+    against: tuple[str, ...] = ()
+    """Policies of the other side, which is plain without any."""
     corpus: Path = Path("quickstart/corpus")
     """The corpus that it was trained on, whose held-out projects are evaluated."""
     others: Path = Path("build/tuning/projects")
@@ -46,10 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: Pretrained, setup: Setup) -> Result:
     """Evaluate all of them."""
     toolchain = setup.toolchain(config.llvm)
-    setup.policies([policy_file(config.policy)])
+    setup.policies([policy_file(policy) for policy in config.policies])
     setup.corpus(config.corpus)
     asked = Evaluate(
-        policies=(config.policy,),
+        policies=config.policies,
+        against_policy=config.against,
         corpus=config.corpus,
         explain_seconds=0.0,
         seed=config.seed,
@@ -87,10 +90,12 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             )
             for one in projects
         ]  # fmt: skip
+    other_side = " and ".join(config.against) or "plain -Oz"
     shown = "; ".join(f"{row[2]} {str(row[1]).upper()} projects {row[0]}: {row[3]}" for row in means)
     return Result(
         benchmark="pretrained",
-        question="What does the policy that comes with the package do to projects that it was not trained on?",
+        question=f"What do {' and '.join(config.policies)}, which come with the package, do to projects that they were "
+        f"not trained on, against {other_side}?",
         answer=f"linked images, {shown}; the worst {percent(worst)}",
         bar=f"no project more than {percent(WORST)} larger",
         passed=worst <= WORST,
@@ -106,7 +111,7 @@ def measure(config: Pretrained, setup: Setup) -> Result:
                 columns=("project", "language", "group", "modules", "linked image", "of that .text", "larger modules",
                          "processor time of compilations"),
                 rows=tuple(rows),
-                note="Against plain -Oz, all objects of a project linked with --gc-sections.",
+                note=f"Against {other_side}, all objects of a project compiled with -Oz and linked with --gc-sections.",
             ),
         ),
     )  # fmt: skip

@@ -14,9 +14,11 @@ from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
 NAMES = PASS_SELECTION.feature_names
 HOISTS, ORDERS = (DECIDED_PASSES.index(name) for name in ("early-machinelicm", "block-placement"))
 SETTINGS = PassTrialsConfig(
+    margin=0.5,
+    slowdown_price=0.1,
     fit=EffectConfig(
         members=4, hidden=(16,), epochs=60, dropout=0.0, huber_bytes=16.0, unit_bytes=8.0, doubt=0.5, gate_feature=""
-    )
+    ),
 )
 
 

@@ -12,9 +12,10 @@ from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 
 
-def test_the_policy_for_size_is_the_one_of_its_card():
-    path = policy_file("builtin:size")
-    assert load_policy(path, problem="inline-size").doubt > 0
+@pytest.mark.parametrize(("name", "problem"), [("size", "inline-size"), ("passes", "pass-selection")])
+def test_a_policy_is_the_one_of_its_card(name: str, problem: str):
+    path = policy_file(f"builtin:{name}")
+    assert load_policy(path, problem=problem).doubt > 0
     assert digest_file(path) in path.with_suffix(".md").read_text()
     assert path.stat().st_size < 300_000
 
@@ -28,5 +29,7 @@ def test_it_is_named_where_a_file_may_stand():
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are():
-    with pytest.raises(UsageError, match=r"policy builtin:speed: expected builtin:size, found 'speed'"):
+    with pytest.raises(
+        UsageError, match=r"policy builtin:speed: expected builtin:passes or builtin:size, found 'speed'"
+    ):
         export(Export(policies=(Path("builtin:speed"),)))

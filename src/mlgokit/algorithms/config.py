@@ -48,13 +48,13 @@ class PassTrialsConfig:
 
     functions: int = 60
     """Functions of a module that are tried, drawn from those that no module before it has; 0 for all."""
-    margin: float = 0.5
+    margin: float = 0.05
     """Bytes that leaving a pass out must save."""
-    slowdown_price: float = 0.1
+    slowdown_price: float = 0.3
     """What it costs if a function executes twice as many instructions, by LLVM's estimate, in sizes of the function."""
     fit: EffectConfig = dataclasses.field(
         default_factory=lambda: EffectConfig(
-            members=8, hidden=(64, 48), huber_bytes=16.0, unit_bytes=8.0, doubt=0.5, gate_feature=""
+            members=8, hidden=(64, 48), huber_bytes=16.0, unit_bytes=8.0, doubt=0.25, gate_feature=""
         )
     )
     """The regression."""
