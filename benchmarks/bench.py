@@ -161,7 +161,7 @@ def summarise(
             Table(
                 title="With the policy",
                 columns=COLUMNS,
-                rows=tuple(_cells(one) for one in judged),
+                rows=tuple(cells(one) for one in judged),
                 note="Changes against plain -Oz. Counts are of the program's own code, by callgrind. Compile time is "
                 "processor time of one build on a busy machine; the mean over all workloads says more. Run time is "
                 "processor time in pairs of runs on one processor, with its 95 % interval and what that decides. One "
@@ -170,12 +170,12 @@ def summarise(
             Table(
                 title=f"With plugins tuned for {tune_seconds} seconds, each on its own program",
                 columns=COLUMNS,
-                rows=tuple(_cells(one) for one in tuned),
+                rows=tuple(cells(one) for one in tuned),
                 note=f"{tune_seconds} seconds of wall time on a busy machine with `mlgokit tune --compile-commands`, "
                 "for size, without a policy: the program's own compilations, its driver's too.",
             ),
-            _over("Over the workloads, with the policy", by_policy),
-            _over("Over the workloads, with tuned plugins", by_plugins),
+            over("Over the workloads, with the policy", by_policy),
+            over("Over the workloads, with tuned plugins", by_plugins),
             Table(
                 title="Plain against plain",
                 columns=("workload", "instructions", "largest difference of a count", "same output"),
@@ -193,7 +193,8 @@ def _told(changes: Sequence[Change]) -> str:
     return ", ".join(f"{percent(means[measure])} {measure}" for measure in SHOWN if measure in means)
 
 
-def _over(title: str, changes: Sequence[Change]) -> Table:
+def over(title: str, changes: Sequence[Change]) -> Table:
+    """Changes over all workloads."""
     return Table(
         title=title,
         columns=("measure", "change", "from", "to (95 %)", "workloads"),
@@ -218,7 +219,8 @@ def difference(one: WorkloadResult) -> int:
     return largest
 
 
-def _cells(one: WorkloadResult) -> tuple[Cell, ...]:
+def cells(one: WorkloadResult) -> tuple[Cell, ...]:
+    """A workload as a row of :data:`COLUMNS`."""
     before, after = one.before.counts.to_json(), one.after.counts.to_json()
     costs = [side.cost.seconds if side.cost else None for side in (one.before, one.after)]
     reasons = "; ".join(f"{failure.side}, {failure.step}" for failure in one.failures)

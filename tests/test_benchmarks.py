@@ -56,6 +56,7 @@ PARTS = (
     "overhead_passes",
     "pass_switches",
     "passes_share",
+    "policy_bench",
     "pretrained",
     "guards",
     "kill_rounds",

@@ -1,0 +1,90 @@
+"""What a policy that comes with the package does to programs that run, counted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from harness import Setup, run_benchmark
+from results import Result, Table, percent
+
+from bench import COLUMNS, SHOWN, cells, over
+from mlgokit.bench.callgrind import find_callgrind
+from mlgokit.bench.compare import changes_over
+from mlgokit.bench.record import load_bench
+from mlgokit.cli import run_command
+from mlgokit.commands.bench import Bench
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.policy.pretrained import policy_file
+
+MOST_MEAN, MOST = 0.003, 0.02
+"""More instructions than these, in the mean and in one program, are too many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyBench:
+    """Compare plain builds with those by a policy on the workloads of `mlgokit bench`, counts alone; needs valgrind."""
+
+    policy: str = "builtin:passes"
+    """The policy."""
+    folder: Path = Path("build/policy_bench")
+    """Where builds are; a call whose bench.json is there is not made again."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    json: Path = Path("docs/results/pass_policy_bench.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(PolicyBench, measure, arguments)
+
+
+def measure(config: PolicyBench, setup: Setup) -> Result:
+    """Count, and make the tables."""
+    setup.toolchain(config.llvm)
+    setup.policies([policy_file(config.policy)])
+    setup.tools["counter"] = find_callgrind().name
+    if not (config.folder / "bench.json").exists():
+        call = Bench(
+            policy=(config.policy,),
+            folder=config.folder,
+            counter="callgrind",
+            time_seconds=0,
+            compiler=CompilerOptions(llvm=config.llvm),
+        )
+        run_command(call, report=setup.report)
+    rows = load_bench(config.folder / "bench.json").workloads
+    failed = [one.name for one in rows if one.failures or not one.same_output]
+    changes = changes_over(rows, rng=np.random.default_rng(1))
+    means = {change.measure: change.mean for change in changes}
+    each = [
+        after / before - 1
+        for one in rows
+        if one.name not in failed
+        and (before := one.before.counts.instructions)
+        and (after := one.after.counts.instructions) is not None
+    ]
+    told = ", ".join(f"{percent(means[name])} {name}" for name in SHOWN if name in means)
+    return Result(
+        benchmark="policy_bench",
+        question=f"What does {config.policy} do to what programs execute, against plain -Oz?",
+        answer=f"{told} in the geometric mean of {len(each)} programs; of one at most {percent(max(each))}. "
+        + (f"Without a result: {', '.join(failed)}." if failed else "All put out the same."),
+        bar=f"instructions at most {percent(MOST_MEAN)} in the mean and {percent(MOST)} in one program",
+        passed=not failed and means["instructions"] <= MOST_MEAN and max(each) <= MOST,
+        seed=1,
+        tables=(
+            Table(
+                title="Programs",
+                columns=COLUMNS[:-2],
+                rows=tuple(cells(one)[:-2] for one in rows),
+                note="Counts are of the program's own code, by callgrind. Compile time is processor time of one build.",
+            ),
+            over("Over the programs", [one for one in changes if one.measure != "time"]),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
