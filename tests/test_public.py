@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = """
     Advice Advisor BusyError Check ClangCompiler Compilation CompileRequest CompileStatus Compiler CompilerEnvironment
     CompilerOptions Corpus DecisionTable Evaluate Evaluation Explain ExportedPlugin Extract FakeCompiler Fetch
-    INLINE_SIZE Import InputError Learning Log MlgokitError Module ObjectSizes Observation PROBLEMS PluginUse Policy
-    PolicyAdvisor Problem REGALLOC_EVICTION REGALLOC_PRIORITY ReuseError StorageError ToolError Toolchain Trace Train
-    Tune UsageError build_plugin channel_use clang_words command drive drive_channels export_plugin find_toolchain
-    load_corpus load_policy measure_object open_environment read_log read_table run_command save_policy
-    training_modules
+    INLINE_SIZE Import InputError Learning Log MlgokitError Module ObjectSizes Observation PASS_SELECTION PROBLEMS
+    PluginUse Policy PolicyAdvisor Problem REGALLOC_EVICTION REGALLOC_PRIORITY ReuseError StorageError ToolError
+    Toolchain Trace Train Tune UsageError build_plugin channel_use clang_words command drive drive_channels
+    export_plugin find_toolchain load_corpus load_policy measure_object open_environment read_log read_table run_command
+    save_policy training_modules
 """.split()  # noqa: SIM905  (words are read more easily)
 
 
@@ -66,4 +66,4 @@ def test_the_examples_import_public_names_only():
         nodes = list(ast.walk(ast.parse(path.read_text())))
         modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
         modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-        assert {module for module in modules if module.startswith("mlgokit")} == {"mlgokit"}, path.name
+        assert {module for module in modules if module.startswith("mlgokit")} <= {"mlgokit"}, path.name

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mlgokit.policy.store import load_policy as load_policy, save_policy as save_policy
     from mlgokit.problems import (
         INLINE_SIZE as INLINE_SIZE,
+        PASS_SELECTION as PASS_SELECTION,
         PROBLEMS as PROBLEMS,
         REGALLOC_EVICTION as REGALLOC_EVICTION,
         REGALLOC_PRIORITY as REGALLOC_PRIORITY,
@@ -95,7 +96,7 @@ _PLACES = {
     "policy.advisor": ("PolicyAdvisor",),
     "policy.network": ("Policy",),
     "policy.store": ("load_policy", "save_policy"),
-    "problems": ("INLINE_SIZE", "PROBLEMS", "Problem", "REGALLOC_EVICTION", "REGALLOC_PRIORITY"),
+    "problems": ("INLINE_SIZE", "PASS_SELECTION", "PROBLEMS", "Problem", "REGALLOC_EVICTION", "REGALLOC_PRIORITY"),
     "tables.decisions": ("DecisionTable", "read_table"),
     "testing": ("FakeCompiler",),
     "traces": ("Log", "read_log"),

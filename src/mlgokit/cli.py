@@ -30,6 +30,7 @@ from mlgokit.commands import (
     train,
     tune,
     vocab,
+    worker,
 )
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
 from mlgokit.commands.progress_bar import shown_progress
@@ -95,6 +96,7 @@ COMMANDS = {
     ),
     "export tflite": Command(export_tflite.ExportTflite, export_tflite.run),
     "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run),
+    "worker": Command(worker.Worker, worker.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
 }
 GROUPS = {

@@ -39,6 +39,7 @@ from mlgokit.commands.trace import Trace
 from mlgokit.commands.train import Train
 from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.vocab import Vocab
+from mlgokit.commands.worker import Worker
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import import_commands
 from mlgokit.corpus.options.override import fill_override
@@ -169,4 +170,5 @@ def test_each_command_is_thought_of():
         Export,
         ImportPolicy,
         MakeReport,
+        Worker,
     }

@@ -1,5 +1,6 @@
 """The command that compares two ways of building: sizes, costs of register allocation, and whether to ship."""
 
+import contextlib
 import dataclasses
 import json
 import shlex
@@ -14,7 +15,19 @@ from rich.console import Console
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Paths, Texts, open_compiler, option_words
+from mlgokit.commands.options import (
+    COMPILER,
+    NO_CHANGES,
+    NO_CLUSTER,
+    Changes,
+    Clustering,
+    Compiling,
+    Paths,
+    Texts,
+    open_compiler,
+    option_words,
+    spread,
+)
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
@@ -104,6 +117,8 @@ class Evaluate:
     """Rules of the verdict."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
+    cluster: Clustering = NO_CLUSTER
+    """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
     """Changes of the options of clang -cc1 in all command lines, on both sides; each may be repeated."""
 
@@ -124,6 +139,11 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     before, after = sides_of(config)
     check_source(config)
     costs = wants_costs(config.costs, before, after)
+    if config.build and config.cluster.scheduler is not None:
+        raise UsageError(
+            "--scheduler: expected no --build with it, as the build's own tools run here; leave one out, or name the "
+            "build's database with --compile-commands"
+        )
     if config.build:
         source = " && ".join(config.build)
         found, toolchain = evaluate_build(config, before, after, costs=costs, report=report)
@@ -144,16 +164,17 @@ def _evaluate_corpus(
     named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
     files = (*config.changes.edits().files, *named.files)
     compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)
-    found = compare_projects(
-        modules,
-        compiler=compiler,
-        before=before,
-        after=after,
-        intervals=Intervals(seed=config.seed, level=config.confidence),
-        costs=costs,
-        left_out=left_out,
-        report=report,
-    )
+    with contextlib.closing(spread(config.cluster, compiler, report=report)) as all_workers:
+        found = compare_projects(
+            modules,
+            compiler=all_workers,
+            before=before,
+            after=after,
+            intervals=Intervals(seed=config.seed, level=config.confidence),
+            costs=costs,
+            left_out=left_out,
+            report=report,
+        )
     return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report), (
         compiler.toolchain
     )

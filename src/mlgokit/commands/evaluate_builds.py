@@ -1,5 +1,6 @@
 """Evaluations of a real build: by its own command, or by its compile and link commands."""
 
+import contextlib
 import dataclasses
 import functools
 import shutil
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
-from mlgokit.commands.options import clang_for
+from mlgokit.commands.options import clang_for, spread
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -207,18 +208,21 @@ def evaluate_commands(
                 for name, plan in zip(names, plans, strict=True)
             }
         compiler = clang_for(config.compiler, toolchain, plugin, corpus=corpus, files=named.files, report=report)
-        found = compare_projects(
-            modules,
-            compiler=compiler,
-            before=before,
-            after=after,
-            intervals=Intervals(seed=config.seed, level=config.confidence),
-            costs=costs,
-            links=links,
-            lto=lto,
-            left_out=[ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()],
-            report=report,
-        )
+        with contextlib.closing(spread(config.cluster, compiler, report=report)) as all_workers:
+            found = compare_projects(
+                modules,
+                compiler=all_workers,
+                before=before,
+                after=after,
+                intervals=Intervals(seed=config.seed, level=config.confidence),
+                costs=costs,
+                links=links,
+                lto=lto,
+                left_out=[
+                    ModuleFailure(name=name, project=project, reason=why) for name, why in chosen.left_out.items()
+                ],
+                report=report,
+            )
         of_objects = [module for module in modules if not lto.get(module.name)]
         found = with_trees(config, found, of_objects, compiler=compiler, before=before, after=after, report=report)
     return found, toolchain

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.compiler import open_cluster
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import GIB, ModuleLimits
+from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
@@ -217,7 +221,58 @@ def clang_for(
         limits=options.limits(),
         sandbox=open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
         room=options.room(folder),
+        memory=MemoryGate(),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChoice:
+    """The cluster that compiles in place of this machine, if one is to."""
+
+    scheduler: str | None = None
+    """Dask scheduler of a cluster that compiles in place of this machine, as tls://host:port, tcp://host:port or the
+    file that the scheduler wrote; or local:N for N worker processes here."""
+    insecure: bool = False
+    """Let the scheduler be on another machine without TLS, in a network that is trusted."""
+    tls_authority: Path | None = None
+    """With tls://, file of the authority that signed the certificates."""
+    tls_certificate: Path | None = None
+    """With tls://, file with the certificate and key of this machine."""
+    scheduler_patience_seconds: float = 600.0
+    """Seconds to wait for a scheduler, or for a worker, that is not there."""
+
+    def options(self) -> ClusterOptions | None:
+        """The cluster that compiles, if there is one.
+
+        Raises:
+            UsageError: it cannot be reached so, or the way there is not safe.
+        """
+        if self.scheduler is None:
+            return None
+        options = ClusterOptions(
+            scheduler=self.scheduler,
+            insecure=self.insecure,
+            certificate_authority=self.tls_authority,
+            certificate=self.tls_certificate,
+            patience_seconds=self.scheduler_patience_seconds,
+        )
+        options.check()
+        return options
+
+
+Clustering = Annotated[ClusterChoice, tyro.conf.OmitArgPrefixes]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+NO_CLUSTER = ClusterChoice()
+
+
+def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say_nothing) -> Compiler:
+    """The workers of the cluster that is asked for in place of a clang here, or that clang.
+
+    Raises:
+        UsageError: the cluster cannot be reached so, or the way there is not safe.
+    """
+    options = cluster.options()
+    return clang if options is None else open_cluster(clang, options, report=report)
 
 
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]

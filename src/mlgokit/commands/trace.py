@@ -1,11 +1,21 @@
 """The command that keeps the training logs and scores of modules."""
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
+from mlgokit.commands.options import (
+    COMPILER,
+    NO_CHANGES,
+    NO_CLUSTER,
+    Changes,
+    Clustering,
+    Compiling,
+    ProblemName,
+    open_compiler,
+)
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.corpus.corpus import load_corpus
@@ -46,8 +56,13 @@ class Trace:
     """TFRecord file for all observations, as SequenceExamples with the names of google/ml-compiler-opt."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
+    shared_store: str = ""
+    """Folder or URL (s3://, gs://, sftp://, as fsspec knows them) of finished compilations that several runs and users
+    share, behind the store; those that write to it are trusted."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
+    cluster: Clustering = NO_CLUSTER
+    """Cluster that compiles in place of this machine."""
     changes: Changes = NO_CHANGES
     """Changes of the options of clang -cc1 in all command lines; each may be repeated."""
 
@@ -58,11 +73,11 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
     """
-    with locked(config.output), reading(config.corpus):
-        return _trace(config, report)
+    with locked(config.output), reading(config.corpus), contextlib.ExitStack() as stack:
+        return _trace(config, stack, report)
 
 
-def _trace(config: Trace, report: Report) -> dict[str, Any]:
+def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[str, Any]:
     problem = PROBLEMS[config.problem]
     selection = tracing.select(
         modules=config.module_filter,
@@ -83,7 +98,14 @@ def _trace(config: Trace, report: Report) -> dict[str, Any]:
     corpus = load_corpus(config.corpus, edits)
     modules = selection.draw(corpus.modules)
     clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
-    compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
+    store = config.store or config.output / "store"
+    compiler = stack.enter_context(
+        contextlib.closing(
+            open_workshop(
+                clang, config.compiler, store, cluster=config.cluster, shared=config.shared_store, report=report
+            )
+        )
+    )
     settings = {"problem": problem.name, "policy": policy, "module_filter": config.module_filter}
     settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
     claim_folder(

@@ -1,5 +1,6 @@
 """The command that learns a policy."""
 
+import contextlib
 import dataclasses
 import enum
 import json
@@ -14,7 +15,16 @@ from typing import Annotated, Any, Literal, cast
 
 import tyro
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, ProblemName, open_compiler
+from mlgokit.commands.options import (
+    COMPILER,
+    NO_CHANGES,
+    NO_CLUSTER,
+    Changes,
+    Clustering,
+    Compiling,
+    ProblemName,
+    open_compiler,
+)
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
@@ -48,8 +58,13 @@ class Train:
     """Learning algorithm."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
+    shared_store: str = ""
+    """Folder or URL (s3://, gs://, sftp://, as fsspec knows them) of finished compilations that several runs and users
+    share, behind the store; those that write to it are trusted."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
+    cluster: Clustering = NO_CLUSTER
+    """Cluster that compiles in place of this machine."""
     minutes: float = math.inf
     """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
@@ -78,17 +93,24 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
     """
-    with locked(config.output), reading(config.corpus):
-        return _train(config, report)
+    with locked(config.output), reading(config.corpus), contextlib.ExitStack() as stack:
+        return _train(config, stack, report)
 
 
-def _train(config: Train, report: Report) -> Trained:
+def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Trained:
     deadline = time.monotonic() + 60 * config.minutes
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
-    compiler = open_workshop(clang, config.compiler, config.store or config.output / "store", report=report)
+    store = config.store or config.output / "store"
+    compiler = stack.enter_context(
+        contextlib.closing(
+            open_workshop(
+                clang, config.compiler, store, cluster=config.cluster, shared=config.shared_store, report=report
+            )
+        )
+    )
     learning = config.learning.resolved(config.algorithm)
     settings = {"algorithm": config.algorithm, "problem": config.problem, **learning.deciding()}
     claim_folder(

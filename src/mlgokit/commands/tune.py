@@ -7,7 +7,7 @@ import shutil
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given
-from mlgokit.commands.options import check_sandbox, open_sandbox_for
+from mlgokit.commands.options import check_sandbox, open_sandbox_for, spread
 from mlgokit.commands.tune_builds import check_build, record_plain, with_recorded
 from mlgokit.commands.tune_cargo import check_cargo, open_cargo, versions_of
 from mlgokit.commands.tune_checks import (
@@ -17,6 +17,7 @@ from mlgokit.commands.tune_checks import (
     check_shares,
     earlier_table,
     policies_of,
+    policy_to_start_from,
     seconds_of,
 )
 from mlgokit.commands.tune_defer import GIVES_UP
@@ -24,12 +25,12 @@ from mlgokit.commands.tune_material import find_material
 from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tune_bytes, tune_costs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
+from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
-from mlgokit.policy.pretrained import policy_file
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.measurement import Measure
 from mlgokit.tune.publish import complete_publishing
@@ -47,8 +48,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds_of(config.budget)
-    if config.policy is not None:
-        config = dataclasses.replace(config, policy=policy_file(config.policy))
+    config = dataclasses.replace(config, policy=policy_to_start_from(config))
     check_objective(config)
     check_shares(config)
     check_keep_hot(config)
@@ -98,21 +98,26 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         found = find_material(config, toolchain, stack, report)
         session = Session(
             config=config,
-            compiler=ClangCompiler(
-                toolchain=toolchain,
-                plugin=build_plugin(toolchain),
-                workers=config.compiler.workers,
-                timeout_seconds=config.compiler.deadline(
-                    config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+            compiler=spread(
+                config.cluster,
+                ClangCompiler(
+                    toolchain=toolchain,
+                    plugin=build_plugin(toolchain),
+                    workers=config.compiler.workers,
+                    timeout_seconds=config.compiler.deadline(
+                        config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+                    ),
+                    limits=config.compiler.limits(),
+                    sandbox=found.corpus
+                    and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
+                    room=config.compiler.room(config.folder),
+                    residents=Residents(),
+                    known={},
+                    recheck=config.compiler.recheck(),
+                    keep_hot=config.keep_hot,
+                    memory=MemoryGate(),
                 ),
-                limits=config.compiler.limits(),
-                sandbox=found.corpus
-                and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
-                room=config.compiler.room(config.folder),
-                residents=Residents(),
-                known={},
-                recheck=config.compiler.recheck(),
-                keep_hot=config.keep_hot,
+                report=report,
             ),
             modules=found.modules,
             policies=policies,

@@ -78,6 +78,7 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
         "--level": config.level is not None,
         "--keep-hot": bool(config.keep_hot),
         "--sandbox on": config.compiler.sandbox == "on",
+        "--scheduler": config.cluster.scheduler is not None,
     }.items():
         if given:
             raise UsageError(f"{option}: expected no --cargo with it, which has another way; leave one out")

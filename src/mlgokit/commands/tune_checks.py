@@ -14,6 +14,7 @@ from mlgokit.errors import ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT, link_words, plan_link
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.tables.decisions import DecisionTable, read_table
@@ -21,6 +22,9 @@ from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
 from mlgokit.tune.measurement import Measure, measuring_words
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+STARTS_FROM = "builtin:size"
+"""The policy that inlining starts from."""
+NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
 
@@ -146,6 +150,18 @@ def with_hot_functions(config: Tune, chosen: ModuleSelection) -> ModuleSelection
         f"{len(chosen.modules)} modules"
     )
     return dataclasses.replace(chosen, notes=(*chosen.notes, note))
+
+
+def policy_to_start_from(config: Tune) -> Path | None:
+    """The policy file that is named, else that of the package where inlining is searched.
+
+    Raises:
+        UsageError: no such policy comes with the package.
+    """
+    if config.policy is not None:
+        return None if str(config.policy) == NO_POLICY else policy_file(config.policy)
+    inlines = config.objective != "spill-cost" and config.cargo is None
+    return policy_file(STARTS_FROM) if inlines else None
 
 
 def policies_of(config: Tune) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from mlgokit.commands.build_site import BuildOptions, WholeBuild
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, NO_CLUSTER, Clustering, Compiling
 from mlgokit.corpus.importers.database import Level
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
@@ -71,8 +71,8 @@ class Tune:
     slowdown: float = SLOWDOWN
     """Part by which a function may execute more instructions than with all passes, by LLVM's estimate, such as 0.01."""
     policy: Path | None = None
-    """Policy file to start from, as `mlgokit train` writes it, or builtin:size, which comes with mlgokit; with
-    `spill-cost` one of evictions or priorities."""
+    """Policy file to start from, as `mlgokit train` writes it, or none; with `spill-cost` one of evictions or
+    priorities. If not given, inlining starts from builtin:size, which comes with mlgokit, but for `cargo`."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
     keep_hot: float = 0.0
@@ -83,6 +83,8 @@ class Tune:
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
+    cluster: Clustering = NO_CLUSTER
+    """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
     """Settings of the confirmation by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)

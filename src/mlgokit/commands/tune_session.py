@@ -165,7 +165,7 @@ def tune_costs(session: Session) -> Tuned:
         report=report,
     )
     session.claim()
-    run_search(search, seconds=seconds_of(config.budget), workers=config.compiler.workers, report=report)
+    run_search(search, seconds=seconds_of(config.budget), workers=session.compiler.workers, report=report)
     with Verifier(
         compiler=session.compiler,
         modules=[one.module for one in search.space.units],
@@ -222,7 +222,7 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     run_search(
         search,
         seconds=seconds,
-        workers=config.compiler.workers,
+        workers=compiler.workers,
         report=report,
         judge=judge,
         give_way=give_way,

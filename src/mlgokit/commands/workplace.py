@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.options import NO_CLUSTER, ClusterChoice, CompilerOptions, spread
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.inputs import module_facts
+from mlgokit.compiler.shared_store import open_shared
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
@@ -17,13 +18,26 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 
 
-def open_workshop(clang: ClangCompiler, options: CompilerOptions, store: Path, *, report: Report) -> CachingCompiler:
-    """A clang with a store.
+def open_workshop(
+    clang: ClangCompiler,
+    options: CompilerOptions,
+    store: Path,
+    *,
+    cluster: ClusterChoice = NO_CLUSTER,
+    shared: str = "",
+    report: Report,
+) -> CachingCompiler:
+    """A clang with a store, and the cluster that is asked for behind it.
 
     Raises:
         UsageError: the options contradict themselves.
     """
-    compiler = open_caching(clang, store, recheck=options.recheck())
+    compiler = open_caching(
+        spread(cluster, clang, report=report),
+        store,
+        recheck=options.recheck(),
+        shared=open_shared(shared) if shared else None,
+    )
     if older := older_results(store):
         report(0, older, f"results of other versions in {store}, which are not read and may be deleted")
     return compiler

@@ -13,6 +13,7 @@ from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, module_facts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.shared_store import SharedStore
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.manifest import digest_value
@@ -36,12 +37,14 @@ class CachingCompiler:
         store: folder of finished compilations.
         loaded: what that compiler is made of; filled by :func:`open_caching`.
         recheck: which of the recalled results are compiled again.
+        shared: a store of others, asked for what the own one does not have, and given what is made; ``None`` for none.
     """
 
     compiler: Compiler
     store: Path
     loaded: Loaded
     recheck: Recheck = NO_RECHECK
+    shared: SharedStore | None = None
 
     @property
     def toolchain(self) -> Toolchain:
@@ -84,10 +87,10 @@ class CachingCompiler:
             return self.compiler.compile(module, request)
         use = request.use
         digest = digest_value(key)
-        path = self.store / FOLDER / digest[:2] / f"{digest}.npz"
+        name = f"{FOLDER}/{digest[:2]}/{digest}.npz"
         explored = use is not None and use.explores
         baseline = use is None or (not explored and set(use.policies.values()) == {HEURISTIC})
-        known = load_compilation(path, problem=INLINE_SIZE.name if use is None else use.logs[0])
+        known = self._recall(name, problem=INLINE_SIZE.name if use is None else use.logs[0])
         if known is not None and baseline and not known.ok:
             known = None
         lost = known is None or (
@@ -109,9 +112,9 @@ class CachingCompiler:
             return done
         found = "" if known is None else difference(known, stored)
         if baseline and not done.ok:
-            path.unlink(missing_ok=True)
+            self._keep(name, None)
         elif known is None or found:
-            save_compilation(path, stored)
+            self._keep(name, stored)
         if found:
             raise stale_error(
                 module.name,
@@ -122,6 +125,25 @@ class CachingCompiler:
             )
         # Times differ from run to run, and a check changes no result.
         return done if known is None or lost else known
+
+    def _recall(self, name: str, *, problem: str) -> Compilation | None:
+        """What the own store has, else the one of others."""
+        path = self.store / name
+        if self.shared is not None and not path.exists():
+            self.shared.fetch(name, path)
+        return load_compilation(path, problem=problem)
+
+    def _keep(self, name: str, done: Compilation | None) -> None:
+        """Keep a compilation in both stores, or forget it in both."""
+        path = self.store / name
+        if done is None:
+            path.unlink(missing_ok=True)
+            if self.shared is not None:
+                self.shared.remove(name)
+            return
+        save_compilation(path, done)
+        if self.shared is not None:
+            self.shared.put(name, path)
 
     def close(self) -> None:
         """End compilers that stay."""
@@ -167,18 +189,21 @@ def _is_kept(request: CompileRequest) -> bool:
     return len(use.policies) == 1 and use == keyed
 
 
-def open_caching(compiler: Compiler, store: Path, *, recheck: Recheck = NO_RECHECK) -> CachingCompiler:
+def open_caching(
+    compiler: Compiler, store: Path, *, recheck: Recheck = NO_RECHECK, shared: SharedStore | None = None
+) -> CachingCompiler:
     """Remember in ``store`` what ``compiler`` makes.
 
     Args:
         compiler: makes what is not known.
         store: the folder.
         recheck: which of the recalled results are compiled again.
+        shared: a store of others behind it.
 
     Raises:
         ToolError: the compiler cannot be started, or what it loads cannot be read.
     """
-    return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck)
+    return CachingCompiler(compiler=compiler, store=store, loaded=compiler.loaded, recheck=recheck, shared=shared)
 
 
 def older_results(store: Path) -> int:

@@ -1,5 +1,6 @@
 """Compiles one module of a corpus, plainly or under the plugin, and measures the object. A failure is a result."""
 
+import contextlib
 import dataclasses
 import errno
 import functools
@@ -19,6 +20,7 @@ from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
+from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
@@ -124,6 +126,8 @@ class ClangCompiler:
         keep_hot: percent of the executions in a module's profile whose functions the compiler's own plugin leaves to
             LLVM; one that a use names has its decisions inside.
         room: asked before each compilation whether the disk has room; ``None`` for no question.
+        memory: what compilers that run at once share, so that a large one waits for the others to end; ``None`` for no
+            waiting.
     """
 
     toolchain: Toolchain
@@ -137,6 +141,7 @@ class ClangCompiler:
     sandbox: Sandbox | None = None
     room: Room | None = None
     keep_hot: float = 0.0
+    memory: MemoryGate | None = None
 
     @property
     def loaded(self) -> Loaded:
@@ -162,10 +167,16 @@ class ClangCompiler:
             self.room.check()
         content = self._content_to_reuse(module, request)
         known = self._known_functions(module, request, content)
-        done = without_known(known, functools.partial(_compile, self, module, request, content))
+        with self._enough_memory(module):
+            done = without_known(known, functools.partial(_compile, self, module, request, content))
         if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
             self._check(module, request, request.use, done, known)
         return done
+
+    def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
+        if self.memory is None:
+            return contextlib.nullcontext()
+        return self.memory.taking(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
 
     def _check(
         self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: KnownFunctions | None

@@ -10,7 +10,7 @@ GIB = 1 << 30
 MOST_PRINTED_BYTES = 256 << 20
 """Of what a child prints, on each of its two streams; all of standard output is read into memory."""
 
-_MACHINE_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+MACHINE_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _THREAD_BYTES = 128 << 20
 """Addresses, not memory, that the C library sets aside for each thread that allocates."""
 
@@ -32,11 +32,11 @@ class Limits:
     settable: bool = False
 
 
-COMPILER_LIMITS = Limits(file_bytes=512 << 20, memory_bytes=min(8 * GIB, max(2 * GIB, _MACHINE_BYTES)), settable=True)
+COMPILER_LIMITS = Limits(file_bytes=512 << 20, memory_bytes=min(8 * GIB, max(2 * GIB, MACHINE_BYTES)), settable=True)
 """Of ``clang -cc1``: two kilobytes of bitcode can ask for gigabytes of object, one line of assembly for all memory."""
 
 _TOOL_FILE_BYTES = 4 * GIB
-_TOOL_MEMORY_BYTES = max(8 * GIB, _MACHINE_BYTES) + _THREAD_BYTES * (os.cpu_count() or 1)
+_TOOL_MEMORY_BYTES = max(8 * GIB, MACHINE_BYTES) + _THREAD_BYTES * (os.cpu_count() or 1)
 TOOL_LIMITS = Limits(file_bytes=_TOOL_FILE_BYTES, memory_bytes=_TOOL_MEMORY_BYTES)
 """Of drivers, linkers and other tools of LLVM: linkers map what they write, and have a thread for each processor."""
 
@@ -100,8 +100,8 @@ def exceeded(limits: Limits, *, returncode: int, complaint: str, printed_bytes: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plain:
-    """What the plain compilation of a module took."""
+class PlainCosts:
+    """What the plain compilation of a module took: memory, its object, processor time."""
 
     memory_bytes: int
     object_bytes: int
@@ -116,6 +116,13 @@ FILE_FACTOR = 16
 TIME_FACTOR = 50
 """A module's compilation may take so many times what its plain one took, and always the least above. A policy that
 inlines all that it can makes objects up to 8 times as large; addresses are 2 to 4 times the memory that is used."""
+
+
+FIRST_MEMORY_BYTES = 100 << 20
+FIRST_MEMORY_FACTOR = 60
+"""Of a module that was not compiled yet: clang takes a tenth of a gigabyte, and so many times its bitcode."""
+MEMORY_MARGIN = 1.25
+"""A policy that inlines more than LLVM takes a little more memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,7 +140,7 @@ class ModuleLimits:
     memory_bytes: int | None = None
     file_bytes: int | None = None
     seconds: bool = False
-    _plain: dict[str, _Plain] = field(default_factory=dict[str, _Plain])
+    _plain: dict[str, PlainCosts] = field(default_factory=dict[str, PlainCosts])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -149,11 +156,26 @@ class ModuleLimits:
         """Remember what a plain compilation took; of several the most."""
         with self._lock:
             known = self._plain.get(module)
-            self._plain[module] = _Plain(
+            self._plain[module] = PlainCosts(
                 memory_bytes=max(memory_bytes, known.memory_bytes if known else 0),
                 object_bytes=max(object_bytes, known.object_bytes if known else 0),
                 seconds=max(seconds, known.seconds if known else 0.0),
             )
+
+    def put(self, module: str, costs: PlainCosts) -> None:
+        """What another process noted of a module."""
+        self.note(module, memory_bytes=costs.memory_bytes, object_bytes=costs.object_bytes, seconds=costs.seconds)
+
+    def noted(self, module: str) -> PlainCosts | None:
+        """What was noted of a module."""
+        return self._plain.get(module)
+
+    def expected_memory(self, module: str, *, bitcode_bytes: int) -> int:
+        """Bytes of memory that a compilation will take: by its plain one, or by its bitcode until that is known."""
+        plain = self._plain.get(module)
+        if plain is None:
+            return FIRST_MEMORY_BYTES + FIRST_MEMORY_FACTOR * bitcode_bytes
+        return int(MEMORY_MARGIN * plain.memory_bytes)
 
     def of(self, module: str, *, only_object: bool) -> Limits:
         """The limits of one compilation.

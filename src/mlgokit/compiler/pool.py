@@ -1,5 +1,6 @@
 """Work on many items at once: threads that wait for child processes, which die with the work."""
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -29,11 +30,16 @@ def parallel(
     results: list[Result | None] = [None] * len(items)
     pool = ThreadPoolExecutor(workers)
     pending: dict[Future[Result], int] = {}
+    left = iter(enumerate(items))
     try:
-        pending |= {pool.submit(work, item): index for index, item in enumerate(items)}
         done = 0
         report(0, len(items), label)
-        while pending:
+        while True:
+            # Few ahead: to wait looks at each of them.
+            ahead = itertools.islice(left, workers + _AHEAD - len(pending))
+            pending |= {pool.submit(work, item): index for index, item in ahead}
+            if not pending:
+                break
             finished, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in finished:
                 results[pending.pop(future)] = future.result()

@@ -1,0 +1,141 @@
+"""A compiler that has a cluster behind it."""
+
+import math
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.link import Link, WorkersDiedError
+from mlgokit.cluster.parcel import Parcel, Reply, Setup, pack, setup_of, travels
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.loaded import Loaded
+from mlgokit.compiler.request import PLAIN, CompileRequest
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.files import atomic_write
+from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
+
+AHEAD = 0.25
+"""Compilations that wait for a worker, as a part of those that run."""
+
+
+ATTEMPTS = 3
+"""Of a compilation whose compiler was killed by signal 9, or did not end in time."""
+_KILLED = Compilation(
+    status=CompileStatus.CRASHED,
+    reason="each worker that compiled it was killed, perhaps for want of memory",
+    killed=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClusterCompiler:
+    """The workers of a cluster as one compiler; made by :func:`open_cluster`.
+
+    A compilation is the one that the client's own clang would make: files travel by content, and a worker with another
+    clang gets nothing. What cannot travel, such as links, is compiled here.
+
+    Attributes:
+        here: the client's own clang, with the settings of the run.
+        link: the way to the cluster.
+        setup: what workers must be.
+    """
+
+    here: ClangCompiler
+    link: Link
+    setup: Setup
+    _seats: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(os.cpu_count() or 1))
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """Whose clang it is."""
+        return self.here.toolchain
+
+    @property
+    def plugin(self) -> Path | None:
+        """The plugin of a use that names none."""
+        return self.here.plugin
+
+    @property
+    def workers(self) -> int:
+        """How many compilations are best asked for at once: some more than all workers have threads, now.
+
+        So a worker has its next one when it is done, without waiting for the client.
+
+        Raises:
+            ToolError: there is none for longer than patience allows.
+        """
+        threads = self.link.threads()
+        return threads + math.ceil(AHEAD * threads)
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the client's compiler is made of; see :attr:`ClangCompiler.loaded`."""
+        return self.here.loaded
+
+    def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
+        """Compile a module on some worker.
+
+        Raises:
+            StaleError: what a worker reuses made another object than a compiler alone.
+            StorageError: a disk is full, here or there.
+            ToolError: there is no scheduler or worker that fits.
+            UsageError: the request uses a plugin, and there is none.
+        """
+        if not travels(module):
+            with self._seats:
+                return self.here.compile(module, request)
+        if self.here.room is not None:
+            self.here.room.check()
+        try:
+            parcel = pack(self.here, self.setup, module, request)
+        except OSError:
+            # The compiler says what is missing.
+            return self.here.compile(module, request)
+        reply = self._answer(parcel)
+        if reply.costs is not None:
+            self.here.limits.put(module.name, reply.costs)
+        if request.keep_object is not None and reply.object is not None:
+            atomic_write(request.keep_object, reply.object)
+        for problem, data in reply.logs.items():
+            atomic_write(request.keep_logs[problem], data)
+        return reply.done
+
+    def _answer(self, parcel: Parcel) -> Reply:
+        """The reply of a worker; what was killed or hung is tried again, as that may be its worker's doing."""
+        reply = Reply(done=_KILLED)
+        for _ in range(ATTEMPTS):
+            try:
+                reply = self.link.answer(parcel)
+            except WorkersDiedError:
+                return reply
+            if not (reply.done.killed or reply.done.status is CompileStatus.TIMED_OUT):
+                break
+        return reply
+
+    def close(self) -> None:
+        """End compilers that stay, here and there, and the connection."""
+        self.here.close()
+        self.link.close()
+
+
+def open_cluster(
+    here: ClangCompiler, options: ClusterOptions, *, report: Report = say_nothing, shelf: Path | None = None
+) -> ClusterCompiler:
+    """Let a cluster make the compilations of ``here``.
+
+    Args:
+        here: the client's own clang.
+        options: where the cluster is.
+        report: told what happens to it.
+        shelf: folder of the workers' files; theirs by default.
+
+    Raises:
+        ToolError: the client's clang cannot be started.
+        UsageError: the scheduler is none, or the way there is not safe.
+    """
+    options.check()
+    return ClusterCompiler(here=here, link=Link(options=options, report=report, shelf=shelf), setup=setup_of(here))

@@ -1,0 +1,199 @@
+"""A compilation as it travels to a worker: its files by content, and what comes back."""
+
+import dataclasses
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler, plugin_of
+from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, named_files
+from mlgokit.compiler.limits import PlainCosts
+from mlgokit.compiler.loaded import Loaded
+from mlgokit.compiler.recheck import Recheck
+from mlgokit.compiler.request import CompileRequest
+from mlgokit.manifest import package_version
+from mlgokit.module import Module
+
+Place = Callable[[str, str], Path]
+"""Where a worker has the file with a digest and a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a worker must be, and the settings that all compilations of a run share.
+
+    Attributes:
+        mlgokit: version of this package.
+        python: version of Python, major and minor, between which values are pickled.
+        major: of LLVM.
+        clang: the line that the client's clang prints.
+        programs: digests of the client's compiler and of its libraries of LLVM, by file name.
+        stays: whether compilers stay between compilations, and what functions they know.
+        sandboxed: whether compilers run in a sandbox.
+        recheck: which compilations with something reused are made again.
+        keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
+        memory_bytes: what the user allows each compiler; ``None`` for the usual.
+        file_bytes: the same, of a file.
+    """
+
+    mlgokit: str
+    python: str
+    major: int
+    clang: str
+    programs: tuple[tuple[str, str], ...]
+    stays: bool
+    sandboxed: bool
+    recheck: Recheck
+    keep_hot: float
+    memory_bytes: int | None
+    file_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parcel:
+    """One compilation, as it travels.
+
+    Attributes:
+        setup: of the run.
+        module: with the client's paths.
+        request: with the client's paths, and the plugin named.
+        files: digest of each of these paths that is read, as it is spelled.
+        costs: what the module's plain compilation took, if that is known.
+        deadline: seconds of the compilation.
+    """
+
+    setup: Setup
+    module: Module
+    request: CompileRequest
+    files: Mapping[str, str]
+    costs: PlainCosts | None
+    deadline: float
+
+
+NOT_MADE = Compilation(status=CompileStatus.FAILED, reason="the worker did not compile it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reply:
+    """What a worker answers.
+
+    Attributes:
+        worker: its address.
+        done: the compilation; one that failed if it could not be made here, as something is missing or refused.
+        missing: digests of files that the worker must get first.
+        refused: why this worker compiles nothing for this run; empty if it does.
+        costs: what the plain compilation took, if this was it.
+        object: the object file, if it was to be kept.
+        logs: the logs to be kept, by problem.
+    """
+
+    worker: str = ""
+    done: Compilation = NOT_MADE
+    missing: tuple[str, ...] = ()
+    refused: str = ""
+    costs: PlainCosts | None = None
+    object: bytes | None = None
+    logs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+def programs_of(loaded: Loaded) -> tuple[tuple[str, str], ...]:
+    """The files of a compiler that decide what it generates: its program, and LLVM's libraries; not the C library."""
+    named = ((file.path.name, file.sha256) for file in loaded.files)
+    return tuple(sorted((name, digest) for name, digest in named if "clang" in name or "LLVM" in name))
+
+
+def setup_of(compiler: ClangCompiler) -> Setup:
+    """What workers must be to compile what ``compiler`` would.
+
+    Raises:
+        ToolError: the compiler cannot be started.
+    """
+    return Setup(
+        mlgokit=package_version(),
+        python=".".join(platform.python_version_tuple()[:2]),
+        major=compiler.toolchain.major,
+        clang=compiler.toolchain.version_text or compiler.toolchain.version,
+        programs=programs_of(compiler.loaded),
+        stays=compiler.residents is not None,
+        sandboxed=compiler.sandbox is not None,
+        recheck=compiler.recheck,
+        keep_hot=compiler.keep_hot,
+        memory_bytes=compiler.limits.memory_bytes,
+        file_bytes=compiler.limits.file_bytes,
+    )
+
+
+def travels(module: Module) -> bool:
+    """Whether a module can be compiled elsewhere: not a link, nor one whose options read files that no word names."""
+    return module.link_folder is None and not has_hidden_inputs(module.command_line)
+
+
+def pack(compiler: ClangCompiler, setup: Setup, module: Module, request: CompileRequest) -> Parcel:
+    """A compilation for a worker; the plugin that it uses is named.
+
+    Raises:
+        OSError: a file of it cannot be read.
+        UsageError: the request uses a plugin, and there is none.
+    """
+    use = request.use
+    files = {os_path: digest for os_path, digest in named_files(module.command_line).items() if "/" in os_path}
+    read = [module.bitcode, *([] if module.thinlto_index is None else [module.thinlto_index])]
+    if use is not None:
+        plugin = plugin_of(compiler.plugin, use)
+        request = dataclasses.replace(request, use=dataclasses.replace(use, plugin=plugin))
+        read += [Path(policy) for policy in use.policies.values() if not policy.startswith(":")]
+        read += [] if plugin is None else [plugin]
+    return Parcel(
+        setup=setup,
+        module=module,
+        request=request,
+        files=files | {str(path): digest_once(path) for path in read},
+        costs=compiler.limits.noted(module.name),
+        deadline=compiler.limits.deadline(module.name, compiler.timeout_seconds),
+    )
+
+
+def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileRequest]:
+    """The compilation with a worker's paths.
+
+    Args:
+        parcel: what came.
+        place: where its files are.
+        kept: folder for what the request keeps.
+    """
+    placed = {path: str(place(digest, Path(path).name)) for path, digest in parcel.files.items()}
+    module = parcel.module
+    module = dataclasses.replace(
+        module,
+        bitcode=Path(placed[str(module.bitcode)]),
+        thinlto_index=None if module.thinlto_index is None else Path(placed[str(module.thinlto_index)]),
+        command_line=tuple(_with_places(word, placed) for word in module.command_line),
+    )
+    request = parcel.request
+    use = request.use
+    if use is not None:
+        policies = {problem: placed.get(policy, policy) for problem, policy in use.policies.items()}
+        plugin = None if use.plugin is None else Path(placed[str(use.plugin)])
+        use = dataclasses.replace(use, plugin=plugin, policies=policies)
+    request = dataclasses.replace(
+        request,
+        use=use,
+        keep_object=None if request.keep_object is None else kept / "module.o",
+        keep_logs={problem: kept / f"{problem}.log" for problem in request.keep_logs},
+    )
+    return module, request
+
+
+def _with_places(word: str, placed: Mapping[str, str]) -> str:
+    """A word of a command line with the places of the files that it names, the longest path first.
+
+    Example:
+        >>> _with_places("-fprofile-instrument-use-path=/p/a.profdata", {"/p/a.profdata": "/w/1", "/p/a": "/w/2"})
+        '-fprofile-instrument-use-path=/w/1'
+    """
+    for path in sorted(placed, key=len, reverse=True):
+        if path in word:
+            return word.replace(path, placed[path])
+    return word

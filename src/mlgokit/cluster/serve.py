@@ -1,0 +1,85 @@
+"""A worker that stays: it joins a scheduler, and joins it again when that comes back."""
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.link import be_quiet, security_of
+from mlgokit.errors import ToolError
+from mlgokit.progress import Report, say_nothing
+
+PAUSE_SECONDS = 2.0
+JOIN_SECONDS = 30.0
+
+
+def serve(
+    options: ClusterOptions,
+    *,
+    threads: int,
+    memory_bytes: int | None = None,
+    name: str = "",
+    report: Report = say_nothing,
+) -> None:
+    """Work for a scheduler until it was away for longer than patience allows.
+
+    A process beside this one does the work, and is started again if it dies.
+
+    Args:
+        options: where the scheduler is.
+        threads: compilations at once.
+        memory_bytes: of the worker and its compilers; the machine's if not given.
+        name: of the worker in Dask's dashboard.
+        report: told when a scheduler is joined or lost.
+
+    Raises:
+        ToolError: Dask is not installed, or the scheduler did not come back in time.
+        UsageError: the scheduler is none, or the way there is not safe.
+    """
+    options.check()
+    try:
+        import distributed
+    except ImportError as error:
+        raise ToolError("mlgokit worker: expected Dask, found none; pip install 'mlgokit[cluster]'") from error
+    be_quiet()
+    lost = time.monotonic()
+    while True:
+        try:
+            joined = asyncio.run(
+                _serve_once(distributed, options, threads=threads, memory=memory_bytes, name=name, report=report)
+            )
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+            joined = False
+            report(0, 1, f"{options.scheduler} is not there ({type(error).__name__})")
+        if joined:
+            lost = time.monotonic()
+            report(0, 1, f"{options.scheduler} was left, and is waited for")
+        if time.monotonic() - lost > options.patience_seconds:
+            raise ToolError(
+                f"--scheduler {options.scheduler}: expected a Dask scheduler within {options.patience_seconds:.0f} s, "
+                "found none; start it, or correct the address"
+            )
+        time.sleep(PAUSE_SECONDS)
+
+
+async def _serve_once(
+    distributed: Any, options: ClusterOptions, *, threads: int, memory: int | None, name: str, report: Report
+) -> bool:
+    """Join and work until the scheduler is lost; whether it was joined."""
+    nanny = distributed.Nanny(
+        options.address,
+        nthreads=threads,
+        memory_limit="auto" if memory is None else memory,
+        name=name or None,
+        security=security_of(options),
+        dashboard=False,
+    )
+    try:
+        await asyncio.wait_for(nanny, JOIN_SECONDS)
+        report(1, 1, f"{options.scheduler} was joined with {threads} threads")
+        await nanny.finished()
+    finally:
+        with contextlib.suppress(Exception):
+            await nanny.close(timeout=5)
+    return True

@@ -1,0 +1,151 @@
+"""What runs on a worker: a parcel is unpacked, compiled by the worker's own clang, and answered."""
+
+import dataclasses
+import functools
+import platform
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+
+from mlgokit.cluster.parcel import Parcel, Reply, Setup, programs_of, unpack
+from mlgokit.cluster.shelf import Shelf
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.limits import MACHINE_BYTES, ModuleLimits
+from mlgokit.compiler.memory import SHARE, MemoryGate
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.sandbox import open_sandbox
+from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.disk import Room
+from mlgokit.errors import MlgokitError, ToolError
+from mlgokit.manifest import package_version
+
+_opening = threading.Lock()
+_compilers: dict[Setup, ClangCompiler | str] = {}
+"""By setup, the compiler, or why there is none."""
+
+
+def compile_parcel(parcel: Parcel, *, shelf: Path | None = None, address: str = "") -> Reply:
+    """Compile what came, or say what is missing for that.
+
+    Args:
+        parcel: the compilation.
+        shelf: folder of the worker's files; that of the user by default.
+        address: of this worker.
+
+    Raises:
+        MlgokitError: what :meth:`~mlgokit.compiler.compile.ClangCompiler.compile` raises, with the worker's name.
+    """
+    files = open_shelf(shelf)
+    compiler = _compiler_for(parcel.setup, files)
+    if isinstance(compiler, str):
+        return Reply(worker=address, refused=compiler)
+    if missing := files.missing(parcel.files):
+        return Reply(worker=address, missing=missing)
+    limits = ModuleLimits(memory_bytes=parcel.setup.memory_bytes, file_bytes=parcel.setup.file_bytes)
+    if parcel.costs is not None:
+        limits.put(parcel.module.name, parcel.costs)
+    compiler = dataclasses.replace(compiler, limits=limits, timeout_seconds=parcel.deadline)
+    with tempfile.TemporaryDirectory(prefix="mlgokit-", ignore_cleanup_errors=True) as scratch:
+        module, request = unpack(parcel, files.place, Path(scratch))
+        try:
+            done = compiler.compile(module, request)
+        except MlgokitError as error:
+            raise type(error)(f"worker {address or platform.node()}: {error}") from error
+        costs = limits.noted(module.name)
+        kept = request.keep_object
+        return Reply(
+            worker=address,
+            done=dataclasses.replace(done, reason=_with_own_paths(done.reason, parcel, files)),
+            costs=costs if costs != parcel.costs else None,
+            object=kept.read_bytes() if kept is not None and kept.exists() else None,
+            logs={problem: path.read_bytes() for problem, path in request.keep_logs.items() if path.exists()},
+        )
+
+
+def _with_own_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
+    """What a compiler says, with the client's names of files."""
+    for path, digest in parcel.files.items():
+        sentence = sentence.replace(str(files.place(digest, Path(path).name)), path)
+    return sentence
+
+
+def put_files(files: Mapping[str, tuple[tuple[str, ...], bytes]], *, shelf: Path | None = None) -> None:
+    """Keep files that a parcel needs.
+
+    Args:
+        files: by digest, the names of each and its content.
+        shelf: as for :func:`compile_parcel`.
+    """
+    place = open_shelf(shelf)
+    for digest, (names, data) in files.items():
+        place.put(digest, names, data)
+
+
+def end_compilers() -> None:
+    """End the compilers that stay on this worker."""
+    with _opening:
+        opened = [compiler for compiler in _compilers.values() if not isinstance(compiler, str)]
+        _compilers.clear()
+    for compiler in opened:
+        compiler.close()
+
+
+@functools.lru_cache(maxsize=8)
+def open_shelf(folder: Path | None = None) -> Shelf:
+    """The worker's files; what nobody has asked for in a week goes."""
+    shelf = Shelf(folder=folder or platformdirs.user_cache_path("mlgokit") / "cluster")
+    shelf.clear()
+    return shelf
+
+
+def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
+    with _opening:
+        if setup not in _compilers:
+            try:
+                _compilers[setup] = _open_compiler(setup, shelf)
+            except ToolError as error:
+                _compilers[setup] = str(error)
+        return _compilers[setup]
+
+
+def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
+    mine = (package_version(), ".".join(platform.python_version_tuple()[:2]))
+    if mine != (setup.mlgokit, setup.python):
+        return (
+            f"expected mlgokit {setup.mlgokit} on Python {setup.python}, as the client has, found mlgokit {mine[0]} on "
+            f"Python {mine[1]}; install the same on this worker"
+        )
+    toolchain = find_toolchain(setup.major)
+    compiler = ClangCompiler(
+        toolchain=toolchain,
+        residents=Residents() if setup.stays else None,
+        known={} if setup.stays else None,
+        recheck=setup.recheck,
+        sandbox=open_sandbox(toolchain, (shelf.folder,)) if setup.sandboxed else None,
+        room=Room(folder=None),
+        keep_hot=setup.keep_hot,
+        memory=MemoryGate(bytes=_memory_of_worker()),
+    )
+    found = programs_of(compiler.loaded)
+    if found != setup.programs:
+        others = sorted({name for name, _ in set(found) ^ set(setup.programs)})
+        return (
+            f"expected the clang of the client ({setup.clang}), found {toolchain.version_text or toolchain.version} "
+            f"with another {', '.join(others)}; install the same packages here, or name that clang's folder in "
+            "MLGOKIT_LLVM where the worker starts"
+        )
+    return compiler
+
+
+def _memory_of_worker() -> int:
+    """What compilers of this worker may take together: its limit as Dask knows it, else the machine's share."""
+    try:
+        from distributed import get_worker
+
+        limit = get_worker().memory_manager.memory_limit
+    except (ImportError, ValueError, AttributeError):
+        limit = None
+    return int(SHARE * (limit or MACHINE_BYTES))

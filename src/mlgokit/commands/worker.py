@@ -1,0 +1,68 @@
+"""`mlgokit worker`: compile for the commands of other machines, by Dask."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.serve import serve
+from mlgokit.commands.options import WORKERS
+from mlgokit.compiler.limits import GIB
+from mlgokit.errors import UsageError
+from mlgokit.progress import Report, say_nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Join a Dask scheduler, and compile for whoever uses it; ends when the scheduler stays away."""
+
+    scheduler: Annotated[str, tyro.conf.Positional]
+    """Dask scheduler, as tls://host:port, tcp://host:port or the file that it wrote."""
+    threads: int = WORKERS
+    """Compilers that run at once."""
+    memory_limit_gib: float | None = None
+    """Memory of the worker and its compilers together, in GiB; the machine's if not given."""
+    name: str = ""
+    """Name in Dask's dashboard."""
+    insecure: bool = False
+    """Join a scheduler on another machine without TLS, in a network that is trusted."""
+    tls_authority: Path | None = None
+    """With tls://, file of the authority that signed the certificates."""
+    tls_certificate: Path | None = None
+    """With tls://, file with the certificate and key of this machine."""
+    scheduler_patience_seconds: float = 600.0
+    """Seconds to wait for a scheduler that is not there, or was lost."""
+
+
+def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
+    """Work until the scheduler stays away.
+
+    Raises:
+        ToolError: it does, or Dask is not installed.
+        UsageError: the call contradicts itself, or the way there is not safe.
+    """
+    if config.threads < 1:
+        raise UsageError(f"--threads: expected at least one, found {config.threads}; correct it")
+    options = ClusterOptions(
+        scheduler=config.scheduler,
+        insecure=config.insecure,
+        certificate_authority=config.tls_authority,
+        certificate=config.tls_certificate,
+        patience_seconds=config.scheduler_patience_seconds,
+    )
+    if options.local_workers:
+        raise UsageError(
+            f"mlgokit worker {config.scheduler}: expected a scheduler to join, found none; start one first"
+        )
+    memory = config.memory_limit_gib
+    serve(
+        options,
+        threads=config.threads,
+        memory_bytes=None if memory is None else int(memory * GIB),
+        name=config.name,
+        report=report,
+    )
+    return dataclasses.asdict(config)

@@ -1,0 +1,89 @@
+"""A store that several runs and users share: a folder, or whatever fsspec has a name for (S3, GCS, SSH, ...)."""
+
+import contextlib
+import importlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgokit.errors import StorageError, ToolError
+from mlgokit.files import atomic_write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStore:
+    """Finished compilations of others, behind a store of one's own; made by :func:`open_shared`.
+
+    A name never changes its content, so nothing is locked: whoever comes second writes the same again.
+
+    Attributes:
+        files: fsspec's file system.
+        root: where in it.
+        url: as the user named it.
+    """
+
+    files: Any
+    root: str
+    url: str
+
+    def fetch(self, name: str, path: Path) -> bool:
+        """Copy what has a name to ``path``; whether it is there.
+
+        Raises:
+            StorageError: the store cannot be read, or the disk here is full.
+        """
+        try:
+            data = self.files.cat_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return False
+        except Exception as error:
+            raise self._broken("read", error) from error
+        atomic_write(path, data)
+        return True
+
+    def put(self, name: str, path: Path) -> None:
+        """Give others what is at ``path``, whole or not at all.
+
+        Raises:
+            StorageError: the store cannot be written to.
+        """
+        place = f"{self.root}/{name}"
+        other = f"{place}.{uuid.uuid4().hex}"
+        try:
+            self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
+            self.files.pipe_file(other, path.read_bytes())
+            self.files.mv(other, place)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self.files.rm_file(other)
+            raise self._broken("written to", error) from error
+
+    def remove(self, name: str) -> None:
+        """Forget what is wrong."""
+        with contextlib.suppress(Exception):
+            self.files.rm_file(f"{self.root}/{name}")
+
+    def _broken(self, what: str, error: Exception) -> StorageError:
+        return StorageError(
+            f"--shared-store {self.url}: expected that it can be {what}, found {type(error).__name__}: {error}; see "
+            "to it, or leave it out, then run the same command again: what was finished is kept"
+        )
+
+
+def open_shared(url: str) -> SharedStore:
+    """A store at a folder or URL.
+
+    Raises:
+        ToolError: fsspec, or what it needs for this kind of URL, is not installed.
+        StorageError: the URL cannot be opened.
+    """
+    try:
+        fsspec: Any = importlib.import_module("fsspec")
+    except ImportError as error:
+        raise ToolError("--shared-store: expected fsspec, found none; pip install 'mlgokit[cluster]'") from error
+    try:
+        files, root = fsspec.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise ToolError(f"--shared-store {url}: {error}; install that, or name a folder") from error
+    return SharedStore(files=files, root=str(root).rstrip("/"), url=url)

@@ -1,0 +1,316 @@
+"""A real Dask cluster on loopback: its workers compile what the clang here compiles, whatever breaks meanwhile."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.compiler import ClusterCompiler, open_cluster
+from mlgokit.commands import evaluate, train
+from mlgokit.commands.options import ClusterChoice, CompilerOptions
+from mlgokit.compiler import process
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.reuse.resident import Residents
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import StorageError, ToolError
+from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
+from mlgokit.problems import INLINE_SIZE
+from mlgokit.progress import say_nothing
+from mlgokit.traces import render_log
+
+pytestmark = [pytest.mark.llvm, pytest.mark.timeout(300)]
+distributed = pytest.importorskip("distributed")
+
+NEWEST = pytest.mark.parametrize("toolchain", [max(SUPPORTED_MAJORS)], indirect=True)
+LOGGED = CompileRequest(use=PluginUse(policies={INLINE_SIZE.name: ":default"}, logs=(INLINE_SIZE.name,)), keep="log")
+QUICK = Learning(
+    iterations=2,
+    validation_share=0.2,
+    setting=("modules=2", "fit.epochs=2", "fit.members=2", "most_decisions=0"),
+)
+
+
+@dataclass
+class Cluster:
+    """A scheduler and its workers, as processes."""
+
+    folder: Path
+    port: int
+    tls: tuple[Path, Path] | None = None
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def scheduler(self) -> str:
+        return f"{'tls' if self.tls else 'tcp'}://127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> ClusterOptions:
+        authority, certificate = self.tls or (None, None)
+        return ClusterOptions(
+            scheduler=self.scheduler, certificate_authority=authority, certificate=certificate, patience_seconds=60
+        )
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{len(self.children)}.txt").open("wb") as output:
+            child = subprocess.Popen(
+                [sys.executable, *words],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "TMPDIR": str(self.folder), **environment},
+                start_new_session=True,
+            )
+        self.children.append(child)
+        return child
+
+    def start_scheduler(self) -> subprocess.Popen[bytes]:
+        secret = []
+        if self.tls:
+            authority, certificate = map(str, self.tls)
+            secret = ["--tls-ca-file", authority, "--tls-cert", certificate, "--tls-key", certificate]
+        words = ("--host", self.scheduler.rpartition(":")[0], "--port", str(self.port), "--no-dashboard", "--no-show")
+        return self.start("-m", "distributed.cli.dask_scheduler", *words, *secret)
+
+    def start_worker(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        cache = self.folder / f"cache-{len(self.children)}"
+        if self.tls:
+            words = (*words, "--tls-authority", str(self.tls[0]), "--tls-certificate", str(self.tls[1]))
+        command = ("-m", "mlgokit", "worker", self.scheduler, "--threads", "1", "--memory-limit-gib", "4")
+        return self.start(*command, *words, XDG_CACHE_HOME=str(cache), **environment)
+
+    def end(self, child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        child.wait(30)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Generator[Cluster]:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    made = Cluster(folder=tmp_path, port=port)
+    yield made
+    for child in reversed(made.children):
+        made.end(child)
+
+
+@pytest.fixture
+def here(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
+    return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
+
+
+@contextlib.contextmanager
+def opened(cluster: Cluster, here: ClangCompiler, told: list[str] | None = None) -> Generator[ClusterCompiler]:
+    compiler = open_cluster(
+        here, cluster.options, report=lambda _, __, text: None if told is None else told.append(text)
+    )
+    try:
+        yield compiler
+    finally:
+        compiler.close()
+
+
+def same(one: Compilation, other: Compilation) -> bool:
+    """Whether two compilations are one, but for times."""
+    if (one.status, one.decision_count) != (other.status, other.decision_count):
+        return False
+    if [render_log(log) for log in one.logs.values()] != [render_log(log) for log in other.logs.values()]:
+        return False
+    if one.sizes is None or other.sizes is None:
+        return one.sizes is other.sizes
+    return one.sizes.totals == other.sizes.totals and bool(
+        np.array_equal(one.decisions.inlined, other.decisions.inlined)
+    )
+
+
+def test_a_cluster_compiles_what_the_clang_here_compiles(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, never_policy: Path, tmp_path: Path
+):
+    modules = load_corpus(small_corpus).modules
+    cluster.start_scheduler()
+    cluster.start_worker()
+    use = PluginUse(policies={INLINE_SIZE.name: str(never_policy)}, logs=(INLINE_SIZE.name,), seed=3, temperature=1.0)
+    for request in (CompileRequest(), LOGGED, CompileRequest(use=use), CompileRequest(use=PluginUse(), regalloc=True)):
+        with opened(cluster, here) as compiler:
+            for module in modules:
+                assert same(compiler.compile(module, request), here.compile(module, request))
+    for name, compiler in (("here", here), ("there", open_cluster(here, cluster.options))):
+        kept = dataclasses.replace(
+            LOGGED, keep_object=tmp_path / name / "m.o", keep_logs={INLINE_SIZE.name: tmp_path / name / "m.log"}
+        )
+        (tmp_path / name).mkdir()
+        assert compiler.compile(modules[0], kept).ok
+        compiler.close()
+    for file in ("m.o", "m.log"):
+        assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
+
+
+@NEWEST
+def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
+    cluster: Cluster, toolchain: Toolchain, small_corpus: Path, tmp_path: Path
+):
+    cluster.start_scheduler()
+    for _ in range(2):
+        cluster.start_worker()
+
+    def policy(name: str, scheduler: str | None) -> bytes:
+        options = CompilerOptions(llvm=toolchain.major, workers=2)
+        chosen = ClusterChoice(scheduler=scheduler, scheduler_patience_seconds=60)
+        config = train.Train(
+            corpus=small_corpus, output=tmp_path / name, learning=QUICK, compiler=options, cluster=chosen
+        )
+        return train.run(config).policy.read_bytes()
+
+    assert policy("threads", None) == policy("cluster", cluster.scheduler)
+
+
+@NEWEST
+def test_an_evaluation_says_the_same_on_workers_that_this_process_starts(
+    toolchain: Toolchain, small_corpus: Path, never_policy: Path
+):
+    projects = tuple(module.project for module in load_corpus(small_corpus).modules)
+
+    def rows(scheduler: str | None) -> object:
+        config = evaluate.Evaluate(
+            corpus=small_corpus,
+            projects=projects,
+            policy=(str(never_policy),),
+            compiler=CompilerOptions(llvm=toolchain.major, workers=2),
+            cluster=ClusterChoice(scheduler=scheduler),
+        )
+        found = evaluate.run(config)
+        return [(one["project"], one["before"], one["after"], one["failures"]) for one in found.to_json()["projects"]]
+
+    assert rows("local:2") == rows(None)
+
+
+@NEWEST
+@pytest.mark.parametrize("what", ["worker", "scheduler"])
+def test_what_is_killed_costs_no_result(cluster: Cluster, here: ClangCompiler, small_corpus: Path, what: str):
+    modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"] * 12
+    expected = {module.name: here.compile(module, LOGGED) for module in modules[:4]}
+    victims = {"scheduler": cluster.start_scheduler()}
+    victims["worker"] = cluster.start_worker()
+    cluster.start_worker()
+    told: list[str] = []
+    done, under_way = 0, threading.Event()
+
+    def work(module: Module) -> Compilation:
+        nonlocal done
+        result = compiler.compile(module, LOGGED)
+        done += 1
+        if done == 8:
+            under_way.set()
+        return result
+
+    def kill() -> None:
+        assert under_way.wait(120)
+        cluster.end(victims[what])
+        if what == "scheduler":
+            cluster.start_scheduler()
+
+    with opened(cluster, here, told) as compiler:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        results = parallel(work, modules, workers=2, report=say_nothing, label="")
+        killer.join()
+    assert len(results) == len(modules)
+    assert all(same(result, expected[module.name]) for module, result in zip(modules, results, strict=True))
+
+
+@NEWEST
+def test_a_worker_with_another_clang_gets_nothing(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, tmp_path: Path
+):
+    tools = tmp_path / "llvm" / "bin"
+    tools.mkdir(parents=True)
+    for tool in here.toolchain.clang.resolve().parent.iterdir():
+        (tools / tool.name).symlink_to(tool)
+    other = tools / here.toolchain.clang.resolve().name
+    other.unlink()
+    shutil.copyfile(here.toolchain.clang.resolve(), other)
+    other.chmod(0o755)
+    with other.open("ab") as file:
+        file.write(b"another build")
+    (tmp_path / "llvm" / "lib").symlink_to(here.toolchain.clang.resolve().parent.parent / "lib")
+    cluster.start_scheduler()
+    cluster.start_worker(MLGOKIT_LLVM=str(tools))
+    module = load_corpus(small_corpus).modules[0]
+    with opened(cluster, here) as compiler, pytest.raises(ToolError, match="expected the clang of the client"):
+        compiler.compile(module, LOGGED)
+    told: list[str] = []
+    cluster.start_worker()
+    with opened(cluster, here, told) as compiler:
+        with distributed.Client(cluster.scheduler, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
+        results = parallel(
+            lambda one: compiler.compile(one, LOGGED), [module] * 6, workers=3, report=say_nothing, label=""
+        )
+    assert all(result.ok for result in results)
+    assert [text for text in told if "gets nothing" in text and "another" in text]
+
+
+@NEWEST
+def test_a_full_disk_of_a_worker_ends_the_run_with_its_name(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, small_disk: Callable[[str], Path]
+):
+    disk = small_disk("4m")
+    cluster.start_scheduler()
+    cluster.start_worker(TMPDIR=str(disk))
+    module = load_corpus(small_corpus).modules[0]
+    with opened(cluster, here) as compiler:
+        assert compiler.compile(module, LOGGED).ok
+        with contextlib.suppress(OSError):
+            (disk / "full").write_bytes(bytes(8 << 20))
+        with pytest.raises(StorageError, match=r"worker tcp://.*what was finished is kept"):
+            compiler.compile(module, LOGGED)
+        (disk / "full").unlink()
+        assert compiler.compile(module, LOGGED).ok
+
+
+@NEWEST
+def test_compilers_stay_on_workers(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
+    stays = dataclasses.replace(here, residents=Residents(), known={})
+    request = dataclasses.replace(LOGGED, reuse=True, keep="all")
+    modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"]
+    cluster.start_scheduler()
+    cluster.start_worker()
+    with opened(cluster, stays) as compiler:
+        for _ in range(3):
+            for module in modules:
+                assert same(compiler.compile(module, request), here.compile(module, request))
+
+
+@NEWEST
+def test_connections_are_encrypted(cluster: Cluster, here: ClangCompiler, small_corpus: Path, tmp_path: Path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not there; install it")
+    key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
+    words = ("-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=cluster")
+    made = process.run(["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], timeout_seconds=60)
+    assert made.returncode == 0, made.stderr
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    cluster.tls = (certificate, both)
+    cluster.start_scheduler()
+    cluster.start_worker()
+    module = load_corpus(small_corpus).modules[0]
+    with opened(cluster, here) as compiler:
+        assert same(compiler.compile(module, LOGGED), here.compile(module, LOGGED))
