@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,12 +53,13 @@ class Cluster:
 
     folder: Path
     port: int
+    host: str = "127.0.0.1"
     tls: tuple[Path, Path] | None = None
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def scheduler(self) -> str:
-        return f"{'tls' if self.tls else 'tcp'}://127.0.0.1:{self.port}"
+        return f"{'tls' if self.tls else 'tcp'}://{self.host}:{self.port}"
 
     @property
     def options(self) -> ClusterOptions:
@@ -67,10 +68,10 @@ class Cluster:
             scheduler=self.scheduler, certificate_authority=authority, certificate=certificate, patience_seconds=60
         )
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{len(self.children)}.txt").open("wb") as output:
             child = subprocess.Popen(
-                [sys.executable, *words],
+                [*inside, sys.executable, *words],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -88,12 +89,12 @@ class Cluster:
         words = ("--host", self.scheduler.rpartition(":")[0], "--port", str(self.port), "--no-dashboard", "--no-show")
         return self.start("-m", "distributed.cli.dask_scheduler", *words, *secret)
 
-    def start_worker(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start_worker(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
         cache = self.folder / f"cache-{len(self.children)}"
         if self.tls:
             words = (*words, "--tls-authority", str(self.tls[0]), "--tls-certificate", str(self.tls[1]))
         command = ("-m", "mlgokit", "worker", self.scheduler, "--threads", "1", "--memory-limit-gib", "4")
-        return self.start(*command, *words, XDG_CACHE_HOME=str(cache), **environment)
+        return self.start(*command, *words, inside=inside, XDG_CACHE_HOME=str(cache), **environment)
 
     def end(self, child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -299,8 +300,9 @@ def test_compilers_stay_on_workers(cluster: Cluster, here: ClangCompiler, small_
                 assert same(compiler.compile(module, request), here.compile(module, request))
 
 
-@NEWEST
-def test_connections_are_encrypted(cluster: Cluster, here: ClangCompiler, small_corpus: Path, tmp_path: Path):
+@pytest.fixture
+def certificates(tmp_path: Path) -> tuple[Path, Path]:
+    """The authority, and a certificate with its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not there; install it")
     key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
@@ -308,9 +310,78 @@ def test_connections_are_encrypted(cluster: Cluster, here: ClangCompiler, small_
     made = process.run(["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], timeout_seconds=60)
     assert made.returncode == 0, made.stderr
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    cluster.tls = (certificate, both)
+    return certificate, both
+
+
+@NEWEST
+def test_connections_are_encrypted(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, certificates: tuple[Path, Path]
+):
+    cluster.tls = certificates
     cluster.start_scheduler()
     cluster.start_worker()
     module = load_corpus(small_corpus).modules[0]
     with opened(cluster, here) as compiler:
         assert same(compiler.compile(module, LOGGED), here.compile(module, LOGGED))
+
+
+@pytest.fixture
+def other_machine() -> Generator[str]:
+    """A network of its own for one process, as another machine has it; this machine is 10.77.0.1 in it."""
+    name = f"mlgokit{os.getpid()}"
+    near, far = f"n{os.getpid()}", f"f{os.getpid()}"
+
+    def ip(*words: str) -> bool:
+        return process.run(["ip", *words], timeout_seconds=30).returncode == 0
+
+    if shutil.which("ip") is None or not ip("netns", "add", name):
+        pytest.skip("no network namespace can be made here; run as root, with iproute2")
+    try:
+        made = (
+            ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", name)
+            and ip("address", "add", "10.77.0.1/24", "dev", near)
+            and ip("link", "set", near, "up")
+            and ip("-n", name, "address", "add", "10.77.0.2/24", "dev", far)
+            and ip("-n", name, "link", "set", far, "up")
+            and ip("-n", name, "link", "set", "lo", "up")
+        )
+        if not made:
+            pytest.skip("no network can be made between two namespaces here")
+        yield name
+    finally:
+        ip("netns", "delete", name)
+        ip("link", "delete", near)
+
+
+@NEWEST
+def test_a_network_that_breaks_costs_no_result(
+    cluster: Cluster,
+    here: ClangCompiler,
+    small_corpus: Path,
+    certificates: tuple[Path, Path],
+    other_machine: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("mlgokit.cluster.link.HUNG_SECONDS", 8.0)
+    modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"] * 6
+    expected = {module.name: here.compile(module, LOGGED) for module in modules[:4]}
+    cluster.host, cluster.tls = "10.77.0.1", certificates
+    cluster.start_scheduler()
+    cluster.start_worker(inside=("ip", "netns", "exec", other_machine))
+    done, told = 0, list[str]()
+
+    def work(module: Module) -> Compilation:
+        nonlocal done
+        result = compiler.compile(module, LOGGED)
+        done += 1
+        if done == 6:
+            # The cable is pulled, and another machine comes.
+            words = ["ip", "-n", other_machine, "link", "set", f"f{os.getpid()}", "down"]
+            assert process.run(words, timeout_seconds=30).returncode == 0
+            cluster.start_worker()
+        return result
+
+    with opened(cluster, here, told) as compiler:
+        results = parallel(work, modules, workers=2, report=say_nothing, label="")
+    assert all(same(result, expected[module.name]) for module, result in zip(modules, results, strict=True))
+    assert [text for text in told if "does not answer" in text]
