@@ -116,7 +116,8 @@ def try_policy(search: InliningSearch, policy: str, *, report: Report) -> None:
     def compile_one(state: ModuleState) -> Compilation:
         return compile_decided(search.space.compiler, state.module, policy=policy)
 
-    try_on_all(search, compile_one, report=report, label=f"try {policy}")
+    named = policy if policy.startswith(":") else Path(policy).name
+    try_on_all(search, compile_one, report=report, label=f"try {named}")
 
 
 def try_start(search: InliningSearch, table: bytes, *, report: Report) -> None:
