@@ -385,3 +385,45 @@ def test_a_network_that_breaks_costs_no_result(
         results = parallel(work, modules, workers=2, report=say_nothing, label="")
     assert all(same(result, expected[module.name]) for module, result in zip(modules, results, strict=True))
     assert [text for text in told if "does not answer" in text]
+
+
+@NEWEST
+def test_an_interrupted_run_waits_for_no_worker(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
+    modules = load_corpus(small_corpus).modules[:1] * 40
+    cluster.start_scheduler()
+    worker = cluster.start_worker()
+
+    class StoppedError(Exception):
+        """In place of an interrupt, which would end the tests."""
+
+    told: list[str] = []
+    with opened(cluster, here, told) as compiler:
+        assert compiler.compile(modules[0], LOGGED).ok
+        os.killpg(worker.pid, signal.SIGSTOP)
+
+        def report(done: int, _total: int, _text: str) -> None:
+            if done == 1:
+                raise StoppedError
+
+        def work(number: int) -> None:
+            if number:
+                compiler.compile(modules[number], LOGGED)
+
+        with pytest.raises(StoppedError):
+            parallel(work, range(40), workers=4, report=report, label="")
+        assert not [text for text in told if "does not answer" in text]
+        os.killpg(worker.pid, signal.SIGCONT)
+
+
+@NEWEST
+def test_what_breaks_again_and_again_ends_the_run(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def breaks(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    cluster.start_scheduler()
+    cluster.start_worker()
+    monkeypatch.setattr("mlgokit.cluster.link.compile_here", breaks)
+    with opened(cluster, here) as compiler, pytest.raises(ToolError, match=r"RuntimeError 10 times \(a defect\)"):
+        compiler.compile(load_corpus(small_corpus).modules[0], LOGGED)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 import uuid
 from collections import Counter
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlgokit.cluster.worker import compile_parcel, end_compilers, put_files
+from mlgokit.cluster.connection import CONNECT_SECONDS, compile_here, open_client, put_files_here
+from mlgokit.cluster.worker import end_compilers
+from mlgokit.compiler import process
 from mlgokit.errors import MlgokitError, ToolError
 
 if TYPE_CHECKING:
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 2.0
 """How old the list of workers may be."""
-CONNECT_SECONDS = 10.0
-SLICE_SECONDS = 5.0
+MOST_FAILURES = 10
+"""So many times something else breaks, such as a worker that hangs, before the run ends."""
+SLICE_SECONDS = 0.5
+LIFE_SECONDS = 5.0
+"""How often somebody who waits asks whether the worker lives."""
 HUNG_SECONDS = 30.0
 """A worker that gave no sign of life for so long is taken for hung; workers give one at least every five seconds."""
 SUSPECT_SECONDS = 300.0
@@ -80,32 +85,36 @@ class Link:
         Raises:
             ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
         """
-        return sum(self._fitting().values())
+        return sum(self._fitting(threading.Event()).values())
 
     def answer(self, parcel: Parcel) -> Reply:
         """The reply of a worker.
 
         Raises:
+            CancelledError: another thread ends what runs, as it was interrupted.
             MlgokitError: what the compilation raises.
             ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
             WorkersDiedError: the parcel ends its workers.
         """
-        deaths = 0
-        worker = ""
+        stopped = threading.Event()
+        with process.told_of_kills(stopped.set):
+            return self._answer(parcel, stopped)
+
+    def _answer(self, parcel: Parcel, stopped: threading.Event) -> Reply:
+        counts, worker = Counter[str](), ""
         while True:
-            workers = self._fitting()
+            workers = self._fitting(stopped)
             if worker not in workers:
                 worker = self._usual_worker(parcel, workers)
             reply = None
             try:
-                reply = self._ask(parcel, worker)
+                reply = self._ask(parcel, worker, stopped)
             except MlgokitError:
                 raise
             except (Exception, asyncio.CancelledError) as error:
-                deaths += is_death(error)
-                if deaths >= MOST_DEATHS:
-                    raise WorkersDiedError from error
-                self._broken(error)
+                if stopped.is_set():
+                    raise
+                self._count(error, counts, parcel)
             if reply is None:
                 worker = ""
             elif reply.refused:
@@ -118,6 +127,24 @@ class Link:
                 with self._lock:
                     self._last[parcel.module.name] = reply.worker
                 return reply
+
+    def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
+        """Note what broke.
+
+        Raises:
+            ToolError: it breaks again and again.
+            WorkersDiedError: the parcel ends its workers.
+        """
+        counts["deaths"] += is_death(error)
+        if counts["deaths"] >= MOST_DEATHS:
+            raise WorkersDiedError from error
+        # A scheduler that is lost comes back, or patience ends; what breaks while it is there may break for ever.
+        counts["failures"] += not self._broken(error)
+        if counts["failures"] >= MOST_FAILURES:
+            raise ToolError(
+                f"--scheduler {self.options.scheduler}: expected a compilation of {parcel.module.name}, found "
+                f"{type(error).__name__} {counts['failures']} times ({error}); see the logs of the workers"
+            ) from error
 
     def close(self) -> None:
         """End compilers that stay on the workers, and the connection; it is made again when it is needed."""
@@ -134,13 +161,13 @@ class Link:
             with contextlib.suppress(Exception):
                 cluster.close(timeout=CONNECT_SECONDS)
 
-    def _ask(self, parcel: Parcel, worker: str) -> Reply:
+    def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
         """One attempt.
 
         Raises:
             Exception: whatever broke.
         """
-        client = self._connected()
+        client = self._connected(stopped)
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
             avoided = {*self.refused, *self._hung()}
@@ -157,28 +184,37 @@ class Link:
             allow_other_workers=bool(chosen and (worker or avoided)),
         )
         try:
-            return self._wait(client, key, future)
+            return self._wait(client, key, future, stopped)
         finally:
             with self._lock:
                 self._running[worker] -= 1
             with contextlib.suppress(Exception):
                 future.release() if future.done() else future.cancel()
 
-    def _wait(self, client: Any, key: str, future: Any) -> Reply:
+    def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
         """The reply of a task, unless its worker hangs or there is none.
 
         A compilation has a deadline on its worker, so a task may take any time, as long as its worker lives and there
         is one: others may be before it.
 
         Raises:
+            CancelledError: it is not wanted any more.
             TimeoutError: the worker does not say that it lives.
         """
         since, signs = time.monotonic(), ("", 0.0)
+        looked = since
         while True:
             with contextlib.suppress(TimeoutError):
                 return future.result(timeout=SLICE_SECONDS)
+            if stopped.is_set():
+                raise CancelledError
+            if future.done():
+                return future.result()
             if client.status != "running":
                 raise OSError("the connection is lost")
+            if time.monotonic() - looked < LIFE_SECONDS:
+                continue
+            looked = time.monotonic()
             signs_now = _signs_of_life(client, key)
             if signs_now != signs:
                 since, signs = time.monotonic(), signs_now
@@ -207,7 +243,9 @@ class Link:
                     names, _ = files.get(digest, ((), b""))
                     files[digest] = (tuple(dict.fromkeys((*names, Path(path).name))), Path(path).read_bytes())
             try:
-                self._connected().run(put_files_here, files, self.shelf and str(self.shelf), workers=[worker])
+                self._connected(threading.Event()).run(
+                    put_files_here, files, self.shelf and str(self.shelf), workers=[worker]
+                )
             except MlgokitError:
                 raise
             except Exception as error:
@@ -226,7 +264,7 @@ class Link:
                 self.refused[worker] = why
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
-    def _fitting(self) -> dict[str, int]:
+    def _fitting(self, stopped: threading.Event) -> dict[str, int]:
         """Threads of the workers that are there, by address; waits for one.
 
         Raises:
@@ -235,7 +273,7 @@ class Link:
         begin = time.monotonic()
         told = False
         while True:
-            known = self._look()
+            known = self._look(stopped)
             with self._lock:
                 avoided = {*self.refused, *self._hung()}
                 fitting = {address: threads for address, threads in known.items() if address not in avoided}
@@ -250,7 +288,8 @@ class Link:
             if not told:
                 self.report(0, 1, f"waiting for a worker of {self.options.scheduler}")
                 told = True
-            time.sleep(0.5)
+            if stopped.wait(0.5):
+                raise CancelledError
 
     def _nobody(self) -> ToolError:
         return ToolError(
@@ -259,13 +298,13 @@ class Link:
             "command again: what was finished is kept"
         )
 
-    def _look(self) -> dict[str, int]:
+    def _look(self, stopped: threading.Event) -> dict[str, int]:
         """Threads of all workers, by address, not older than some seconds."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
                 return self._workers.threads
             try:
-                info = self._connected().scheduler_info(n_workers=-1)
+                info = self._connected(stopped).scheduler_info(n_workers=-1)
                 threads = {address: int(one["nthreads"]) for address, one in info["workers"].items()}
             except ToolError:
                 raise
@@ -275,28 +314,32 @@ class Link:
             self._workers = _Workers(threads=threads, looked=time.monotonic())
             return threads
 
-    def _broken(self, error: BaseException) -> None:
-        """Forget the connection if it is lost; whoever asks next makes it again."""
+    def _broken(self, error: BaseException) -> bool:
+        """Forget the connection if it is lost, and say whether it is; whoever asks next makes it again."""
         with self._lock:
             self._workers = _Workers()
             client = self._client
-            if client is None or client.status == "running":
-                return
+            if client is None:
+                return True
+            if client.status == "running":
+                return False
             self._client = None
         self.report(0, 1, f"the scheduler is lost ({type(error).__name__}), and is waited for")
         with contextlib.suppress(Exception):
             client.close(timeout=1)
+        return True
 
-    def _connected(self) -> Any:
+    def _connected(self, stopped: threading.Event) -> Any:
         """The client.
 
         Raises:
+            CancelledError: it is not wanted any more.
             ToolError: the scheduler cannot be reached for longer than patience allows.
         """
         with self._lock:
             if self._client is not None and self._client.status == "running":
                 return self._client
-            self._client, self._cluster = open_client(self.options)
+            self._client, self._cluster = open_client(self.options, stopped)
             return self._client
 
 
@@ -312,77 +355,3 @@ def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
 def is_death(error: BaseException) -> bool:
     """Whether all workers that had a task died with it."""
     return type(error).__name__ == "KilledWorker"
-
-
-def open_client(options: ClusterOptions) -> tuple[Any, Any]:
-    """A client, and the cluster if it is one of this process.
-
-    Raises:
-        ToolError: Dask is not installed, or the scheduler is not reached in time.
-    """
-    try:
-        import distributed
-    except ImportError as error:
-        raise ToolError(
-            "--scheduler: expected Dask, found that it is not installed; pip install 'mlgokit[cluster]'"
-        ) from error
-    # What it has to say of a lost connection is said by us, in one sentence.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    be_quiet()
-    if count := options.local_workers:
-        cluster = distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="auto"
-        )
-        return distributed.Client(cluster, set_as_default=False), cluster
-    deadline = time.monotonic() + options.patience_seconds
-    while True:
-        try:
-            return distributed.Client(
-                options.address, timeout=CONNECT_SECONDS, security=security_of(options), set_as_default=False
-            ), None
-        except (OSError, TimeoutError) as error:
-            if time.monotonic() > deadline:
-                raise ToolError(
-                    f"--scheduler {options.scheduler}: expected a Dask scheduler, found none within "
-                    f"{options.patience_seconds:.0f} s ({error}); start one, or correct the address"
-                ) from error
-            time.sleep(1.0)
-
-
-def be_quiet() -> None:
-    """Turn off what Dask does for its dashboard, in this process and in the workers that it starts.
-
-    Workers look at their own stack a hundred times a second, which is of no use where all of them wait for compilers.
-    """
-    import dask.config
-
-    dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"})
-
-
-def security_of(options: ClusterOptions) -> Any:
-    """Dask's TLS settings; nothing without certificates."""
-    from distributed.security import Security
-
-    if options.certificate is None:
-        return None
-    authority, certificate = str(options.certificate_authority), str(options.certificate)
-    return Security(
-        require_encryption=True,
-        tls_ca_file=authority,
-        tls_client_cert=certificate,
-        tls_client_key=certificate,
-        tls_worker_cert=certificate,
-        tls_worker_key=certificate,
-    )
-
-
-def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
-    """A task: compile on the worker that runs this."""
-    from distributed import get_worker
-
-    return compile_parcel(parcel, shelf=None if shelf is None else Path(shelf), address=get_worker().address)
-
-
-def put_files_here(files: dict[str, tuple[tuple[str, ...], bytes]], shelf: str | None) -> None:
-    """Run on a worker: keep files there."""
-    put_files(files, shelf=None if shelf is None else Path(shelf))

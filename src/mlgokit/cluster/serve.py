@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.link import be_quiet, security_of
+from mlgokit.cluster.connection import be_quiet, security_of
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
 

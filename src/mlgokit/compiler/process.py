@@ -29,6 +29,7 @@ _LOOK_SECONDS = 1.0
 _SIGNALLED = 128
 _SETPRIV = shutil.which("setpriv")
 _running: set[int] = set()
+_told: set[Callable[[], None]] = set()
 _SANITIZERS = (b"__asan_init", b"__msan_init", b"__tsan_init", b"__hwasan_init")
 
 
@@ -78,11 +79,23 @@ def awaited(leader: int) -> Generator[None]:
         _running.discard(leader)
 
 
+@contextlib.contextmanager
+def told_of_kills(callback: Callable[[], None]) -> Generator[None]:
+    """Let :func:`kill_running` call ``callback`` meanwhile, for a thread that waits for something else than a child."""
+    _told.add(callback)
+    try:
+        yield
+    finally:
+        _told.discard(callback)
+
+
 def kill_running() -> None:
     """Kill what :func:`run` waits for in all threads, and what is :func:`awaited`; each gets a child that was killed.
 
     For a thread that was interrupted and wants the others to end soon.
     """
+    for callback in tuple(_told):
+        callback()
     for leader in tuple(_running):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
