@@ -89,6 +89,7 @@ def _policies() -> list[bytes]:
         (OutputKind.EFFECT_BYTES, "inline-size"),
         (OutputKind.LOGITS, "inline-size"),
         (OutputKind.COLUMN_LOGIT, "regalloc-eviction"),
+        (OutputKind.COLUMN_EFFECT, "regalloc-eviction"),
         (OutputKind.PRIORITY, "regalloc-priority"),
     ):
         for quantile in (False, True):
@@ -107,7 +108,7 @@ def _policies() -> list[bytes]:
             policy = Policy(
                 problem=problem, features=("a", "b"), normaliser=normaliser, layers=layers, output=output, gate=gate,
                 bytes_per_unit=5.0, caution=0.5, doubt=0.5 if output is OutputKind.EFFECT_BYTES else 0.0,
-                mask="b" if output is OutputKind.COLUMN_LOGIT else "",
+                mask="b" if problem == "regalloc-eviction" else "",
             )  # fmt: skip
             made.append(policy_bytes(policy))
     return made

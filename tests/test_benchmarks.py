@@ -59,6 +59,7 @@ PARTS = (
     "cluster",
     "cluster_faults",
     "engine",
+    "evictions",
     "scale",
     "policy_bench",
     "pretrained",

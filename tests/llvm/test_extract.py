@@ -17,6 +17,7 @@ from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.sources.extract import OPTIONS, extract_projects
 from mlgokit.corpus.sources.fetch import prepare_sources
 from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Language, Project
+from mlgokit.errors import ReuseError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 
@@ -220,6 +221,28 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, toolchain: Toolchain):
     assert removed.exists()
     assert again.modules[0].bitcode.stat().st_mtime_ns == kept
     assert [module.bitcode_sha256 for module in again.modules] == [module.bitcode_sha256 for module in first.modules]
+
+
+def test_a_corpus_of_another_level_is_one_of_its_own(tmp_path: Path, toolchain: Toolchain):
+    usual = extract(tmp_path / "one", toolchain)
+    fast = extract_projects(
+        PROJECTS,
+        toolchain=toolchain,
+        sources_folder=tmp_path / "one" / "sources",
+        corpus_folder=tmp_path / "fast",
+        level="O2",
+    )
+    assert [module.name for module in fast.modules] == [module.name for module in usual.modules]
+    for one, other in zip(usual.modules, fast.modules, strict=True):
+        assert ("-Oz" in one.command_line, "-O2" in other.command_line) == (True, True)
+        assert one.bitcode_sha256 != other.bitcode_sha256
+    with pytest.raises(ReuseError, match="options"):
+        extract_projects(
+            PROJECTS,
+            toolchain=toolchain,
+            sources_folder=tmp_path / "one" / "sources",
+            corpus_folder=tmp_path / "fast",
+        )
 
 
 def test_an_edited_header_makes_its_modules_again_and_a_touched_source_does_not(tmp_path: Path, toolchain: Toolchain):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,9 @@ def test_the_same_generator_gives_the_same_numbers():
 def test_one_observation_is_too_few():
     with pytest.raises(UsageError, match="importance: expected at least two observations, found 1"):
         importance(linear_policy(OutputKind.LOGITS), questions(OutputKind.LOGITS, count=1), np.random.default_rng(1))
+
+
+def test_effects_against_another_column_are_not_explained():
+    policy = replace(linear_policy(OutputKind.COLUMN_LOGIT), output=OutputKind.COLUMN_EFFECT)
+    with pytest.raises(UsageError, match="found effects against the heuristic's column, which are not explained yet"):
+        importance(policy, questions(OutputKind.COLUMN_LOGIT), np.random.default_rng(2))

@@ -18,6 +18,7 @@ PROBLEM_OF = {
     OutputKind.EFFECT_BYTES: "inline-size",
     OutputKind.LOGITS: "inline-size",
     OutputKind.COLUMN_LOGIT: "regalloc-eviction",
+    OutputKind.COLUMN_EFFECT: "regalloc-eviction",
     OutputKind.PRIORITY: "regalloc-priority",
 }
 
@@ -40,7 +41,10 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
     return Policy(
         problem=PROBLEM_OF[output], features=features, normaliser=normaliser, layers=layers, output=output,
         bytes_per_unit=5.0, caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
-        mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
+        margin=0.75 if output is OutputKind.COLUMN_EFFECT else 0.0,
+        most_departures=3 if output is OutputKind.COLUMN_EFFECT else 0,
+        doubt=0.25 if output is OutputKind.COLUMN_EFFECT else 0.0,
+        mask="mask" if PROBLEM_OF[output] == "regalloc-eviction" else "",
     )  # fmt: skip
 
 
@@ -196,6 +200,19 @@ def test_a_choice_names_its_mask(tmp_path: Path, mask: object) -> None:
     path = tmp_path / "p.policy"
     path.write_bytes(rewritten(policy_bytes(make_policy(output=OutputKind.COLUMN_LOGIT)), mask=mask))
     with pytest.raises(PolicyError, match="mask: expected the name of a feature, found"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("name", ["margin", "doubt"])
+@pytest.mark.parametrize("value", [-1, "much", float("inf")])
+def test_effects_of_columns_have_a_margin_and_a_doubt(tmp_path: Path, name: str, value: object) -> None:
+    path = tmp_path / "p.policy"
+    data = policy_bytes(make_policy(output=OutputKind.COLUMN_EFFECT))
+    path.write_bytes(rewritten(data, **{name: value}))
+    with pytest.raises(PolicyError, match="its tensors do not fit its description"):
+        load_policy(path)
+    path.write_bytes(rewritten(data, most_departures=-1))
+    with pytest.raises(PolicyError, match="most_departures: expected a whole number that is not negative, found -1"):
         load_policy(path)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ class MeasuredEffects:
 
     Attributes:
         names: the F features.
-        values: int64 [N, F] the raw features of each flipped call site.
+        values: int64 or floating point [N, F] the raw features of each flipped decision.
         sign: float32 [N], +1 where the flip inlined, -1 where it refused.
         component: int64 [N], ascending from 0.
         change: float32 [C] bytes, explored minus base.
@@ -29,7 +30,7 @@ class MeasuredEffects:
     """
 
     names: tuple[str, ...]
-    values: npt.NDArray[np.int64]
+    values: npt.NDArray[np.integer[Any] | np.floating[Any]]
     sign: npt.NDArray[np.float32]
     component: npt.NDArray[np.int64]
     change: npt.NDArray[np.float32]

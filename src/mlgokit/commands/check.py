@@ -18,7 +18,7 @@ from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.rust.compile import RustCompiler
 from mlgokit.compiler.toolchain import find_toolchain
-from mlgokit.corpus.importers.database import Level
+from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
 from mlgokit.module import Module

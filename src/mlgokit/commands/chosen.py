@@ -6,7 +6,7 @@ from pathlib import Path
 from mlgokit.commands.corpus import import_build
 from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.importers.database import Level
+from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report

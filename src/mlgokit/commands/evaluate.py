@@ -31,7 +31,7 @@ from mlgokit.commands.options import (
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
-from mlgokit.corpus.importers.database import Level
+from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError

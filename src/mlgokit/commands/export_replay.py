@@ -19,7 +19,8 @@ from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.source import SourceCall, compile_source
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.importers.build_sources import Level, source_calls
+from mlgokit.corpus.front_end import Level
+from mlgokit.corpus.importers.build_sources import source_calls
 from mlgokit.errors import CorpusError, MlgokitError, ToolError, UsageError
 from mlgokit.export.replay import LINE_TABLES, ReplayLine, config_words, parse_replay_lines, remove_replay, write_replay
 from mlgokit.locks import locked

@@ -19,7 +19,7 @@ from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.decision_batch import feature_rows
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
-from mlgokit.policy.importance import Importance as Measured, Questions, drawn_questions, importance
+from mlgokit.policy.importance import Importance as Measured, Questions, check_explained, drawn_questions, importance
 from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
@@ -53,7 +53,7 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     Raises:
         BusyError: another process traces into the folder.
         InputError: the policy or a log cannot be read.
-        UsageError: a number is below 1, or there are too few observations.
+        UsageError: a number is below 1, there are too few observations, or the policy cannot be explained.
     """
     check_json_name(config.output)
     config = dataclasses.replace(config, policy=policy_file(config.policy))
@@ -100,7 +100,7 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
     Raises:
         BusyError: another process traces into the folder.
         InputError: a log cannot be read.
-        UsageError: a number is below 1, or there are too few observations.
+        UsageError: a number is below 1, there are too few observations, or the policy cannot be explained.
     """
     for name in ("observations", "explained", "orders"):
         if getattr(config, name) < 1:
@@ -109,6 +109,7 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
     if problem is None:
         known = ", ".join(PROBLEMS)
         raise UsageError(f"policy {config.policy}: expected one for {known}, found {policy.problem!r}; name another")
+    check_explained(policy)
     rng = np.random.default_rng(config.seed)
     parts: list[Questions] = []
     with reading(config.traces):

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import tyro
 
@@ -225,6 +225,41 @@ def clang_for(
     )
 
 
+class Reach(Protocol):
+    """How a scheduler is reached: what every command that has one asks for."""
+
+    @property
+    def insecure(self) -> bool:
+        """Whether it may be without TLS."""
+        ...
+
+    @property
+    def tls_authority(self) -> Path | None:
+        """Who signed the certificates."""
+        ...
+
+    @property
+    def tls_certificate(self) -> Path | None:
+        """Of this machine."""
+        ...
+
+    @property
+    def scheduler_patience_seconds(self) -> float:
+        """How long one that is not there is waited for."""
+        ...
+
+
+def reached(scheduler: str, reach: Reach) -> ClusterOptions:
+    """The options of a cluster, not checked yet."""
+    return ClusterOptions(
+        scheduler=scheduler,
+        insecure=reach.insecure,
+        certificate_authority=reach.tls_authority,
+        certificate=reach.tls_certificate,
+        patience_seconds=reach.scheduler_patience_seconds,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
     """The cluster that compiles in place of this machine, if one is to."""
@@ -249,13 +284,7 @@ class ClusterChoice:
         """
         if self.scheduler is None:
             return None
-        options = ClusterOptions(
-            scheduler=self.scheduler,
-            insecure=self.insecure,
-            certificate_authority=self.tls_authority,
-            certificate=self.tls_certificate,
-            patience_seconds=self.scheduler_patience_seconds,
-        )
+        options = reached(self.scheduler, self)
         options.check()
         return options
 

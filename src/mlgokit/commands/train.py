@@ -30,15 +30,17 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
+from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.page import training_page
 from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
+from mlgokit.learning.trials import ALGORITHM
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS, REGALLOC_EVICTION
 from mlgokit.progress import Report, say_nothing
 
 
@@ -123,9 +125,12 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
         modules=modules,
     )
     remove_leftovers(config.output)
+    from_trials = {PASS_SELECTION.name: learn_passes}
+    if config.algorithm == ALGORITHM:
+        from_trials[REGALLOC_EVICTION.name] = learn_evictions
     learned = (
-        learn_passes(compiler, modules, config.algorithm, learning, folder=config.output, report=report)
-        if config.problem == PASS_SELECTION.name
+        from_trials[config.problem](compiler, modules, config.algorithm, learning, folder=config.output, report=report)
+        if config.problem in from_trials
         else learn(
             compiler,
             modules,

@@ -9,7 +9,7 @@ import tyro
 
 from mlgokit.commands.build_site import BuildOptions, WholeBuild
 from mlgokit.commands.options import COMPILER, NO_CLUSTER, Clustering, Compiling
-from mlgokit.corpus.importers.database import Level
+from mlgokit.corpus.front_end import Level
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.serve import serve
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.options import WORKERS, reached
 from mlgokit.compiler.limits import GIB
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report, say_nothing
@@ -46,13 +45,7 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
     """
     if config.threads < 1:
         raise UsageError(f"--threads: expected at least one, found {config.threads}; correct it")
-    options = ClusterOptions(
-        scheduler=config.scheduler,
-        insecure=config.insecure,
-        certificate_authority=config.tls_authority,
-        certificate=config.tls_certificate,
-        patience_seconds=config.scheduler_patience_seconds,
-    )
+    options = reached(config.scheduler, config)
     if options.local_workers:
         raise UsageError(
             f"mlgokit worker {config.scheduler}: expected a scheduler to join, found none; start one first"

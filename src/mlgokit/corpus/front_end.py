@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
@@ -45,6 +45,8 @@ from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
 
+Level = Literal["O1", "O2", "O3", "Os", "Oz"]
+"""Levels of optimization at which modules are made."""
 FRONT_END = ("-disable-llvm-passes", "-emit-llvm-bc", "-emit-llvm-uselists")
 """What the front end is to make: bitcode before any pass, its uses in the order that they have in memory."""
 _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "CCC_OVERRIDE_OPTIONS"}

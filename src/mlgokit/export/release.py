@@ -20,7 +20,7 @@ from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.export.model_source import OPTIONS, model_header, model_source
 from mlgokit.export.plugin import check_doubt
 from mlgokit.files import atomic_write
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 
@@ -124,6 +124,11 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
         raise PolicyError(
             f"policy {path}: expected a policy for {', '.join(llvms)}, found one for {policy.problem!r}; "
             "name a policy for one of them"
+        )
+    if policy.output is OutputKind.COLUMN_EFFECT:
+        raise PolicyError(
+            f"policy {path}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
+            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
         )
     known = PROBLEMS[policy.problem].feature_names
     missing = next(

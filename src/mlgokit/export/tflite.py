@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.files import atomic_write
+from mlgokit.policy.network import OutputKind
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.tflite.file import graph_bytes
 from mlgokit.policy.tflite.write_policy import write_policy
@@ -68,6 +69,11 @@ def export_tflite(
         )
     if not 2 <= columns <= 1024:
         raise UsageError(f"--columns: expected 2 to 1024, found {columns}; LLVM gives a model 33")
+    if policy.output is OutputKind.COLUMN_EFFECT:
+        raise UsageError(
+            f"policy {path}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
+            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
+        )
     if policy.asks_heuristic and heuristic == "refuse":
         default = PROBLEMS[policy.problem].default_decision
         raise UsageError(

@@ -4,7 +4,6 @@ Each module is compiled once to hear what passes ask about its functions, and on
 from them (``pass_trials.py``). What was tried is kept module by module, so a run that was interrupted goes on.
 """
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +19,13 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, executed_weights
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.files import atomic_write
 from mlgokit.learning.baselines import compile_defaults, evaluate_policy
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.loop import JUDGES, Learned
 from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, ask, try_passes
-from mlgokit.learning.settings import Learning, check_learning, settings_of
+from mlgokit.learning.settings import Learning
+from mlgokit.learning.trials import kept_or_made, module_draws, trial_settings
 from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -34,9 +33,7 @@ from mlgokit.policy.network import Policy
 from mlgokit.problems import PASS_SELECTION
 from mlgokit.progress import Report, say_nothing
 
-ALGORITHM = "effect-regression"
 _OF_QUESTIONS = ("occurrence", "passes_left_out")
-_KEPT_FOLDER = "trials"
 
 
 def learn_passes(
@@ -123,25 +120,13 @@ def _settings(algorithm: str, config: Learning) -> PassTrialsConfig:
     Raises:
         UsageError: another algorithm, or something that does not apply.
     """
-    check_learning(config)
-    if algorithm != ALGORITHM:
-        raise UsageError(
-            f"algorithm {algorithm}: expected {ALGORITHM} for {PASS_SELECTION.name}, which learns from trials of "
-            "single functions; leave --algorithm out"
-        )
-    given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
-    for option, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"{option}: expected none for {PASS_SELECTION.name}, whose trials are made once and fitted once, found "
-                f"{value}; leave it out, and give --setting functions=N for fewer trials"
-            )
+    settings = trial_settings(PASS_SELECTION, algorithm, config, fewer="functions")
     if config.features == "llvm":
         raise UsageError(
             f"--features llvm: expected all for {PASS_SELECTION.name}, about which LLVM has no features of its own; "
             "leave it out"
         )
-    return settings_of(algorithm, config.preset, config.setting, problem=PASS_SELECTION.name)
+    return settings
 
 
 def _drawn(
@@ -153,9 +138,7 @@ def _drawn(
     for module, functions in zip(modules, asked, strict=True):
         fresh = [one for one in functions if one.key not in known and len(one.passes)]
         known |= {one.key for one in fresh}
-        name = hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()
-        rng = np.random.default_rng([seed, int.from_bytes(name[:8], "little")])
-        places = np.sort(rng.permutation(len(fresh))[: most or len(fresh)])
+        places = np.sort(module_draws(module, seed).permutation(len(fresh))[: most or len(fresh)])
         if len(places):
             plan.append((module, [fresh[place] for place in places.tolist()]))
     return plan
@@ -173,14 +156,9 @@ def _tried(
 
     def work(part: tuple[Module, Sequence[FunctionQuestions]]) -> ModuleTrials:
         module, functions = part
-        name = hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-        path = folder / _KEPT_FOLDER / f"{name}.npz"
-        kept = ModuleTrials.from_bytes(path.read_bytes()) if path.exists() else None
-        if kept is None:
-            kept = try_passes(compiler, module, functions, weights=weights)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, kept.to_bytes())
-        return kept
+        return kept_or_made(
+            ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)
+        )
 
     return parallel(work, plan, workers=compiler.workers, report=report, label="try functions without a pass")
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from mlgokit.advisors import Advice, Observation
 from mlgokit.errors import PolicyError
+from mlgokit.policy.columns import base_names, column_values
 from mlgokit.policy.exploration import (
     Exploration,
     choose_column,
@@ -27,11 +28,13 @@ from mlgokit.spec import AdviceKind
 class PolicyAdvisor:
     """Decides as the plugin does with the same policy file and exploration, observation by observation.
 
-    The random numbers belong to the observation (its context and number), so the order of questions does not matter.
+    The random numbers belong to the observation (its context and number), so the order of questions does not matter,
+    but for a policy that may depart from the heuristic only so often in one function.
     """
 
     policy: Policy
     exploration: Exploration = field(default_factory=Exploration)
+    _departures: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
 
     def advise(self, observation: Observation) -> Advice:
         """The decision; see :meth:`decide`."""
@@ -59,7 +62,19 @@ class PolicyAdvisor:
                 if policy.mask not in observation.values:
                     raise self._misfit(observation)
                 mask = observation.values[policy.mask].ravel()
-                return choose_column(self._logits(observation, mask), mask.tolist(), exploration, choice, flip)
+                default = self._default_column(observation)
+                if default is not None and not mask[default]:
+                    # What LLVM's heuristic takes may be masked out; nothing is measured against that.
+                    return default, 0.0
+                spent = policy.most_departures and self._departures.get(observation.context, 0)
+                if default is not None and spent and spent >= policy.most_departures:
+                    logits = [0.0 if column == default else -HEURISTIC_PREFERENCE for column in range(len(mask))]
+                else:
+                    logits = self._logits(observation, mask, default)
+                column, logarithm = choose_column(logits, mask.tolist(), exploration, choice, flip)
+                if default is not None and column != default:
+                    self._departures[observation.context] = self._departures.get(observation.context, 0) + 1
+                return column, logarithm
             case AdviceKind.REAL:
                 return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
 
@@ -81,12 +96,33 @@ class PolicyAdvisor:
             )
         return value.ravel() != 0
 
-    def _logits(self, observation: Observation, mask: Values) -> list[float]:
+    def _default_column(self, observation: Observation) -> int | None:
+        """The heuristic's column, if the policy asks for it."""
+        if not self.policy.asks_heuristic:
+            return None
+        value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
+        if value is None:
+            raise PolicyError(
+                f"policy for {self.policy.problem}: expected LLVM's own decision, against which it measures effects, "
+                "found none, since a channel does not send it; use the policy with the plugin"
+            )
+        return int(value.ravel()[0])
+
+    def _logits(self, observation: Observation, mask: Values, default: int | None) -> list[float]:
         """Logits of all columns; nobody reads those of masked-out ones, so they are not computed."""
         legal = mask != 0
         logits = np.zeros(len(mask))
-        if legal.any():
-            logits[legal] = self.policy.column_logits(self._rows(observation, len(mask))[None, legal])[0]
+        if not legal.any():
+            return logits.tolist()
+        given = {name: observation.values.get(name) for name in base_names(self.policy.features)}
+        if any(value is None or value.size not in (1, len(mask)) for value in given.values()):
+            raise self._misfit(observation)
+        raw = {name: value.reshape(1, -1) for name, value in given.items() if value is not None}
+        column = None if default is None else np.array([default])
+        rows = column_values(self.policy.features, raw, legal[None], column)
+        if column is not None:
+            return self.policy.column_logits(rows, column)[0].tolist()
+        logits[legal] = self.policy.column_logits(rows[:, legal])[0]
         return logits.tolist()
 
     def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
@@ -103,5 +139,5 @@ class PolicyAdvisor:
         name = self.policy.problem
         defect = f"{name}: expected one of {', '.join(PROBLEMS)}; train it for a problem that there is"
         if name in PROBLEMS:
-            defect = header_defect(PROBLEMS[name], observation.header.features, needed=self.policy.features)
+            defect = header_defect(PROBLEMS[name], observation.header.features, needed=base_names(self.policy.features))
         return PolicyError(f"policy for {defect}")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.errors import UsageError
-from mlgokit.policy.network import Doubles, Policy
+from mlgokit.policy.network import Doubles, OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
 from mlgokit.spec import AdviceKind
 
@@ -61,6 +61,19 @@ class Importance:
         return sorted(range(len(self.features)), key=lambda place: -self.shapley[place])
 
 
+def check_explained(policy: Policy) -> None:
+    """Make sure that a policy can be explained.
+
+    Raises:
+        UsageError: it measures effects against another column.
+    """
+    if policy.output is OutputKind.COLUMN_EFFECT:
+        raise UsageError(
+            f"importance: expected a policy for {policy.problem} with a logit for each column, found effects against "
+            "the heuristic's column, which are not explained yet; name another policy"
+        )
+
+
 def importance(
     policy: Policy, questions: Questions, rng: np.random.Generator, *, orders: int = 8, explained: int = 256
 ) -> Importance:
@@ -74,8 +87,9 @@ def importance(
         explained: observations with Shapley values, drawn if there are more.
 
     Raises:
-        UsageError: there are fewer than two observations.
+        UsageError: there are fewer than two observations, or the policy measures effects against another column.
     """
+    check_explained(policy)
     if len(questions) < 2:
         raise UsageError(f"importance: expected at least two observations, found {len(questions)}; trace more modules")
     contributions, rows = shapley_values(policy, questions, rng, orders=orders, explained=explained)

@@ -35,6 +35,8 @@ class OutputKind(enum.Enum):
     """Two numbers: the unnormalised log-probabilities of not inlining and of inlining."""
     COLUMN_LOGIT = "column-logit"
     """One number for each column, of networks that see one column at a time: its unnormalised log-probability."""
+    COLUMN_EFFECT = "column-effect"
+    """One number for each column but the heuristic's: the change of the score when it is chosen in that one's place."""
     PRIORITY = "priority"
     """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
 
@@ -44,7 +46,7 @@ class OutputKind(enum.Enum):
         match self:
             case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
                 return AdviceKind.BINARY
-            case OutputKind.COLUMN_LOGIT:
+            case OutputKind.COLUMN_LOGIT | OutputKind.COLUMN_EFFECT:
                 return AdviceKind.MASKED_CHOICE
             case OutputKind.PRIORITY:
                 return AdviceKind.REAL
@@ -91,11 +93,13 @@ class Policy:
         normaliser: turns raw values into inputs.
         layers: dense layers with ReLU between them.
         output: meaning of the last layer.
-        bytes_per_unit: bytes that make one unit of preference (effect-bytes only).
+        bytes_per_unit: bytes, or what else a score is in, that make one unit of preference (effects only).
         caution: standard deviations of the members by which a column's logit is made worse (column-logit only).
         doubt: standard deviations of the members that an effect must exceed, beyond the gate's margin if there is one,
-            before LLVM's own decision gives way to it; 0 for believing the mean (effect-bytes only).
-        mask: the feature that says which columns may be chosen (column-logit only).
+            before LLVM's own decision gives way to it; 0 for believing the mean (effects only).
+        margin: what an effect must exceed before the heuristic's column gives way to it (column-effect only).
+        most_departures: how often it departs from the heuristic in one function; 0 for any number (column-effect only).
+        mask: the feature that says which columns may be chosen (columns only).
         gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes only).
     """
 
@@ -107,6 +111,8 @@ class Policy:
     bytes_per_unit: float = 1.0
     caution: float = 0.0
     doubt: float = 0.0
+    margin: float = 0.0
+    most_departures: int = 0
     mask: str = ""
     gate: Gate | None = None
     _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
@@ -119,7 +125,7 @@ class Policy:
     @property
     def asks_heuristic(self) -> bool:
         """Whether some decisions are left to LLVM, so that its own must be known."""
-        return self.gate is not None or self.doubt > 0
+        return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
 
     def answers(self, values: Values) -> Doubles:
         """Each member's answer [K, N] for raw ``values`` [N, F]: effects in bytes, logit differences, or outputs."""
@@ -160,14 +166,30 @@ class Policy:
             believed = np.abs(average) > margin + self.doubt * deviation
         return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
-    def column_logits(self, values: Values) -> Doubles:
+    def column_logits(self, values: Values, default: npt.NDArray[np.int64] | None = None) -> Doubles:
         """Logits [T, C] for raw ``values`` [T, C, F], every one finite; the mask is the caller's.
 
+        Args:
+            values: the features.
+            default: [T] the heuristic's column, to which effects give a logit of 0.
+
         Raises:
-            UsageError: the policy does not choose a column.
+            UsageError: the policy does not choose a column, or measures effects against a column that is not given.
         """
         self._expect(AdviceKind.MASKED_CHOICE)
         average, deviation = self._summary(values.reshape(-1, values.shape[-1]))
+        if self.output is OutputKind.COLUMN_EFFECT:
+            if default is None:
+                raise UsageError(
+                    f"policy for {self.problem}: expected the heuristic's column, against which it measures effects, "
+                    "found none; ask a compiler that loads the plugin"
+                )
+            with np.errstate(over="ignore", invalid="ignore"):
+                believed = -average > self.margin + self.doubt * deviation
+                wanted = np.minimum(-average / self.bytes_per_unit, LOGIT_BOUND)
+            found = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
+            found[np.arange(len(found)), default] = 0.0
+            return found
         with np.errstate(over="ignore", invalid="ignore"):
             found = average - self.caution * deviation
         found = np.where(np.isnan(found), -LOGIT_BOUND, np.clip(found, -LOGIT_BOUND, LOGIT_BOUND))

@@ -61,6 +61,13 @@ def policy_bytes(policy: Policy) -> bytes:
                 description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
         case OutputKind.COLUMN_LOGIT:
             description |= {"mask": policy.mask, "caution": policy.caution}
+        case OutputKind.COLUMN_EFFECT:
+            description |= {"format_version": DOUBT_FORMAT_VERSION, "mask": policy.mask, "margin": policy.margin}
+            description |= {
+                "most_departures": policy.most_departures,
+                "bytes_per_unit": policy.bytes_per_unit,
+                "doubt": policy.doubt,
+            }
         case OutputKind.LOGITS | OutputKind.PRIORITY:
             pass
     for index, layer in enumerate(policy.layers):
@@ -179,10 +186,21 @@ def _doubt(description: dict[str, Any]) -> float:
         )
     if description["format_version"] != DOUBT_FORMAT_VERSION:
         return 0.0
-    doubt = float(description["doubt"])
-    if not (math.isfinite(doubt) and doubt >= 0):
-        raise ValueError(f"doubt: expected a number that is not negative, found {doubt:g}")
-    return doubt
+    return _not_negative(description, "doubt")
+
+
+def _not_negative(description: dict[str, Any], key: str) -> float:
+    value = float(description[key])
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{key}: expected a number that is not negative, found {value:g}")
+    return value
+
+
+def _count(description: dict[str, Any], key: str) -> int:
+    value = description[key]
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{key}: expected a whole number that is not negative, found {value!r}")
+    return value
 
 
 def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
@@ -231,9 +249,10 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         weight = _expect(tensors, f"layer{index}.weight", (members, width, outputs))
         width = weight.shape[2]
         layers.append(Layer(weight, _expect(tensors, f"layer{index}.bias", (members, width))))
+    departs = output is OutputKind.COLUMN_EFFECT
     effect, column = output is OutputKind.EFFECT_BYTES, output is OutputKind.COLUMN_LOGIT
-    mask = description["mask"] if column else ""
-    if not isinstance(mask, str) or column != bool(mask):
+    mask = description["mask"] if column or departs else ""
+    if not isinstance(mask, str) or (column or departs) != bool(mask):
         raise ValueError(f"mask: expected the name of a feature, found {mask!r}")
     return Policy(
         problem=problem,
@@ -241,9 +260,11 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         normaliser=normaliser,
         layers=tuple(layers),
         output=output,
-        bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect else 1.0,
+        bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect or departs else 1.0,
         caution=_number(description, "caution", above=-math.inf) if column else 0.0,
-        doubt=_doubt(description) if effect else 0.0,
+        doubt=_not_negative(description, "doubt") if departs else _doubt(description) if effect else 0.0,
+        margin=_not_negative(description, "margin") if departs else 0.0,
+        most_departures=_count(description, "most_departures") if departs else 0,
         mask=mask,
         gate=_gate(description, features) if effect else None,
     )

@@ -7,7 +7,7 @@ from mlgokit.commands.corpus import info
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import Corpus
-from mlgokit.corpus.front_end import ExtractionLimits
+from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.info import CorpusInfo
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import choose_projects
@@ -29,6 +29,8 @@ class Extract:
     """Folder where `corpus fetch` put the sources."""
     corpus: Path = Path("quickstart/corpus")
     """Folder for the corpus."""
+    level: Level = "Oz"
+    """Level of optimization of the modules: Oz for policies of size, O2 or O3 for those of speed."""
     compiler: Compiling = COMPILER
     """The clang whose front end runs."""
 
@@ -51,6 +53,7 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         toolchain=find_toolchain(config.compiler.llvm),
         sources_folder=config.sources,
         corpus_folder=config.corpus,
+        level=config.level,
         workers=config.compiler.workers,
         limits=ExtractionLimits(
             module_seconds=config.compiler.deadline(FRONT_END_SECONDS),

@@ -10,10 +10,10 @@ from mlgokit.commands.options import WORKERS, room_of
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.corpus.front_end import ExtractionLimits
+from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
-from mlgokit.corpus.importers.database import CommandFilter, Level, import_commands
+from mlgokit.corpus.importers.database import CommandFilter, import_commands
 from mlgokit.corpus.importers.object_lists import (
     objects_in_aquery,
     objects_in_folder,

@@ -11,8 +11,8 @@ from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.record import record_build
+from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.corpus.importers.database import Level
 from mlgokit.errors import CorpusError
 from mlgokit.locks import locked_output
 from mlgokit.progress import Report, say_nothing

@@ -10,8 +10,9 @@ import numpy as np
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, clang_for
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
-from mlgokit.corpus.importers.database import CommandFilter, Level, command_jobs
-from mlgokit.corpus.sources.extract import project_jobs
+from mlgokit.corpus.front_end import Level
+from mlgokit.corpus.importers.database import CommandFilter, command_jobs
+from mlgokit.corpus.sources.extract import OPTIONS, options_of, project_jobs
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
@@ -92,19 +93,33 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
         return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
     known = {module.project for module in corpus.modules}
     projects = [project for project in load_projects(config.manifest) if project.name in known]
-    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=config.sources or Path())
+    jobs = project_jobs(
+        projects,
+        toolchain=toolchain,
+        sources_folder=config.sources or Path(),
+        options=_options(config.corpus),
+    )
     return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
+
+
+def _options(folder: Path) -> tuple[str, ...]:
+    """What the driver was given for each module, as far as the corpus says so."""
+    known = {options_of(level) for level in get_args(Level)}
+    return next((options for options in known if list(options) == _settings(folder).get("options")), OPTIONS)
 
 
 def _recorded(folder: Path) -> dict[str, str | None]:
     """With which settings the corpus was imported; nothing if it was not made here."""
+    return {key: value if isinstance(value, str) else None for key, value in _settings(folder).items()}
+
+
+def _settings(folder: Path) -> dict[str, object]:
     try:
         manifest: object = json.loads((folder / MANIFEST_NAME).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     config: Any = cast("dict[str, Any]", manifest).get("config") if isinstance(manifest, dict) else None
-    texts = cast("dict[str, object]", config) if isinstance(config, dict) else {}
-    return {key: value if isinstance(value, str) else None for key, value in texts.items()}
+    return cast("dict[str, object]", config) if isinstance(config, dict) else {}
 
 
 def exit_code(config: Verify, result: VerifyResult) -> int:  # noqa: ARG001  (as of other commands)

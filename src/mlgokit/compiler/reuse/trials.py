@@ -45,6 +45,9 @@ class Stage(enum.IntFlag):
     """Before its code is generated: at the first pass that asks whether it may run."""
 
 
+QUESTION_COLUMNS = ("live_range", "nth")
+"""Columns of a log of evictions that say what :data:`OVERRIDE` calls a question, in a compilation that asks for trials
+or lists functions."""
 Records = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float64]
 
@@ -179,6 +182,7 @@ class Outcome:
         priorities: questions about priorities.
         passes: questions of passes whether they may run.
         overrides: all decisions that were not LLVM's; the same again give the same score.
+        measured: [9] the numbers of :data:`MEASURES`; none if the copy failed.
     """
 
     seconds: float
@@ -188,6 +192,7 @@ class Outcome:
     overrides: Overrides
     cost: float = 0.0
     passes: int = 0
+    measured: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -304,6 +309,7 @@ def _outcome(answer: bytes, seconds: float, path: Path, weights: Floats) -> Outc
         evictions=evictions,
         priorities=priorities,
         passes=passes,
+        measured=measured,
         overrides=overrides_in(np.frombuffer(answer, OVERRIDE, sum(counts), head), counts),
     )
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from mlgokit.compiler.source import SourceCall
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
+from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.project_name import check_project
@@ -20,8 +20,6 @@ from mlgokit.corpus.options.parse import spell_options
 from mlgokit.corpus.options.safety import check_front_end
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.errors import CorpusError, UsageError
-
-Level = Literal["O1", "O2", "O3", "Os", "Oz"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

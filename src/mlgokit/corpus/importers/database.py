@@ -16,13 +16,13 @@ from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
     FrontEndJob,
+    Level,
     claim_corpus,
     front_ends,
 )
 from mlgokit.corpus.importers.build_sources import (
     BuildSource,
     CommandFilter,
-    Level,
     SourceReading,
     SourceRequest,
     read_sources,

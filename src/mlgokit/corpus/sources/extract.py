@@ -1,7 +1,7 @@
 """From unpacked sources to a corpus: one front-end run for each source, and nothing done twice.
 
-The bitcode is what clang's optimizer would get: made at ``-Oz``, before any pass. It does not depend on the folders it
-was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
+The bitcode is what clang's optimizer would get: made at one level, before any pass. It does not depend on the folders
+it was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
     FrontEndJob,
+    Level,
     claim_corpus,
     front_end_environment,
     make_corpus,
@@ -29,7 +30,17 @@ from mlgokit.manifest import digest_value
 from mlgokit.progress import Report, say_nothing
 
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
-"""Given to the driver for every module, before the project's own options."""
+"""Given to the driver for every module, before the project's own options: those of the level ``Oz``."""
+
+
+def options_of(level: Level) -> tuple[str, ...]:
+    """:data:`OPTIONS` at a level.
+
+    Example:
+        >>> options_of("O2")[:2]
+        ('-O2', '-ffunction-sections')
+    """
+    return (f"-{level}", *OPTIONS[1:])
 
 
 def extract_projects(
@@ -38,6 +49,7 @@ def extract_projects(
     toolchain: Toolchain,
     sources_folder: Path,
     corpus_folder: Path,
+    level: Level = "Oz",
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
@@ -51,6 +63,7 @@ def extract_projects(
         toolchain: whose clang makes the bitcode.
         sources_folder: see :func:`mlgokit.corpus.sources.fetch.prepare_sources`.
         corpus_folder: where the corpus goes.
+        level: of optimization, of all projects.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: told after every module.
@@ -62,10 +75,11 @@ def extract_projects(
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder)
+    options = options_of(level)
+    jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder, options=options)
     inputs = {project.name: _project_digest(project) for project in projects}
     with locked(corpus_folder):
-        claim_corpus(corpus_folder, config={"options": OPTIONS}, toolchain=toolchain, inputs=inputs)
+        claim_corpus(corpus_folder, config={"options": options}, toolchain=toolchain, inputs=inputs)
         return make_corpus(
             jobs,
             corpus_folder=corpus_folder,
@@ -114,19 +128,21 @@ def project_sources(project: Project, *, sources_folder: Path) -> tuple[Path, li
     return root, names
 
 
-def project_jobs(projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
+def project_jobs(
+    projects: Sequence[Project], *, toolchain: Toolchain, sources_folder: Path, options: Sequence[str] = OPTIONS
+) -> list[FrontEndJob]:
     """What :func:`extract_projects` runs.
 
     Raises:
         CorpusError: a project's sources are not there, or a glob matches nothing.
         ToolError: the compiler cannot be started.
     """
-    return [job for project in projects for job in _jobs(project, toolchain=toolchain, sources_folder=sources_folder)]
+    return [job for project in projects for job in _jobs(project, toolchain, sources_folder, options)]
 
 
-def _jobs(project: Project, *, toolchain: Toolchain, sources_folder: Path) -> list[FrontEndJob]:
+def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, given: Sequence[str]) -> list[FrontEndJob]:
     root, names = project_sources(project, sources_folder=sources_folder)
-    command_line, front_end = _command_lines(project, toolchain=toolchain, root=root, source=names[0])
+    command_line, front_end = _command_lines(project, toolchain, given, root=root, source=names[0])
     program = driver_words(project, toolchain)[0]
     return [
         FrontEndJob(
@@ -157,10 +173,10 @@ def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
     )
 
 
-def driver_words(project: Project, toolchain: Toolchain) -> list[str]:
+def driver_words(project: Project, toolchain: Toolchain, options: Sequence[str] = OPTIONS) -> list[str]:
     """The compiler driver and the options that say what code is made; no ``-I``, no ``-D``."""
     program = toolchain.clangxx if project.language == "c++" else toolchain.clang
-    return [str(program), *OPTIONS, f"-std={project.standard}", *project.options]
+    return [str(program), *options, f"-std={project.standard}", *project.options]
 
 
 def input_words(project: Project, source: str) -> list[str]:
@@ -169,7 +185,7 @@ def input_words(project: Project, source: str) -> list[str]:
 
 
 def _command_lines(
-    project: Project, *, toolchain: Toolchain, root: Path, source: str
+    project: Project, toolchain: Toolchain, given: Sequence[str], *, root: Path, source: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ``-cc1`` options of every module of the project, for its bitcode and for its source.
 
@@ -181,7 +197,7 @@ def _command_lines(
             f"project {project.name!r}: options: expected options that only decide the code, found "
             f"{' '.join(unit.words)[:200]}; correct the list of projects"
         )
-    driver, *words = driver_words(project, toolchain)
+    driver, *words = driver_words(project, toolchain, given)
     words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]
     done = ask_driver(driver, words, folder=root, env=front_end_environment())
     if done.returncode != 0:

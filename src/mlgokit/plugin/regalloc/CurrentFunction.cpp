@@ -19,7 +19,7 @@ thread_local Entered Current;
 
 } // namespace
 
-FunctionPlan *enterFunction(MachineFunction &MF, const OverrideTable *Table) {
+FunctionPlan *enterFunction(MachineFunction &MF, const OverrideTable *Table, bool NumbersQuestions) {
   const Function &F = MF.getFunction();
   comeTo(F);
   Current.Function = &MF;
@@ -38,6 +38,9 @@ FunctionPlan *enterFunction(MachineFunction &MF, const OverrideTable *Table) {
   if (const Overrides *Known = Table ? Table->find(Shape.key()) : nullptr)
     Current.Plan.reset(new FunctionPlan{std::move(Shape), OverridePlan(Known->Evictions, 0, 0),
                                         OverridePlan(Known->Priorities, 0, 0)});
+  else if (HasTrials && NumbersQuestions)
+    Current.Plan.reset(
+        new FunctionPlan{std::move(Shape), OverridePlan({}, 0, 0), OverridePlan({}, 0, 0), /*ByRule=*/true});
   return Current.Plan.get();
 }
 

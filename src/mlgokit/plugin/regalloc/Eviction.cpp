@@ -104,10 +104,11 @@ public:
 
   std::unique_ptr<RegAllocEvictionAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA,
                                                   function_ref<std::unique_ptr<RegAllocEvictionAdvisor>()> MakeMl) {
+    const bool HasLog = !S.of(Problem::RegallocEviction).Log.empty();
     FunctionPlan *const Planned =
-        Failed ? nullptr : enterFunction(const_cast<MachineFunction &>(MF), Table ? &*Table : nullptr);
-    const bool StandsAside = Planned ? !Planned->ByRule && Planned->Evictions.isIdle()
-                                     : R == EvictionRule::Default && S.of(Problem::RegallocEviction).Log.empty();
+        Failed ? nullptr : enterFunction(const_cast<MachineFunction &>(MF), Table ? &*Table : nullptr, HasLog);
+    const bool StandsAside =
+        Planned ? !Planned->ByRule && Planned->Evictions.isIdle() : R == EvictionRule::Default && !HasLog;
     if (Failed || StandsAside)
       return std::make_unique<DefaultEvictionAdvisor>(MF, RA);
     std::unique_ptr<RegAllocEvictionAdvisor> Ml;

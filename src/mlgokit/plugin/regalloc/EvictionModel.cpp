@@ -1,5 +1,8 @@
 #include "regalloc/EvictionModel.h"
 
+#include "trials/TrialCopy.h"
+#include "trials/Trials.h"
+
 #include <algorithm>
 
 using namespace llvm;
@@ -42,6 +45,10 @@ Expected<std::unique_ptr<EvictionModel>> EvictionModel::create(LLVMContext &Ctx,
   for (const char *Name : {"index_to_evict_default", "index_to_evict"})
     Names.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
   Names.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
+  M->Numbered = hasTrials(Stage::Registers);
+  if (M->Numbered)
+    for (const char *Name : {"live_range", "nth"})
+      Names.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
   Expected<std::unique_ptr<Logger>> Log = openLog(Problem::RegallocEviction, S, Names);
   if (!Log)
     return Log.takeError();
@@ -50,32 +57,20 @@ Expected<std::unique_ptr<EvictionModel>> EvictionModel::create(LLVMContext &Ctx,
 }
 
 Error EvictionModel::connectPolicy() {
-  StringMap<size_t> Known;
-  for (const TensorSpec &Spec : Inputs)
-    Known.try_emplace(Spec.name(), Known.size());
-  Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
-  if (!Found)
-    return Found.takeError();
-  Sources = std::move(*Found);
-  Row.resize(Sources.size());
   if (P->mask() != "mask")
     return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the mask 'mask', found '" +
                                                            P->mask() + "'; train it for this compiler");
-  for (size_t I : Sources) {
-    const TensorSpec &Spec = Inputs[I];
-    const bool Typed = Spec.isElementType<float>() || Spec.isElementType<int64_t>();
-    if (!Typed || (Spec.getElementCount() != 1 && Spec.getElementCount() != Columns))
-      return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the feature '" +
-                                                             Spec.name() + "' to have 1 or " + std::to_string(Columns) +
-                                                             " elements of type int64_t or float, found another; "
-                                                             "train a policy without it");
-  }
+  Expected<ColumnFeatures> Found = ColumnFeatures::find(*P, Inputs, Columns);
+  if (!Found)
+    return Found.takeError();
+  Features = std::move(*Found);
   return Error::success();
 }
 
 void EvictionModel::enter(StringRef Name) {
   if (Function == Name)
     return;
+  Departures = 0;
   Function = Name.str();
   Draws.enter(Name);
 }
@@ -92,7 +87,7 @@ size_t EvictionModel::firstLegal() const { return size_t(std::find(Mask, Mask + 
 void EvictionModel::decide(EvictionQuestion &Q) {
   Q.Asked = true;
   size_t Default = Columns - 1; // the range that asks
-  if (R == EvictionRule::Default || Log || Q.Plan)
+  if (followsHeuristic() || Log || Q.Plan || (Features && Features->needsDefault()))
     if ((Q.DefaultAnswer = Q.askHeuristic()))
       Default = Q.Order.positionOf(Q.DefaultAnswer).value_or(Default);
   if (Q.Wanted) {
@@ -117,30 +112,46 @@ void EvictionModel::decide(EvictionQuestion &Q) {
     Chosen = chooseColumn(Logits, {Mask, Columns}, {1, 0}, D);
     break;
   case EvictionRule::Policy:
-    for (size_t C = 0; C < Columns; ++C)
-      if (Mask[C])
-        Logits[C] = logitOf(C);
-    Chosen = chooseColumn(Logits, {Mask, Columns}, {S.Temperature, S.FlipProbability}, D);
+    ask(Default);
+    Chosen = asksHeuristic() && !Mask[Default]
+                 ? mlgokit::Column{Default, 0}
+                 : chooseColumn(Logits, {Mask, Columns}, {S.Temperature, S.FlipProbability}, D);
+    Q.Echo = asksHeuristic() && Chosen.Index == Default;
+    Departures += Chosen.Index != Default;
     break;
   }
   Q.Column = Chosen.Index;
   if (Q.Plan && Q.Column != Default)
     Q.Plan->record(uint16_t(Q.Column));
-  if (Log && !Q.Plan)
-    record(int64_t(Default), int64_t(Q.Column), float(Chosen.LogProbability));
+  if (Log && !isTrial())
+    record(Q.Plan, int64_t(Default), int64_t(Q.Column), float(Chosen.LogProbability));
 }
 
-double EvictionModel::logitOf(size_t Column) {
-  for (size_t I = 0; I < Sources.size(); ++I) {
-    const TensorSpec &Spec = Inputs[Sources[I]];
-    const size_t At = Spec.getElementCount() == 1 ? 0 : Column;
-    Row[I] = Spec.isElementType<float>() ? double(getTensor<float>(Sources[I])[At])
-                                         : double(getTensor<int64_t>(Sources[I])[At]);
+double EvictionModel::valueAt(size_t Input, size_t Column) const {
+  return Inputs[Input].isElementType<float>() ? double(getTensor<float>(Input)[Column])
+                                              : double(getTensor<int64_t>(Input)[Column]);
+}
+
+void EvictionModel::ask(size_t Default) {
+  const bool IsEffect = asksHeuristic();
+  if (IsEffect && P->mostDepartures() && Departures >= P->mostDepartures()) {
+    for (size_t C = 0; C < Columns; ++C)
+      Logits[C] = C == Default ? 0 : -HeuristicPreference;
+    return;
   }
-  return P->columnLogit(Row);
+  // What is not legal, the heuristic's own answer may be; nothing is preferred to that.
+  if (IsEffect && !Mask[Default])
+    return;
+  const auto Value = [this](size_t Input, size_t Column) { return valueAt(Input, Column); };
+  Features->enter({Mask, Columns}, Default, Value);
+  for (size_t C = 0; C < Columns; ++C)
+    if (Mask[C] && !(IsEffect && C == Default)) {
+      const ArrayRef<double> Row = Features->row(C, Value);
+      Logits[C] = IsEffect ? P->columnPreference(Row) : P->columnLogit(Row);
+    }
 }
 
-void EvictionModel::record(int64_t Default, int64_t Decision, float LogProbability) {
+void EvictionModel::record(const OverridePlan *Plan, int64_t Default, int64_t Decision, float LogProbability) {
   if (Log->currentContext() != Function)
     Log->switchContext(Function);
   Log->startObservation();
@@ -150,6 +161,11 @@ void EvictionModel::record(int64_t Default, int64_t Decision, float LogProbabili
   Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Default));
   Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Decision));
   Log->logTensorValue(Column++, reinterpret_cast<const char *>(&LogProbability));
+  if (Numbered) {
+    const auto [Of, Nth] = Plan ? Plan->last() : std::pair<uint32_t, uint16_t>(~0u, 0);
+    for (const int64_t Number : {int64_t(Of), int64_t(Nth)})
+      Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Number));
+  }
   Log->endObservation();
 }
 

@@ -2,6 +2,7 @@
 #ifndef MLGOKIT_REGALLOC_EVICTIONMODEL_H
 #define MLGOKIT_REGALLOC_EVICTIONMODEL_H
 
+#include "regalloc/ColumnFeatures.h"
 #include "regalloc/RegAllocAbi.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
@@ -44,30 +45,35 @@ public:
                                                                const Settings &S, EvictionRule R,
                                                                std::optional<Policy> P);
 
-  bool followsHeuristic() const { return R == EvictionRule::Default; }
+  /// Whether the heuristic answers what LLVM's advisor does not ask the model.
+  bool followsHeuristic() const { return R == EvictionRule::Default || asksHeuristic(); }
   void enter(llvm::StringRef Name);
   EvictionQuestion *Now = nullptr;
 
 private:
+  bool asksHeuristic() const { return P && P->output() == OutputKind::ColumnEffect; }
   EvictionModel(llvm::LLVMContext &Ctx, const std::vector<llvm::TensorSpec> &Inputs, const Settings &S, EvictionRule R);
   void *evaluateUntyped() override;
   size_t firstLegal() const;
   llvm::Error connectPolicy();
   void decide(EvictionQuestion &Q);
-  double logitOf(size_t Column);
-  void record(int64_t Default, int64_t Decision, float LogProbability);
+  void ask(size_t Default);
+  double valueAt(size_t Input, size_t Column) const;
+  void record(const OverridePlan *Plan, int64_t Default, int64_t Decision, float LogProbability);
 
   const std::vector<llvm::TensorSpec> Inputs;
   const Settings S;
   const EvictionRule R;
   std::optional<Policy> P;
   std::unique_ptr<llvm::Logger> Log;
+  bool Numbered = false; // whether the log says which question each is, as trials name it
   const int64_t *Mask = nullptr;
   size_t Columns = 0;
-  std::vector<size_t> Sources; // where each of the policy's features is among the inputs
-  std::vector<double> Row, Logits;
+  std::optional<ColumnFeatures> Features; // of the policy
+  std::vector<double> Logits;
   std::vector<int64_t> Values; // aligned room for the tensors
   std::string Function;
+  uint64_t Departures = 0; // of a policy of effects in the function
   FunctionDraws Draws;
   int64_t Answer = 0;
 };

@@ -8,6 +8,7 @@ namespace mlgokit {
 
 namespace {
 
+constexpr double LogitBound = 1e30;
 constexpr int64_t SmallValue = 256;
 constexpr int16_t NotAnInput = std::numeric_limits<int16_t>::min();
 
@@ -105,10 +106,16 @@ std::optional<double> Evaluator::preference(Span<double> Values) {
 }
 
 double Evaluator::columnLogit(Span<double> Values) {
-  constexpr double Bound = 1e30;
   const auto [Average, Deviation] = summary(Values);
   const double Found = Average - N.Caution * Deviation;
-  return std::isnan(Found) ? -Bound : std::clamp(Found, -Bound, Bound);
+  return std::isnan(Found) ? -LogitBound : std::clamp(Found, -LogitBound, LogitBound);
+}
+
+std::optional<double> Evaluator::departure(Span<double> Values) {
+  const auto [Average, Deviation] = summary(Values);
+  if (!(-Average > N.Margin + N.Doubt * Deviation))
+    return std::nullopt;
+  return std::min(-Average / N.BytesPerUnit, LogitBound);
 }
 
 double Evaluator::unit(Span<double> Values) {

@@ -20,6 +20,7 @@ bool fits(Problem P, OutputKind Output) {
   case OutputKind::Logits:
     return P == Problem::InlineSize || P == Problem::PassSelection;
   case OutputKind::ColumnLogit:
+  case OutputKind::ColumnEffect:
     return P == Problem::RegallocEviction;
   case OutputKind::Priority:
     return P == Problem::RegallocPriority;
@@ -68,8 +69,13 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
 }
 
 Expected<std::vector<size_t>> findFeatures(const Policy &P, const StringMap<size_t> &Known) {
+  return findFeatures(P, P.features(), Known);
+}
+
+Expected<std::vector<size_t>> findFeatures(const Policy &P, ArrayRef<std::string> Names,
+                                           const StringMap<size_t> &Known) {
   std::vector<size_t> Sources;
-  for (const std::string &Name : P.features()) {
+  for (const std::string &Name : Names) {
     auto Found = Known.find(Name);
     if (Found == Known.end())
       return createStringError(inconvertibleErrorCode(),

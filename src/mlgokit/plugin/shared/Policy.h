@@ -39,11 +39,18 @@ public:
   /// believed.
   double preference(llvm::ArrayRef<double> Values, llvm::function_ref<bool()> Heuristic);
   double columnLogit(llvm::ArrayRef<double> Values) { return Numbers.columnLogit(Values); }
+  /// How often it departs from the heuristic in one function, for OutputKind::ColumnEffect; 0 for any number.
+  uint64_t mostDepartures() const { return MostDepartures; }
+  /// The logit of one column beside the heuristic's, which has 0.
+  double columnPreference(llvm::ArrayRef<double> Values) {
+    return Numbers.departure(Values).value_or(-HeuristicPreference);
+  }
   double unit(llvm::ArrayRef<double> Values) { return Numbers.unit(Values); }
 
 private:
   std::string Problem, Origin, Mask;
   std::vector<std::string> Features;
+  uint64_t MostDepartures = 0;
   Evaluator Numbers;
 };
 

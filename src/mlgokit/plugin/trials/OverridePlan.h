@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace mlgokit {
@@ -24,6 +25,8 @@ public:
   OverridePlan(llvm::ArrayRef<Override> Known, double FlipProbability, uint64_t Seed);
   /// The next question is about this; nothing if LLVM's answer stands.
   std::optional<PlannedOverride> next(uint32_t Of);
+  /// What the last question was about, and how many questions about it came before.
+  std::pair<uint32_t, uint16_t> last() const { return {Last.Of, Last.Nth}; }
   /// The last question was answered otherwise.
   void record(uint16_t Choice);
   /// Takes the column that \p Wanted names, or any other than \p Default, LLVM's; only one that \p Mask allows, else

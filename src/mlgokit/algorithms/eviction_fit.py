@@ -1,0 +1,192 @@
+"""A policy of evictions from labels: what it does to a function that another column is chosen than the heuristic's.
+
+Effects are fitted as those of inlining are (``effect_fit.py``). A trial's change is the effect of its answer, less that
+of the policy's own in whose place it stood.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.config import EvictionTrialsConfig
+from mlgokit.algorithms.effects import MeasuredEffects
+from mlgokit.compiler.reuse.trials import IMAGE_BYTES, MEASURES, SPILL_COST
+from mlgokit.errors import UsageError
+from mlgokit.policy.columns import DEFAULT, IS_ITSELF, LEGAL_COLUMNS, POOLED
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.problems import REGALLOC_EVICTION
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+EvictionScore = Literal["spill-cost", "executed", "bytes"]
+
+_OWN = tuple(
+    feature.name
+    for feature in REGALLOC_EVICTION.features
+    if feature.per_column and feature.name != REGALLOC_EVICTION.mask
+)
+EVICTION_FEATURES = (
+    *_OWN,
+    *(prefix + name for prefix in (DEFAULT, *POOLED) for name in _OWN),
+    "progress",
+    IS_ITSELF,
+    DEFAULT + IS_ITSELF,
+    LEGAL_COLUMNS,
+)
+"""[F] what a policy sees of a column: its values, the heuristic's, and all columns together."""
+
+UNITS: dict[EvictionScore, float] = {"spill-cost": 8.0, "executed": 4.0, "bytes": 8.0}
+"""What makes one unit of the network's output: percent, parts in a thousand, and bytes."""
+_LEAST_COST = 0.3
+_REST = 0.2
+"""Weight of an instruction that is no spill, reload or copy: what LLVM's own score gives one that is made again instead
+of being reloaded (``llvm/lib/CodeGen/RegAllocScore.cpp``). LLVM's record leaves those out, and what saves registers."""
+_MOST_EXECUTED = 0.01
+_EXECUTED = MEASURES.index("executed")
+_WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
+_WITH_THE_REST[_EXECUTED] = _REST
+_OF_BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
+
+
+def changes(before: Floats, after: Floats, score: EvictionScore) -> Floats:
+    """[N] by how much functions got worse.
+
+    Args:
+        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
+        after: [N, 9] the same.
+        score: percent of what spills, reloads and copies cost and other instructions add, at most 100; parts in a
+            thousand of the instructions that one call executes by LLVM's estimate, at most 10, as single functions
+            would decide alone otherwise; or bytes of code and tables.
+
+    Example:
+        >>> before, after = np.zeros((1, 9)), np.zeros((1, 9))
+        >>> before[0, 1], after[0, 1] = 10.0, 9.0
+        >>> changes(before, after, "spill-cost").round(2).tolist()
+        [-9.9]
+    """
+    if score == "spill-cost":
+        then, more = before @ SPILL_COST, (after - before) @ _WITH_THE_REST
+        return 100 * np.clip(np.log((np.maximum(then + more, 0) + _LEAST_COST) / (then + _LEAST_COST)), -1, 1)
+    if score == "executed":
+        then, now = before[:, _EXECUTED], after[:, _EXECUTED]
+        return 1000 * np.clip((now - then) / np.maximum(then, 1e-9), -_MOST_EXECUTED, _MOST_EXECUTED)
+    return (after - before) @ _OF_BYTES
+
+
+def in_score(before: Floats, after: Floats, score: EvictionScore) -> tuple[Floats, Floats]:
+    """[N] scores of functions before and after, which may be added up: those in parts begin with 100 or 1000 each.
+
+    Args:
+        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
+        after: [N, 9] the same.
+        score: as in :func:`changes`.
+    """
+    worse = changes(before, after, score)
+    then = before @ _OF_BYTES if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
+    return then, then + worse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EvictionLabels:
+    """What C trials measured, each of up to two answers.
+
+    Attributes:
+        values: float32 [N, F] of :data:`EVICTION_FEATURES`.
+        sign: float32 [N] 1 for what was chosen in the trial, -1 for what the policy chose.
+        component: int64 [N] ascending, which trial.
+        before: float64 [C, 9] of the function without the trial's answer.
+        after: float64 [C, 9] with it.
+        project: int64 [C] index into ``projects``.
+        projects: project names.
+    """
+
+    values: npt.NDArray[np.float32]
+    sign: npt.NDArray[np.float32]
+    component: Ints
+    before: Floats
+    after: Floats
+    project: Ints
+    projects: tuple[str, ...]
+
+
+def join_labels(parts: Sequence[EvictionLabels]) -> EvictionLabels:
+    """All as one set."""
+    projects = tuple(sorted({name for part in parts for name in part.projects}))
+    number = {name: place for place, name in enumerate(projects)}
+    starts = np.cumsum([0, *(len(part.before) for part in parts)])
+    return EvictionLabels(
+        values=np.concatenate([part.values for part in parts]),
+        sign=np.concatenate([part.sign for part in parts]),
+        component=np.concatenate([part.component + start for part, start in zip(parts, starts, strict=False)]),
+        before=np.concatenate([part.before for part in parts]),
+        after=np.concatenate([part.after for part in parts]),
+        project=np.concatenate(
+            [np.array([number[name] for name in part.projects], np.int64)[part.project] for part in parts]
+        ),
+        projects=projects,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EvictionFit:
+    """A policy, and what it rests on.
+
+    Attributes:
+        policy: it.
+        correlation: of foretold and measured changes on projects that members were not fitted on.
+        fitted_on: bool [K, P] which projects each member was fitted on.
+    """
+
+    policy: Policy
+    correlation: float
+    fitted_on: npt.NDArray[np.bool_]
+
+    def without(self, project: int) -> Policy | None:
+        """The members that were not fitted on a project; nothing if all were."""
+        others = ~self.fitted_on[:, project]
+        layers = tuple(Layer(layer.weight[others], layer.bias[others]) for layer in self.policy.layers)
+        return dataclasses.replace(self.policy, layers=layers) if others.any() else None
+
+
+def fit_evictions(labels: EvictionLabels, settings: EvictionTrialsConfig, *, seed: int) -> EvictionFit:
+    """Fit an ensemble.
+
+    Args:
+        labels: trials.
+        settings: hyper-parameters.
+        seed: of split, weights and order.
+
+    Raises:
+        UsageError: there are no labels.
+    """
+    from mlgokit.algorithms.effect_fit import fit_effects
+
+    if not len(labels.sign):
+        raise UsageError("evictions: expected at least one trial that succeeded, found none; collect from more modules")
+    unit = UNITS[settings.score]
+    used, component = np.unique(labels.component, return_inverse=True)
+    present, project = np.unique(labels.project[used], return_inverse=True)
+    numbers: list[int] = present.tolist()
+    effects = MeasuredEffects(
+        names=EVICTION_FEATURES,
+        values=labels.values,
+        sign=labels.sign,
+        component=component,
+        change=changes(labels.before[used], labels.after[used], settings.score).astype(np.float32),
+        project=project,
+        projects=tuple(labels.projects[number] for number in numbers),
+    )
+    config = dataclasses.replace(settings.fit, unit_bytes=unit, huber_bytes=2 * unit, bytes_per_unit=unit)
+    policy, report = fit_effects(
+        effects, config, problem=REGALLOC_EVICTION.name, rng=np.random.default_rng([seed, len(labels.before)])
+    )
+    fitted_on = np.ones((policy.members, len(labels.projects)), bool)
+    fitted_on[:, present] = report.fitted_on
+    policy = dataclasses.replace(
+        policy, output=OutputKind.COLUMN_EFFECT, mask=REGALLOC_EVICTION.mask or "", gate=None, margin=settings.margin
+    )
+    return EvictionFit(policy=policy, correlation=report.correlation, fitted_on=fitted_on)

@@ -1,0 +1,97 @@
+"""What learning from trials of single functions shares, whatever is decided: settings, draws, and what is kept."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from mlgokit.errors import UsageError
+from mlgokit.files import atomic_write
+from mlgokit.learning.settings import Learning, check_learning, settings_of
+from mlgokit.module import Module
+from mlgokit.problems import Problem
+
+ALGORITHM = "effect-regression"
+_KEPT_FOLDER = "trials"
+
+
+class Kept(Protocol):
+    """What a file of its own keeps."""
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        ...
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self | None:
+        """What a file keeps; nothing if it is damaged."""
+        ...
+
+
+T = TypeVar("T", bound=Kept)
+
+
+def trial_settings(problem: Problem, algorithm: str, config: Learning, *, fewer: str) -> Any:
+    """The settings of the run.
+
+    Args:
+        problem: what is decided.
+        algorithm: effect regression, the only one that learns from trials.
+        config: how.
+        fewer: the setting by which trials become fewer, for the error.
+
+    Raises:
+        UsageError: another algorithm, or something that does not apply.
+    """
+    check_learning(config)
+    if algorithm != ALGORITHM:
+        raise UsageError(
+            f"algorithm {algorithm}: expected {ALGORITHM} for {problem.name}, which learns from trials of "
+            "single functions; leave --algorithm out"
+        )
+    given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{option}: expected none for {problem.name}, whose trials are made once and fitted once, found "
+                f"{value}; leave it out, and give --setting {fewer}=N for fewer trials"
+            )
+    return settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+
+
+def module_number(module: Module) -> int:
+    """A number of the module's name, for draws that do not depend on which other modules there are."""
+    return int.from_bytes(_digest(module)[:8], "little")
+
+
+def module_draws(module: Module, *numbers: int) -> np.random.Generator:
+    """The draws for one module."""
+    return np.random.default_rng([*numbers, module_number(module)])
+
+
+def kept_or_made(kind: type[T], folder: Path, module: Module, make: Callable[[], T], *, part: str = "") -> T:
+    """What a module's trials found: of an earlier run, if its file is there and whole, else made now and kept.
+
+    Args:
+        kind: of what is kept.
+        folder: of the run.
+        module: whose trials they are.
+        make: makes them.
+        part: of the folder, where there are several trials of a module.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    path = folder / _KEPT_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
+    found = kind.from_bytes(path.read_bytes()) if path.exists() else None
+    if found is None:
+        found = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, found.to_bytes())
+    return found
+
+
+def _digest(module: Module) -> bytes:
+    return hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()

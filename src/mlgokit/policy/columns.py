@@ -1,0 +1,109 @@
+"""What a policy of evictions sees of one column, beside the column's own values.
+
+A feature's name says whose value it is: ``nr_urgent`` the column's own, ``default:nr_urgent`` that of the column which
+LLVM's heuristic takes; ``least:``, ``mean:`` and ``most:`` stand for all columns that may be chosen together.
+``plugin/regalloc/ColumnFeatures.cpp`` is the twin.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.policy.normaliser import Values
+
+DEFAULT = "default:"
+POOLED = ("least:", "mean:", "most:")
+IS_ITSELF = "is_itself"
+"""Whether the column is the last one: the live range that asks, so that nothing is evicted."""
+LEGAL_COLUMNS = "legal_columns"
+"""How many columns may be chosen."""
+Doubles = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+def base_name(feature: str) -> str:
+    """The name of the values that a feature is made of.
+
+    Example:
+        >>> base_name("mean:nr_urgent"), base_name("progress")
+        ('nr_urgent', 'progress')
+    """
+    return feature.removeprefix(prefix_of(feature))
+
+
+def prefix_of(feature: str) -> str:
+    """Whose value a feature is; empty for the column's own."""
+    return next((prefix for prefix in (DEFAULT, *POOLED) if feature.startswith(prefix)), "")
+
+
+def base_names(features: Sequence[str]) -> list[str]:
+    """The names of all values that features are made of and that somebody has to give, each once.
+
+    Example:
+        >>> base_names(("nr_urgent", "mean:nr_urgent", "progress", "is_itself"))
+        ['nr_urgent', 'progress']
+    """
+    return [name for name in dict.fromkeys(map(base_name, features)) if name not in (IS_ITSELF, LEGAL_COLUMNS)]
+
+
+def needs_default(features: Sequence[str]) -> bool:
+    """Whether some feature is about the column that the heuristic takes."""
+    return any(prefix_of(feature) == DEFAULT for feature in features)
+
+
+def column_values(
+    features: Sequence[str], given: Mapping[str, Values], mask: Bools, default: Ints | None = None
+) -> Doubles:
+    """The policy's inputs [T, C, F], raw.
+
+    Args:
+        features: [F] names.
+        given: by :func:`base_name`, values [T, C], or [T, 1] of what is the same in every column.
+        mask: [T, C] which columns may be chosen.
+        default: [T] the column that the heuristic takes, where features are about it.
+
+    Raises:
+        KeyError: a feature is made of something that is not given.
+
+    Example:
+        >>> given = {"a": np.array([[3.0, 1.0, 8.0]])}
+        >>> mask = np.array([[True, True, False]])
+        >>> column_values(("a", "default:a", "mean:a", "is_itself"), given, mask, np.array([1])).tolist()
+        [[[3.0, 1.0, 2.0, 0.0], [1.0, 1.0, 2.0, 0.0], [8.0, 1.0, 2.0, 1.0]]]
+    """
+    questions, columns = mask.shape
+    legal: Ints = mask.sum(axis=1)
+    own: dict[str, npt.NDArray[np.generic]] = {
+        IS_ITSELF: np.eye(columns, dtype=np.bool_)[[-1] * questions],
+        LEGAL_COLUMNS: legal[:, None],
+    }
+    found = np.empty((questions, columns, len(features)))
+    every = np.arange(questions, dtype=np.int64)
+    for place, feature in enumerate(features):
+        name, prefix = base_name(feature), prefix_of(feature)
+        values = np.broadcast_to(np.asarray(own[name] if name in own else given[name], np.float64), mask.shape)
+        if not prefix:
+            found[:, :, place] = values
+        elif prefix == DEFAULT:
+            if default is None:
+                raise KeyError(feature)
+            found[:, :, place] = values[every, default][:, None]
+        else:
+            found[:, :, place] = _pooled(values, mask, legal, prefix)[:, None]
+    return found
+
+
+def _pooled(values: Doubles, mask: Bools, legal: Ints, prefix: str) -> Doubles:
+    """[T] of the columns that may be chosen; 0 where there are none."""
+    if prefix == "mean:":
+        # One column after the other: the plugin's order of additions.
+        total = np.zeros(len(values))
+        for column in range(values.shape[1]):
+            total += np.where(mask[:, column], values[:, column], 0.0)
+        return np.where(legal > 0, total / np.maximum(legal, 1), 0.0)
+    least = prefix == "least:"
+    outside = np.where(mask, values, np.inf if least else -np.inf)
+    extreme = outside.min(axis=1) if least else outside.max(axis=1)
+    return np.where(legal > 0, extreme, 0.0)
