@@ -23,7 +23,7 @@ from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import REGALLOC_EVICTION
 from mlgokit.tables.overrides import ALLOCATIONS, override_bytes
 
@@ -193,10 +193,12 @@ def test_a_policy_that_makes_other_projects_worse_is_refused(
 ):
     # In functions under such pressure departures that pay one by one cost much together.
     setting = ("trials=400", "fit.members=12", "doubts=[0.0]")
+    refused = tmp_path / "refused.policy"
     with pytest.raises(
         UsageError, match=r"expected that departing from LLVM's heuristic pays .* found \+\d\d\.\d\d % on 6"
     ):
         learn_evictions(compiler, modules, "effect-regression", Learning(setting=setting), folder=tmp_path)
+    assert load_policy(refused, problem=REGALLOC_EVICTION.name).output is OutputKind.COLUMN_EFFECT
 
 
 @pytest.mark.parametrize(

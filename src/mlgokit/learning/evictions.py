@@ -33,8 +33,12 @@ from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
+from mlgokit.policy.store import save_policy
 from mlgokit.problems import REGALLOC_EVICTION
 from mlgokit.progress import Report, say_nothing
+
+REFUSED_NAME = "refused.policy"
+"""A policy that does not pay where nothing taught it."""
 
 
 def learn_evictions(
@@ -60,7 +64,8 @@ def learn_evictions(
         BusyError: another process works in the folder.
         CorpusError: there is nothing to learn from.
         ToolError: JAX is not installed.
-        UsageError: the settings contradict themselves, or no departure from the heuristic pays.
+        UsageError: the settings contradict themselves, or no departure from the heuristic pays; the policy is kept
+            under a name of its own then.
     """
     settings: EvictionTrialsConfig = trial_settings(REGALLOC_EVICTION, algorithm, config, fewer="module_trials")
     if settings.rounds < 1:
@@ -80,10 +85,11 @@ def learn_evictions(
             fit = run.fit(done)
         policy, judged = _judge(run, fit, done[0])
         if judged.modules and judged.gain <= 0:
+            save_policy(policy, folder / REFUSED_NAME)
             raise UsageError(
                 f"evictions: expected that departing from LLVM's heuristic pays on projects that do not teach, found "
-                f"{-100 * judged.gain:+.2f} % on {len(judged.modules)} modules; leave the "
-                "decision to LLVM, collect from more projects, or give --setting judges=0 to have the policy as it is"
+                f"{-100 * judged.gain:+.2f} % on {len(judged.modules)} modules; leave the decision to LLVM, or collect "
+                f"from more projects. The policy is in {folder / REFUSED_NAME} all the same"
             )
         left_out = Counter(reason for one in done for reason in one.left_out)
         counters = Counters(
