@@ -111,6 +111,15 @@ def observations(log: Log) -> list[Observation]:
     return found
 
 
+def drawn_layers(widths: list[int], rng: np.random.Generator) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(
+            rng.normal(size=(3, inputs, outputs)).astype(np.float32), rng.normal(size=(3, outputs)).astype(np.float32)
+        )
+        for inputs, outputs in itertools.pairwise(widths)
+    )
+
+
 def make_policy(problem: Problem, log: Log, *, quantile: bool) -> Policy:
     """An ensemble with random weights, of features that take many values in ``log``."""
     rng = np.random.default_rng(11)
@@ -130,13 +139,7 @@ def make_policy(problem: Problem, log: Log, *, quantile: bool) -> Policy:
         problem=problem.name,
         features=names,
         normaliser=normaliser,
-        layers=tuple(
-            Layer(
-                rng.normal(size=(3, inputs, outputs)).astype(np.float32),
-                rng.normal(size=(3, outputs)).astype(np.float32),
-            )
-            for inputs, outputs in itertools.pairwise(widths)
-        ),
+        layers=drawn_layers(widths, rng),
         output=output,
         caution=0.25 if output is OutputKind.COLUMN_LOGIT else 0.0,
         mask=problem.mask or "",
@@ -230,13 +233,7 @@ def test_effects_against_the_heuristics_column_decide_alike_in_the_plugin_and_he
         plain,
         features=names,
         normaliser=fit_signed_log(rows),
-        layers=tuple(
-            Layer(
-                rng.normal(size=(3, inputs, outputs)).astype(np.float32),
-                rng.normal(size=(3, outputs)).astype(np.float32),
-            )
-            for inputs, outputs in itertools.pairwise(widths)
-        ),
+        layers=drawn_layers(widths, rng),
         output=OutputKind.COLUMN_EFFECT,
         caution=0.0,
         doubt=0.25,

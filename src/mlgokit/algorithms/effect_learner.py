@@ -65,7 +65,7 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
 
     def without(state: State, project: int) -> Policy | None:
         fitted_on = state.get("policy/fitted_on")
-        return None if fitted_on is None else _members(best(state), ~fitted_on[:, project])
+        return None if fitted_on is None else best(state).of_members(~fitted_on[:, project])
 
     return Learner(start=start, ask=ask, tell=tell, best=best, without=without)
 
@@ -214,12 +214,6 @@ def _nothing_known(task: Task, settings: EffectRegressionConfig) -> Policy:
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=settings.fit.bytes_per_unit,
     )
-
-
-def _members(policy: Policy, chosen: npt.NDArray[np.bool_]) -> Policy | None:
-    """The ensemble of the ``chosen`` [K] members alone."""
-    layers = tuple(Layer(layer.weight[chosen], layer.bias[chosen]) for layer in policy.layers)
-    return dataclasses.replace(policy, layers=layers) if chosen.any() else None
 
 
 def _packed(policy: Policy) -> State:

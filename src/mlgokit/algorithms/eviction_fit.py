@@ -17,7 +17,7 @@ from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.compiler.reuse.trials import IMAGE_BYTES, MEASURES, SPILL_COST
 from mlgokit.errors import UsageError
 from mlgokit.policy.columns import DEFAULT, IS_ITSELF, LEGAL_COLUMNS, POOLED
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.problems import REGALLOC_EVICTION
 
 Floats = npt.NDArray[np.float64]
@@ -147,9 +147,7 @@ class EvictionFit:
 
     def without(self, project: int) -> Policy | None:
         """The members that were not fitted on a project; nothing if all were."""
-        others = ~self.fitted_on[:, project]
-        layers = tuple(Layer(layer.weight[others], layer.bias[others]) for layer in self.policy.layers)
-        return dataclasses.replace(self.policy, layers=layers) if others.any() else None
+        return self.policy.of_members(~self.fitted_on[:, project])
 
 
 def fit_evictions(labels: EvictionLabels, settings: EvictionTrialsConfig, *, seed: int) -> EvictionFit:

@@ -17,7 +17,7 @@ from mlgokit.algorithms.config import PassTrialsConfig
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.algorithms.gate import pays, sum_and_error
 from mlgokit.errors import UsageError
-from mlgokit.policy.network import Gate, Layer, Policy
+from mlgokit.policy.network import Gate, Policy
 from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
 
 Ints = npt.NDArray[np.int64]
@@ -97,9 +97,7 @@ class PassFit:
 
     def without(self, project: int) -> Policy | None:
         """The members that were not fitted on a project; nothing if all were."""
-        others = ~self.fitted_on[:, project]
-        layers = tuple(Layer(layer.weight[others], layer.bias[others]) for layer in self.policy.layers)
-        return dataclasses.replace(self.policy, layers=layers) if others.any() else None
+        return self.policy.of_members(~self.fitted_on[:, project])
 
 
 def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequence[str], seed: int) -> PassFit:

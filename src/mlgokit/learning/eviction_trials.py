@@ -273,18 +273,12 @@ def try_policy(compiler: Compiler, module: Module, keys: Sequence[int], policy: 
     trials["by_rule"][1] = 1
     series = [Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys]
     done = _compiled(compiler, module, series, policy) if series else None
-    pairs = [] if done is None or not done.ok else [one.outcomes for one in done.tried if len(one.outcomes) == 2]
-    good = [(first, second) for first, second in (map(_measured, pair) for pair in pairs) if first is not None]
-    both = [(first, second) for first, second in good if second is not None]
-    empty = np.zeros((0, len(MEASURES)))
-    return (
-        np.stack([first for first, _ in both]) if both else empty,
-        np.stack([second for _, second in both]) if both else empty,
-    )
-
-
-def _measured(outcome: Outcome) -> Floats | None:
-    return outcome.measured
+    tried = () if done is None or not done.ok else done.tried
+    # Functions without trials are listed too.
+    pairs = [[outcome.measured for outcome in one.outcomes] for one in tried if len(one.outcomes) == 2]
+    both = [(before, after) for before, after in pairs if before is not None and after is not None]
+    before, after = np.array(both).reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
+    return before, after
 
 
 def _series(questions: EvictionQuestions, key: int, asked: Ints, columns: Ints, *, by_rule: bool) -> list[Series]:

@@ -17,18 +17,17 @@ import numpy as np
 
 from mlgokit.algorithms.config import EvictionTrialsConfig
 from mlgokit.algorithms.eviction_fit import EvictionFit, in_score
-from mlgokit.algorithms.registry import check_framework
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import policy_file
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.eviction_rounds import EvictionRound, EvictionRounds
 from mlgokit.learning.eviction_trials import try_policy
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.metrics import Row, write_metrics
-from mlgokit.learning.settings import Learning
-from mlgokit.learning.trials import trial_settings
+from mlgokit.learning.settings import Learning, check_ready
+from mlgokit.learning.trials import only_row, trial_settings
 from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -70,11 +69,7 @@ def learn_evictions(
     settings: EvictionTrialsConfig = trial_settings(REGALLOC_EVICTION, algorithm, config, fewer="module_trials")
     if settings.rounds < 1:
         raise UsageError(f"--setting rounds: expected at least 1, found {settings.rounds}; give 1 or more")
-    check_framework()
-    if not modules:
-        raise CorpusError(
-            "training: expected at least one module that is not held out, found none; add projects to the corpus"
-        )
+    check_ready(modules)
     begin = time.monotonic()
     with locked(folder), tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         run = EvictionRounds(compiler, tuple(modules), settings, config.seed, folder, Path(scratch), report)
@@ -158,19 +153,4 @@ def _validated(
 
 def _row(counters: Counters, fit: EvictionFit, policy: Policy, *, trials: int) -> Row:
     numbers = {"trials": float(trials), "correlation": fit.correlation, "doubt": policy.doubt}
-    gain = float(counters.best_gain)
-    return {
-        "turn": counters.turn,
-        "compilations": counters.compilations,
-        "failed": counters.failed,
-        "reward": gain,
-        "reward_spread": 0.0,
-        "reward_least": gain,
-        "reward_most": gain,
-        "validation_gain": gain,
-        "user_seconds": counters.user_seconds,
-        "seconds": counters.seconds,
-        "seconds_left": 0.0,
-        "time": time.time(),
-        **{f"learner/{name}": value for name, value in numbers.items()},
-    }
+    return only_row(counters, numbers)

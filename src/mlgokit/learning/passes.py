@@ -13,7 +13,6 @@ import numpy as np
 
 from mlgokit.algorithms.config import PassTrialsConfig
 from mlgokit.algorithms.pass_fit import PassFit, PassLabels, fit_passes
-from mlgokit.algorithms.registry import check_framework
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
@@ -24,8 +23,8 @@ from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.loop import JUDGES, Learned
 from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, ask, try_passes
-from mlgokit.learning.settings import Learning
-from mlgokit.learning.trials import kept_or_made, module_draws, trial_settings
+from mlgokit.learning.settings import Learning, check_ready
+from mlgokit.learning.trials import kept_or_made, module_draws, only_row, trial_settings
 from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -62,11 +61,7 @@ def learn_passes(
         UsageError: the settings contradict themselves, or no pass pays.
     """
     settings = _settings(algorithm, config)
-    check_framework()
-    if not modules:
-        raise CorpusError(
-            "training: expected at least one module that is not held out, found none; add projects to the corpus"
-        )
+    check_ready(modules)
     begin = time.monotonic()
     with locked(folder):
         asked = parallel(
@@ -225,19 +220,4 @@ def _row(counters: Counters, labels: PassLabels, fit: PassFit, *, trials: int) -
         **{f"possible_bytes/{one.name}": one.possible_bytes for one in fit.evidence},
         **{f"decides/{one.name}": float(one.chosen) for one in fit.evidence},
     }
-    gain = float(counters.best_gain)
-    return {
-        "turn": 1,
-        "compilations": counters.compilations,
-        "failed": counters.failed,
-        "reward": gain,
-        "reward_spread": 0.0,
-        "reward_least": gain,
-        "reward_most": gain,
-        "validation_gain": gain,
-        "user_seconds": counters.user_seconds,
-        "seconds": counters.seconds,
-        "seconds_left": 0.0,
-        "time": time.time(),
-        **{f"learner/{name}": value for name, value in numbers.items()},
-    }
+    return only_row(counters, numbers)

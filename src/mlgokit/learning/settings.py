@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal, cast
 
 import tyro
 
-from mlgokit.algorithms.registry import LEARNERS
+from mlgokit.algorithms.registry import LEARNERS, check_framework
 from mlgokit.compiler.objects.measure import Objective
-from mlgokit.errors import InputError, UsageError
+from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file
+from mlgokit.module import Module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,20 @@ def check_learning(config: Learning) -> None:
         )
     if config.patience and config.evaluate_every == 0:
         raise UsageError("--patience: expected evaluations to wait for, found --evaluate-every 0; give one above 0")
+
+
+def check_ready(modules: Sequence[Module]) -> None:
+    """Make sure that there is something to learn from, and something to learn with.
+
+    Raises:
+        CorpusError: there is no module.
+        ToolError: JAX is not installed.
+    """
+    check_framework()
+    if not modules:
+        raise CorpusError(
+            "training: expected at least one module that is not held out, found none; add projects to the corpus"
+        )
 
 
 def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem: str = "inline-size") -> Any:

@@ -1,7 +1,8 @@
 """What learning from trials of single functions shares, whatever is decided: settings, draws, and what is kept."""
 
 import hashlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
+from mlgokit.learning.checkpoint import Counters
+from mlgokit.learning.metrics import Row
 from mlgokit.learning.settings import Learning, check_learning, settings_of
 from mlgokit.module import Module
 from mlgokit.problems import Problem
@@ -91,6 +94,26 @@ def kept_or_made(kind: type[T], folder: Path, module: Module, make: Callable[[],
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, found.to_bytes())
     return found
+
+
+def only_row(counters: Counters, numbers: Mapping[str, float]) -> Row:
+    """The row of a run that ends as soon as it was judged, with the learner's own ``numbers`` by name."""
+    gain = float(counters.best_gain)
+    return {
+        "turn": counters.turn,
+        "compilations": counters.compilations,
+        "failed": counters.failed,
+        "reward": gain,
+        "reward_spread": 0.0,
+        "reward_least": gain,
+        "reward_most": gain,
+        "validation_gain": gain,
+        "user_seconds": counters.user_seconds,
+        "seconds": counters.seconds,
+        "seconds_left": 0.0,
+        "time": time.time(),
+        **{f"learner/{name}": value for name, value in numbers.items()},
+    }
 
 
 def _digest(module: Module) -> bytes:

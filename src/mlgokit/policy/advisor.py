@@ -66,14 +66,14 @@ class PolicyAdvisor:
                 if default is not None and not mask[default]:
                     # What LLVM's heuristic takes may be masked out; nothing is measured against that.
                     return default, 0.0
-                spent = policy.most_departures and self._departures.get(observation.context, 0)
-                if default is not None and spent and spent >= policy.most_departures:
+                spent = self._departures.get(observation.context, 0)
+                if default is not None and 0 < policy.most_departures <= spent:
                     logits = [0.0 if column == default else -HEURISTIC_PREFERENCE for column in range(len(mask))]
                 else:
                     logits = self._logits(observation, mask, default)
                 column, logarithm = choose_column(logits, mask.tolist(), exploration, choice, flip)
-                if default is not None and column != default:
-                    self._departures[observation.context] = self._departures.get(observation.context, 0) + 1
+                if policy.most_departures:
+                    self._departures[observation.context] = spent + (column != default)
                 return column, logarithm
             case AdviceKind.REAL:
                 return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)

@@ -6,7 +6,7 @@ same order and precision in all others, so a preference, a column's logit or a u
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -121,6 +121,11 @@ class Policy:
     def members(self) -> int:
         """Number of networks in the ensemble."""
         return len(self.layers[0].weight)
+
+    def of_members(self, chosen: npt.NDArray[np.bool_]) -> "Policy | None":
+        """The ensemble of the ``chosen`` [K] members alone; nothing if there are none."""
+        layers = tuple(Layer(layer.weight[chosen], layer.bias[chosen]) for layer in self.layers)
+        return replace(self, layers=layers) if chosen.any() else None
 
     @property
     def asks_heuristic(self) -> bool:
