@@ -5,7 +5,6 @@ import functools
 import shlex
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
-from mlgokit.compiler.build_tree import PassedObject, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by, project_calls
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
@@ -120,7 +119,7 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
     place = config.plugin_in or _place(summary)
     toolchain = find_toolchain(config.llvm or (None if summary is None else summary.llvm))
     check_loads(config.plugin, toolchain)
-    begin = time.time()
+    before = objects_below(Path.cwd())
     with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
         build = run_wrapped(
             [words],
@@ -132,7 +131,7 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
             timeout_seconds=60 * config.timeout_minutes,
             output=process.STANDARD_ERROR,
         )
-    return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, since=begin))
+    return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, before=before))
 
 
 def plugin_options(plugin: Path, place: PluginPlace) -> AddedOptions:

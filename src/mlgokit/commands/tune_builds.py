@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,14 @@ from mlgokit.commands.build_site import (
     state_of,
 )
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import (
+    PassedObject,
+    copy_sources,
+    is_image,
+    objects_below,
+    objects_passed_by,
+    project_calls,
+)
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
@@ -219,7 +225,7 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
     if options.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
         raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
-    begin = time.time()
+    before = objects_below(tree, without=place.parent)
     build = run_step(site, "build", PLAIN, none)
     if build.reason:
         raise CorpusError(
@@ -230,7 +236,7 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
     # Not within what is tuned: names of modules count from the database's folder.
     database = (tree if not options.clean else place) / "mlgokit_commands.json"
     count = write_database(calls, database, toolchain=toolchain)
-    passed = objects_passed_by(tree, build, since=begin, without=place.parent)
+    passed = objects_passed_by(tree, build, before=before, without=place.parent)
     if not count:
         raise _nothing_recorded(options, passed)
     left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed}

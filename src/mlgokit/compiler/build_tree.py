@@ -1,9 +1,10 @@
 """What of a wrapped build belongs to the project, and which objects no wrapper has seen."""
 
+import contextlib
 import fnmatch
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,10 @@ _CHECKS = ("*CMakeFiles/*/CompilerId*", "*meson-private/*", "*CMakeFiles/CMakeTm
 _CONFIGURED = ("CMakeCache.txt", "meson-private")
 """A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
 _OBJECTS = (".o", ".obj")
-_CLOCK_SECONDS = 0.1
-"""By which a file system's clock may be behind."""
+
+FileState = tuple[int, int, int]
+"""Number, size, and time of change of a file."""
+ObjectStates = Mapping[Path, FileState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +100,30 @@ def is_image(path: Path) -> bool:
         return False
 
 
+def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
+    """The objects below a folder as they are, by path; taken before a build, it tells which of them the build made.
+
+    Args:
+        tree: the folder of the build.
+        without: a folder that is not looked into.
+    """
+    found: dict[Path, FileState] = {}
+    for path in _objects(tree, without):
+        with contextlib.suppress(OSError):
+            found[path] = _state(path.stat())
+    return found
+
+
 def objects_passed_by(
-    tree: Path, build: WrappedBuild, *, since: float, without: Path | None = None
+    tree: Path, build: WrappedBuild, *, before: ObjectStates, without: Path | None = None
 ) -> list[PassedObject]:
     """The objects below a folder that a compiler made and no wrapper has seen, by path.
 
     Args:
         tree: the folder of the build.
         build: what the wrappers have seen.
-        since: when the build began, in seconds since the epoch.
+        before: the objects as they were when the build began. No clock tells it: that of a file system may be behind,
+            and a build may begin right after another.
         without: a folder that is not looked into.
     """
     seen = {path for call in (*build.calls, *build.others) for path in call.outputs}
@@ -121,9 +139,12 @@ def objects_passed_by(
         except (OSError, InputError):
             continue
         if compiler:
-            is_new = status.st_mtime >= since - _CLOCK_SECONDS
-            found.append(PassedObject(path=path, compiler=compiler, is_new=is_new))
+            found.append(PassedObject(path=path, compiler=compiler, is_new=before.get(path) != _state(status)))
     return sorted(found, key=lambda one: one.path)
+
+
+def _state(status: os.stat_result) -> FileState:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _objects(tree: Path, without: Path | None) -> Iterator[Path]:

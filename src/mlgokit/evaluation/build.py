@@ -6,13 +6,12 @@ Both copies lie at the same place, one after the other, so that no path differs 
 import dataclasses
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by, project_calls
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_weights, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
@@ -217,7 +216,7 @@ def _make(
         compile_options.append(f"-fpass-plugin={loaded.absolute()}")
     if loaded is not None and side.links_with_plugin:
         link_options.append(plugin_link_option(loaded))
-    begin = time.time()
+    before = objects_below(tree)
     build = run_wrapped(
         plan.commands,
         tree=tree,
@@ -229,7 +228,7 @@ def _make(
     )
     passed = {
         one.path.relative_to(tree).as_posix(): one.compiler
-        for one in objects_passed_by(tree, build, since=begin)
+        for one in objects_passed_by(tree, build, before=before)
         if one.is_new
     }
     return dataclasses.replace(_read(plan, side, build, tree), passed=passed)

@@ -1,0 +1,39 @@
+"""Which objects of a build no wrapper has seen."""
+
+import os
+from pathlib import Path
+
+from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
+from mlgokit.compiler.wrapping import WrappedBuild
+
+BITCODE = b"BC\xc0\xde"
+NOTHING_SEEN = WrappedBuild(reason="", code=0, calls=(), others=(), wall_seconds=0.0)
+
+
+def test_an_object_is_new_if_the_build_made_or_changed_it_whatever_the_clocks_say(tmp_path: Path):
+    kept, made_anew, fresh = (tmp_path / name for name in ("kept.o", "made_anew.o", "fresh.o"))
+    kept.write_bytes(BITCODE)
+    made_anew.write_bytes(BITCODE)
+    (tmp_path / "text.o").write_bytes(b"no object")
+    before = objects_below(tmp_path)
+
+    made_anew.write_bytes(BITCODE + b"more")
+    fresh.write_bytes(BITCODE)
+    # A file system whose clock is a day behind.
+    for path in (made_anew, fresh):
+        os.utime(path, (kept.stat().st_atime, kept.stat().st_mtime - 86_400))
+
+    compiler = "a compiler that leaves bitcode to the link"
+    assert objects_passed_by(tmp_path, NOTHING_SEEN, before=before) == [
+        PassedObject(path=fresh, compiler=compiler, is_new=True),
+        PassedObject(path=kept, compiler=compiler, is_new=False),
+        PassedObject(path=made_anew, compiler=compiler, is_new=True),
+    ]
+
+
+def test_a_folder_is_left_out_on_request(tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "part.o").write_bytes(BITCODE)
+
+    assert not objects_below(tmp_path, without=tmp_path / "sub")
+    assert not objects_passed_by(tmp_path, NOTHING_SEEN, before={}, without=tmp_path / "sub")
