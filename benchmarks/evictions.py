@@ -11,8 +11,9 @@ import numpy.typing as npt
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
+from mlgokit.algorithms.allocation_score import AllocationScore, changes
 from mlgokit.algorithms.config import EvictionTrialsConfig
-from mlgokit.algorithms.eviction_fit import EvictionLabels, EvictionScore, changes, fit_evictions
+from mlgokit.algorithms.eviction_fit import EvictionLabels, fit_evictions
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
@@ -42,7 +43,7 @@ class Evictions:
     """Corpus at the level in question; its held-out projects are not looked at."""
     trials: Path = Path("evictions")
     """Folder of `mlgokit train --problem regalloc-eviction`, whose trials are not made again."""
-    scores: tuple[EvictionScore, ...] = ("spill-cost", "executed")
+    scores: tuple[AllocationScore, ...] = ("spill-cost", "executed")
     """Scores that policies are fitted to."""
     doubt: float = 0.0
     """Doubt of the policies."""

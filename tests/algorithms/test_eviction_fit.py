@@ -1,4 +1,4 @@
-"""A fit to trials of single evictions: which answers are foretold to pay, and what a change counts."""
+"""A fit to trials of single evictions: which answers are foretold to pay."""
 
 import dataclasses
 
@@ -10,9 +10,7 @@ from mlgokit.algorithms.config import EffectConfig, EvictionTrialsConfig
 from mlgokit.algorithms.eviction_fit import (
     EVICTION_FEATURES,
     EvictionLabels,
-    changes,
     fit_evictions,
-    in_score,
     join_labels,
 )
 from mlgokit.compiler.reuse.trials import MEASURES
@@ -88,23 +86,3 @@ def test_nothing_tried_is_nothing_to_fit():
     )  # fmt: skip
     with pytest.raises(UsageError, match="expected at least one trial that succeeded, found none"):
         fit_evictions(none, SETTINGS, seed=1)
-
-
-def test_what_is_made_again_counts_though_the_record_leaves_it_out():
-    before = measured(1, reloads=10.0, executed=100.0)
-    # A reload less, and nothing more: 4 of 40. A reload less, and one instruction more in its place: 3.8.
-    less = changes(before, measured(1, reloads=9.0, executed=99.0), "spill-cost")
-    again = changes(before, measured(1, reloads=9.0, executed=100.0), "spill-cost")
-    assert less[0] == pytest.approx(100 * np.log(36.3 / 40.3))
-    assert again[0] == pytest.approx(100 * np.log(36.5 / 40.3))
-
-
-def test_scores_in_parts_are_bounded_and_bytes_are_bytes():
-    before = measured(2, executed=100.0, code=50.0, unwind=2.0)
-    after = measured(2, executed=[100.5, 300.0], code=[45.0, 60.0], unwind=2.0)
-    assert changes(before, after, "executed").round(6).tolist() == [5.0, 10.0]
-    assert changes(before, after, "bytes").round(6).tolist() == [-5.0, 10.0]
-    then, now = in_score(before, after, "bytes")
-    assert (then.tolist(), now.tolist()) == ([55.0, 55.0], [50.0, 65.0])
-    then, now = in_score(before, after, "executed")
-    assert (then.tolist(), now.round(6).tolist()) == ([1000.0, 1000.0], [1005.0, 1010.0])

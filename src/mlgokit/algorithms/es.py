@@ -1,6 +1,6 @@
 """Evolution strategies: perturb the weights, compile, and move to where the scores are lower; no gradient of anything.
 
-Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (Hansen) from the package cmaes. Both ask for
+Antithetic pairs (Salimans et al., 2017) with Adam from optax, or CMA-ES (``cma.py``). Both ask for
 whole policies that do not explore decision by decision, so they need nothing of a compilation but its score.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import optax
-from cmaes import CMA
 
-from mlgokit.algorithms import network
+from mlgokit.algorithms import cma, network
 from mlgokit.algorithms.config import EsConfig
 from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import drawn_modules, followed
@@ -113,44 +112,12 @@ def _antithetic(settings: EsConfig) -> Any:
 
 
 def _cma(settings: EsConfig) -> Any:
-    """CMA-ES by ask and tell, its state taken apart into arrays after every step."""
     population = 2 * settings.perturbations
 
     def start(weights: Floats) -> State:
-        return _packed(CMA(mean=weights, sigma=settings.spread, population_size=population), weights)
+        return cma.start(weights, spread=settings.spread, population=population)
 
-    def networks(state: State, rng: np.random.Generator) -> Floats:
-        search = _unpacked(state, population)
-        search.reseed_rng(int(rng.integers(2**31)))
-        return np.stack([search.ask() for _ in range(population)])
-
-    def moved(state: State, tested: Floats, rewards: Floats) -> State:
-        search = _unpacked(state, population)
-        worst = np.nanmin(rewards)
-        # CMA-ES wants all of its population back; a network that does not compile is as bad as the worst.
-        search.tell(
-            [(row, -float(reward)) for row, reward in zip(tested, np.nan_to_num(rewards, nan=worst), strict=True)]
-        )
-        return _packed(search, np.asarray(search.mean, np.float64))
-
-    return start, networks, moved
-
-
-def _packed(search: CMA, centre: Floats) -> State:
-    values = search.__getstate__()
-    # Only its own test of when to stop reads the history, part of which is uninitialised memory.
-    values = {name: value for name, value in values.items() if value is not None and name != "_funhist_values"}
-    return {"centre": centre, **{f"cma/{name}": np.array(value) for name, value in values.items()}}
-
-
-def _unpacked(state: State, population: int) -> CMA:
-    search = CMA(mean=state["centre"].copy(), sigma=1.0, population_size=population)
-    values: dict[str, Any] = dict(search.__getstate__())
-    for name, value in state.items():
-        if name.startswith("cma/"):
-            values[name.removeprefix("cma/")] = value.copy() if value.ndim else value.item()
-    search.__setstate__(values)
-    return search
+    return start, cma.ask, cma.tell
 
 
 def _flat(parameters: network.Parameters) -> Floats:

@@ -7,14 +7,13 @@ of the policy's own in whose place it stood.
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.algorithms.allocation_score import AllocationScore, changes
 from mlgokit.algorithms.config import EvictionTrialsConfig
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler.reuse.trials import IMAGE_BYTES, MEASURES, SPILL_COST
 from mlgokit.errors import UsageError
 from mlgokit.policy.columns import DEFAULT, IS_ITSELF, LEGAL_COLUMNS, POOLED
 from mlgokit.policy.network import OutputKind, Policy
@@ -22,7 +21,6 @@ from mlgokit.problems import REGALLOC_EVICTION
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-EvictionScore = Literal["spill-cost", "executed", "bytes"]
 
 _OWN = tuple(
     feature.name
@@ -39,55 +37,8 @@ EVICTION_FEATURES = (
 )
 """[F] what a policy sees of a column: its values, the heuristic's, and all columns together."""
 
-UNITS: dict[EvictionScore, float] = {"spill-cost": 8.0, "executed": 4.0, "bytes": 8.0}
+UNITS: dict[AllocationScore, float] = {"spill-cost": 8.0, "executed": 4.0, "bytes": 8.0}
 """What makes one unit of the network's output: percent, parts in a thousand, and bytes."""
-_LEAST_COST = 0.3
-_REST = 0.2
-"""Weight of an instruction that is no spill, reload or copy: what LLVM's own score gives one that is made again instead
-of being reloaded (``llvm/lib/CodeGen/RegAllocScore.cpp``). LLVM's record leaves those out, and what saves registers."""
-_MOST_EXECUTED = 0.01
-_EXECUTED = MEASURES.index("executed")
-_WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
-_WITH_THE_REST[_EXECUTED] = _REST
-_OF_BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
-
-
-def changes(before: Floats, after: Floats, score: EvictionScore) -> Floats:
-    """[N] by how much functions got worse.
-
-    Args:
-        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
-        after: [N, 9] the same.
-        score: percent of what spills, reloads and copies cost and other instructions add, at most 100; parts in a
-            thousand of the instructions that one call executes by LLVM's estimate, at most 10, as single functions
-            would decide alone otherwise; or bytes of code and tables.
-
-    Example:
-        >>> before, after = np.zeros((1, 9)), np.zeros((1, 9))
-        >>> before[0, 1], after[0, 1] = 10.0, 9.0
-        >>> changes(before, after, "spill-cost").round(2).tolist()
-        [-9.9]
-    """
-    if score == "spill-cost":
-        then, more = before @ SPILL_COST, (after - before) @ _WITH_THE_REST
-        return 100 * np.clip(np.log((np.maximum(then + more, 0) + _LEAST_COST) / (then + _LEAST_COST)), -1, 1)
-    if score == "executed":
-        then, now = before[:, _EXECUTED], after[:, _EXECUTED]
-        return 1000 * np.clip((now - then) / np.maximum(then, 1e-9), -_MOST_EXECUTED, _MOST_EXECUTED)
-    return (after - before) @ _OF_BYTES
-
-
-def in_score(before: Floats, after: Floats, score: EvictionScore) -> tuple[Floats, Floats]:
-    """[N] scores of functions before and after, which may be added up: those in parts begin with 100 or 1000 each.
-
-    Args:
-        before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
-        after: [N, 9] the same.
-        score: as in :func:`changes`.
-    """
-    worse = changes(before, after, score)
-    then = before @ _OF_BYTES if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
-    return then, then + worse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,28 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.config import EvictionTrialsConfig
-from mlgokit.algorithms.eviction_fit import EvictionFit, in_score
-from mlgokit.compiler.pool import parallel
+from mlgokit.algorithms.eviction_fit import EvictionFit
 from mlgokit.compiler.request import Compiler
 from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import policy_file
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.eviction_rounds import EvictionRound, EvictionRounds
 from mlgokit.learning.eviction_trials import try_policy
+from mlgokit.learning.function_judges import judge_functions
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.settings import Learning, check_ready
-from mlgokit.learning.trials import only_row, trial_settings
-from mlgokit.learning.validation import JudgedModule, Validation
+from mlgokit.learning.trials import only_row, refuse_loss, trial_settings
+from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
-from mlgokit.policy.store import save_policy
 from mlgokit.problems import REGALLOC_EVICTION
 from mlgokit.progress import Report, say_nothing
-
-REFUSED_NAME = "refused.policy"
-"""A policy that does not pay where nothing taught it."""
 
 
 def learn_evictions(
@@ -79,13 +75,7 @@ def learn_evictions(
             done.append(run.round(number, fit))
             fit = run.fit(done)
         policy, judged = _judge(run, fit, done[0])
-        if judged.modules and judged.gain <= 0:
-            save_policy(policy, folder / REFUSED_NAME)
-            raise UsageError(
-                f"evictions: expected that departing from LLVM's heuristic pays on projects that do not teach, found "
-                f"{-100 * judged.gain:+.2f} % on {len(judged.modules)} modules; leave the decision to LLVM, or collect "
-                f"from more projects. The policy is in {folder / REFUSED_NAME} all the same"
-            )
+        refuse_loss(REGALLOC_EVICTION, policy, judged, folder)
         left_out = Counter(reason for one in done for reason in one.left_out)
         counters = Counters(
             turn=settings.rounds,
@@ -124,31 +114,16 @@ def _judge(run: EvictionRounds, fit: EvictionFit, first: EvictionRound) -> tuple
             for name, place in places.items()
             if (judging := tried.without(place)) is not None
         }
-        found = _validated(run, [part for part in judges if part[0].project in files], files)
+        found = judge_functions(
+            [part for part in judges if part[0].project in files],
+            lambda module, keys, files=files: try_policy(run.compiler, module, keys, files[module.project]),
+            run.settings.score,
+            workers=run.compiler.workers,
+            report=run.report,
+        )
         if found.modules and found.gain > best.gain:
             best, policy = found, tried.policy
     return policy, best
-
-
-def _validated(
-    run: EvictionRounds, judges: Sequence[tuple[Module, tuple[int, ...]]], files: dict[str, str]
-) -> Validation:
-    """By which part functions got better, in the mean of projects; scores of modules are means too."""
-
-    def work(part: tuple[Module, tuple[int, ...]]) -> JudgedModule:
-        module, keys = part
-        then, now = in_score(*try_policy(run.compiler, module, keys, files[module.project]), run.settings.score)
-        return JudgedModule(
-            module=module.name, project=module.project, before=float(then.sum()), after=float(now.sum())
-        )
-
-    done = parallel(work, judges, workers=run.compiler.workers, report=run.report, label="judge")
-    found = tuple(one for one in done if one.before)
-    ratios = [
-        sum(one.after for one in found if one.project == name) / sum(one.before for one in found if one.project == name)
-        for name in sorted({one.project for one in found})
-    ]
-    return Validation(gain=1 - float(np.mean(ratios)) if ratios else -np.inf, modules=found)
 
 
 def _row(counters: Counters, fit: EvictionFit, policy: Policy, *, trials: int) -> Row:

@@ -115,7 +115,9 @@ def _settings(algorithm: str, config: Learning) -> PassTrialsConfig:
     Raises:
         UsageError: another algorithm, or something that does not apply.
     """
-    settings = trial_settings(PASS_SELECTION, algorithm, config, fewer="functions")
+    settings = trial_settings(
+        PASS_SELECTION, algorithm, config, fewer="functions", uses=("excluded", "features", "objective")
+    )
     if config.features == "llvm":
         raise UsageError(
             f"--features llvm: expected all for {PASS_SELECTION.name}, about which LLVM has no features of its own; "

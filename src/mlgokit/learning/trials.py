@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -12,11 +12,16 @@ from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.metrics import Row
-from mlgokit.learning.settings import Learning, check_learning, settings_of
+from mlgokit.learning.settings import LIKE_PRESET, Learning, check_learning, settings_of
+from mlgokit.learning.validation import Validation
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import save_policy
 from mlgokit.problems import Problem
 
 ALGORITHM = "effect-regression"
+REFUSED_NAME = "refused.policy"
+"""A policy that does not pay where nothing taught it."""
 _KEPT_FOLDER = "trials"
 
 
@@ -36,24 +41,40 @@ class Kept(Protocol):
 T = TypeVar("T", bound=Kept)
 
 
-def trial_settings(problem: Problem, algorithm: str, config: Learning, *, fewer: str) -> Any:
+def trial_settings(
+    problem: Problem,
+    algorithm: str,
+    config: Learning,
+    *,
+    fewer: str,
+    learns: str = ALGORITHM,
+    uses: Collection[str] = (),
+) -> Any:
     """The settings of the run.
 
     Args:
         problem: what is decided.
-        algorithm: effect regression, the only one that learns from trials.
+        algorithm: that was asked for.
         config: how.
         fewer: the setting by which trials become fewer, for the error.
+        learns: the only algorithm that learns this from trials.
+        uses: options that apply, of those that are about features and objective.
 
     Raises:
         UsageError: another algorithm, or something that does not apply.
     """
     check_learning(config)
-    if algorithm != ALGORITHM:
+    if algorithm != learns:
         raise UsageError(
-            f"algorithm {algorithm}: expected {ALGORITHM} for {problem.name}, which learns from trials of "
+            f"algorithm {algorithm}: expected {learns} for {problem.name}, which learns from trials of "
             "single functions; leave --algorithm out"
         )
+    for name in sorted({"excluded", "features", "normaliser", "objective"} - set(uses)):
+        if getattr(config, name) != getattr(LIKE_PRESET, name):
+            raise UsageError(
+                f"--{name}: expected it to be left out for {problem.name}, where it decides nothing, found "
+                f"{getattr(config, name)}; `mlgokit train --help` says which settings there are"
+            )
     given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
     for option, value in given.items():
         if value is not None:
@@ -114,6 +135,22 @@ def only_row(counters: Counters, numbers: Mapping[str, float]) -> Row:
         "time": time.time(),
         **{f"learner/{name}": value for name, value in numbers.items()},
     }
+
+
+def refuse_loss(problem: Problem, policy: Policy, judged: Validation, folder: Path) -> None:
+    """Keep a policy under a name of its own if it does not pay on projects that did not teach.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not judged.modules or judged.gain > 0:
+        return
+    save_policy(policy, folder / REFUSED_NAME)
+    raise UsageError(
+        f"{problem.name}: expected that departing from LLVM's heuristic pays on projects that do not teach, found "
+        f"{-100 * judged.gain:+.2f} % on {len(judged.modules)} modules; leave the decision to LLVM, or collect from "
+        f"more projects. The policy is in {folder / REFUSED_NAME} all the same"
+    )
 
 
 def _digest(module: Module) -> bytes:
