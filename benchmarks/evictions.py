@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+from allocated import Floats, compared, fine
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
@@ -17,7 +17,6 @@ from mlgokit.algorithms.eviction_fit import EvictionLabels, fit_evictions
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.reuse.trials import MEASURES, SPILL_COST
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.eviction_rounds import EvictionRounds
@@ -29,10 +28,6 @@ from mlgokit.problems import REGALLOC_EVICTION
 
 BAR = -0.05
 """What functions with spills shall cost less."""
-_OFFSET = 0.01
-_EXECUTED, _CODE = MEASURES.index("executed"), MEASURES.index("code")
-_MEMORY = [place for place, name in enumerate(MEASURES) if "spills" in name or "reloads" in name]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +90,15 @@ def measure(config: Evictions, setup: Setup) -> Result:
                 for name in left_out:
                     mine = [part for part in first.taught if part[0].project == name]
                     found[name] = _judged(compiler, mine, path, setup, f"{score}: {name}")
-            rows += [(score, name, *found[name][:2], *map(_fine, found[name][2:])) for name in sorted(found)]
+            rows += [(score, name, *found[name][:2], *map(fine, found[name][2:])) for name in sorted(found)]
             every = np.stack(list(found.values()))
             ratios = 1 + every[:, 2]
             low, high = bootstrap_interval(np.ones(len(ratios)), ratios, rng=np.random.default_rng(config.seed))
             spilling[score] = float(np.exp(np.log(ratios).mean()) - 1)
             means.append(
                 (
-                    score, len(found), int(every[:, 0].sum()), _fine(spilling[score]), f"{_fine(low)} to {_fine(high)}",
-                    *(_fine(float(part)) for part in every[:, 3:].mean(axis=0)),
+                    score, len(found), int(every[:, 0].sum()), fine(spilling[score]), f"{fine(low)} to {fine(high)}",
+                    *(fine(float(part)) for part in every[:, 3:].mean(axis=0)),
                 )
             )  # fmt: skip
     change = {
@@ -113,9 +108,9 @@ def measure(config: Evictions, setup: Setup) -> Result:
     return Result(
         benchmark="evictions",
         question="Do policies of evictions, fitted to trials of single answers, pay where nothing taught them?",
-        answer=f"{len(first.labels.before):,} trials; functions with spills cost {_fine(spilling[usual])} by policies "
+        answer=f"{len(first.labels.before):,} trials; functions with spills cost {fine(spilling[usual])} by policies "
         f"for {usual} ({means[0][4]} over {means[0][1]} projects), and a call executes {means[0][5]} instructions",
-        bar=f"functions with spills cost {_fine(BAR)} or less",
+        bar=f"functions with spills cost {fine(BAR)} or less",
         passed=spilling[usual] <= BAR,
         seed=config.seed,
         tables=(
@@ -156,10 +151,6 @@ def measure(config: Evictions, setup: Setup) -> Result:
     )  # fmt: skip
 
 
-def _fine(change: float) -> str:
-    return f"{100 * change:+.2f} %"
-
-
 def _others(labels: EvictionLabels, left_out: Sequence[str]) -> EvictionLabels:
     """The labels of all projects but these."""
     places = [place for place, name in enumerate(labels.projects) if name in left_out]
@@ -188,18 +179,7 @@ def _judged(
         report=setup.report,
         label=label,
     )
-    then, now = (np.concatenate([one[place] for one in done]) for place in (0, 1))
-    spills = (then[:, _MEMORY].sum(axis=1) > 0) | (now[:, _MEMORY].sum(axis=1) > 0)
-    costs = np.log((now[spills] @ SPILL_COST + _OFFSET) / (then[spills] @ SPILL_COST + _OFFSET))
-    executed = np.maximum(then[:, _EXECUTED], 1e-9)
-    return np.array(
-        [
-            len(then), int(spills.sum()), np.expm1(costs.mean()) if spills.any() else 0.0,
-            ((now - then)[:, _EXECUTED] / executed).mean(),
-            ((now - then)[:, _MEMORY].sum(axis=1) / executed).mean(),
-            now[:, _CODE].sum() / then[:, _CODE].sum() - 1,
-        ]
-    )  # fmt: skip
+    return compared(*(np.concatenate([one[place] for one in done]) for place in (0, 1)))[:6]
 
 
 if __name__ == "__main__":

@@ -104,6 +104,13 @@ def test_the_plugins_features_are_documented_in_their_order() -> None:
     assert documented == re.findall(r"^  M\((\w+)\)", header, flags=re.MULTILINE)
 
 
+def test_the_plugins_features_of_live_ranges_are_documented_in_their_order() -> None:
+    source = (ROOT / "src/mlgokit/plugin/regalloc/RangeFeatures.cpp").read_text()
+    text = (ROOT / "docs/formats.md").read_text().split("own features of a live range", 1)[1].split("\n\n", 2)[1]
+    documented = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert documented == re.findall(r"^  X\((\w+)\)", source, flags=re.MULTILINE)
+
+
 def test_the_plugins_settings_are_documented() -> None:
     settings = re.findall(
         r'^    \{"([\w-]+)", "(\w+)", "', (ROOT / "src/mlgokit/plugin/shared/Settings.cpp").read_text(), re.MULTILINE

@@ -87,6 +87,28 @@ class EvictionTrialsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityTrialsConfig:
+    """CMA-ES of priorities: each policy of a generation allocates the same functions, all in copies of one compiler."""
+
+    score: Literal["spill-cost", "executed", "bytes"] = "bytes"
+    """What priorities shall lower: cost of spills, reloads and copies; instructions executed; or bytes of code."""
+    functions: int = 1600
+    """Functions that teach, at most, drawn from those whose score depends on priorities, evenly over projects."""
+    module_functions: int = 60
+    """Functions of a module among which these are looked for; 0 for all."""
+    share: float = 0.4
+    """Part of them that a generation allocates; another one each time."""
+    generations: int = 30
+    """Generations of the search."""
+    population: int = 16
+    """Policies in one generation."""
+    spread: float = 0.5
+    """Standard deviation of the first generation's weights; the policy that it is drawn around has one weight of 1."""
+    judges: int = 150
+    """Modules of projects kept apart whose functions judge the policy; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeModelConfig:
     """How a native-size model is fitted."""
 

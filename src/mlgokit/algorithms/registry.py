@@ -29,6 +29,7 @@ from mlgokit.algorithms.config import (
     LocalSearchConfig,
     PassTrialsConfig,
     PpoConfig,
+    PriorityTrialsConfig,
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
@@ -64,6 +65,10 @@ ONE_TURN = LoopDefaults(iterations=1, evaluate_every=0, validation_share=0.0, no
 """Nothing to choose from, so nothing is validated."""
 
 
+TRIALS = "trials"
+"""The preset of learners that try whole policies on single functions, in copies of one compiler."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One learner.
@@ -75,6 +80,7 @@ class Entry:
         presets: settings by name; ``default`` is always there.
         of_problem: settings in the place of every preset, by problem, where the learner has others for it.
         reference: the preset ``reference`` by problem, for those that the reference implementation trains so.
+        trials: the preset ``trials`` by problem, for those that it learns from trials of single functions instead.
         loops: how the loop runs presets, of those that differ from the ordinary.
         fits_normaliser: whether it fits a normaliser to what it is told, and so needs no trace of all features.
     """
@@ -85,24 +91,32 @@ class Entry:
     presets: Mapping[str, Any]
     of_problem: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     reference: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    trials: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
 
     @property
     def preset_names(self) -> tuple[str, ...]:
         """All presets."""
-        return (*self.presets, *(("reference",) if self.reference else ()))
+        return (*self.presets, *(("reference",) if self.reference else ()), *((TRIALS,) if self.trials else ()))
 
     def settings(self, preset: str, problem: str, *, name: str) -> Any:
         """The settings of a preset for a problem; ``name`` is the learner's own, for the error.
 
         Raises:
-            UsageError: there is no such preset, or the reference has no settings for this problem.
+            UsageError: there is no such preset, or it has no settings for this problem.
         """
         if preset not in self.preset_names:
             raise UsageError(
                 f"algorithm {name}: expected one of the presets {', '.join(self.preset_names)}, found {preset!r}; "
                 "name one of these"
+            )
+        if preset == TRIALS and problem in self.trials:
+            return self.trials[problem]
+        if preset == TRIALS:
+            raise UsageError(
+                f"algorithm {name}: expected a problem that it learns from trials ({', '.join(self.trials)}), found "
+                f"{problem}; use the preset default"
             )
         if preset != "reference":
             return self.of_problem.get(problem, self.presets[preset])
@@ -152,6 +166,7 @@ LEARNERS: dict[str, Entry] = {
             "default": EsConfig(),
             "cma": ES_CMA,
         },
+        trials={"regalloc-priority": PriorityTrialsConfig()},
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import math
 import shlex
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, cast
 
 import tyro
 
+from mlgokit.algorithms.registry import TRIALS
 from mlgokit.commands.options import (
     COMPILER,
     NO_CHANGES,
@@ -34,13 +36,14 @@ from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.page import training_page
 from mlgokit.learning.passes import learn_passes
+from mlgokit.learning.priorities import ALGORITHM as EVOLUTION, learn_priorities
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
-from mlgokit.learning.trials import ALGORITHM
+from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS, REGALLOC_EVICTION
+from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
 
 
@@ -54,10 +57,10 @@ class Train:
     """Folder for policies and metrics; the result is <output>/final.policy."""
     problem: ProblemName = INLINE_SIZE.name
     """Optimization problem whose decisions are learned."""
-    algorithm: Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] = (
-        "effect-regression"
-    )
-    """Learning algorithm."""
+    algorithm: (
+        Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] | None
+    ) = None
+    """Learning algorithm; effect-regression if not given, and es with the preset trials for regalloc-priority."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
@@ -113,8 +116,8 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
             )
         )
     )
-    learning = config.learning.resolved(config.algorithm)
-    settings = {"algorithm": config.algorithm, "problem": config.problem, **learning.deciding()}
+    algorithm, learning = _learner(config)
+    settings = {"algorithm": algorithm, "problem": config.problem, **learning.deciding()}
     claim_folder(
         config.output,
         kind="policy",
@@ -126,16 +129,18 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     )
     remove_leftovers(config.output)
     from_trials = {PASS_SELECTION.name: learn_passes}
-    if config.algorithm == ALGORITHM:
+    if algorithm == EFFECT_REGRESSION:
         from_trials[REGALLOC_EVICTION.name] = learn_evictions
+    if learning.preset == TRIALS:
+        from_trials[config.problem] = functools.partial(learn_priorities, deadline=deadline)
     learned = (
-        from_trials[config.problem](compiler, modules, config.algorithm, learning, folder=config.output, report=report)
+        from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
         if config.problem in from_trials
         else learn(
             compiler,
             modules,
             PROBLEMS[config.problem],
-            config.algorithm,
+            algorithm,
             learning,
             folder=config.output,
             report=report,
@@ -149,7 +154,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
         policy=final,
         learned=learned,
         made_by={
-            "algorithm": config.algorithm,
+            "algorithm": algorithm,
             "problem": config.problem,
             "settings": {
                 name: _said(value) for name, value in learning.deciding().items() if value not in (None, (), {})
@@ -164,6 +169,16 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     atomic_write(metrics, json.dumps(trained.to_json(), indent=1), durable=True)
     write_page(training_page(TrainingRecord.from_json(trained.to_json())), metrics)
     return trained
+
+
+def _learner(config: Train) -> tuple[str, Learning]:
+    """The algorithm, and its loop's settings; the problem chooses where nothing is said."""
+    algorithm, learning = config.algorithm or EFFECT_REGRESSION, config.learning
+    if config.algorithm is None and config.problem == REGALLOC_PRIORITY.name:
+        algorithm = EVOLUTION
+        if learning.preset == LIKE_PRESET.preset:
+            learning = dataclasses.replace(learning, preset=TRIALS)
+    return algorithm, learning.resolved(algorithm)
 
 
 def _said(value: object) -> str:

@@ -35,14 +35,14 @@ def test_the_bytes_of_a_request_are_as_documented():
     toggled = np.zeros((1, 4), OVERRIDE)
     toggled[0, 0] = (8, 2, 0)
     series = Series(key=2, base=Overrides(evictions=ONE), score=1.5, trials=trials, free=7.0, toggled=toggled)
-    data = request_bytes([series], stages=Stage.PASSES, seconds=3.0, penalty=9.0)
-    assert data[:8] == b"MLGOTP4\n"
+    data = request_bytes([series], stages=Stage.PASSES, seconds=3.0, penalty=9.0, policies=[b"policy"])
+    assert data[:8] == b"MLGOTP5\n"
     assert struct.unpack_from("<d10dII", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, *4 * [0.0], 9.0, 2, 1)
     assert struct.unpack_from("<QddIIII", data, 104) == (2, 1.5, 7.0, 1, 0, 0, 1)
     assert struct.unpack_from("<IHH", data, 144) == (3, 1, 9)
     assert struct.unpack_from("<ddQII", data, 152) == (0.5, 0.25, 6, 1, 1)
     assert struct.unpack_from("<IHH", data, 184) == (8, 2, 0)
-    assert len(data) == 216
+    assert data[216:] == struct.pack("<II", 1, 6) + b"policy"
 
 
 def test_results_are_read_in_their_order(tmp_path: Path):

@@ -25,8 +25,13 @@ OVERRIDE = np.dtype([("range", "<u4"), ("nth", "<u2"), ("choice", "<u2")])
 TRIAL = np.dtype(
     [("eviction_flips", "<f8"), ("priority_flips", "<f8"), ("seed", "<u8"), ("by_rule", "<u4"), ("toggles", "<u4")]
 )
-"""Probabilities of flipping decisions, the seed, whether the policy of the settings decides the others; and how many
-passes are toggled."""
+"""Probabilities of flipping decisions, the seed, who decides the others (0: LLVM, :data:`BY_SETTINGS`, or a policy of
+the request); and how many passes are toggled."""
+BY_SETTINGS = 1
+"""The policy of the settings decides what a trial does not."""
+FIRST_POLICY = 2
+"""The first of the request's policies decides the priorities of live ranges, LLVM the rest; the next number is the
+second's."""
 MOST_TOGGLES = 4
 """Passes that one trial toggles."""
 
@@ -96,7 +101,7 @@ PENALTY = 1e-3 / _EQUAL
 So a spill may come to be in a loop, but not in one within loops, where it would be executed many thousand times.
 """
 
-_MAGIC = b"MLGOTP4\n"
+_MAGIC = b"MLGOTP5\n"
 _MEASURES_BYTES = 8 * len(MEASURES)
 
 
@@ -215,6 +220,7 @@ class TrialRequest:
         seconds: processor time for one trial, at most.
         weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
+        policies: files of policies for the priorities of live ranges, which trials name from :data:`FIRST_POLICY` on.
     """
 
     series: tuple[Series, ...] = ()
@@ -222,11 +228,17 @@ class TrialRequest:
     seconds: float = 0.0
     weights: Floats = field(default_factory=lambda: SPILL_COST)
     penalty: float = 0.0
+    policies: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The file that the plugin reads."""
         return request_bytes(
-            self.series, stages=self.stages, seconds=self.seconds, weights=self.weights, penalty=self.penalty
+            self.series,
+            stages=self.stages,
+            seconds=self.seconds,
+            weights=self.weights,
+            penalty=self.penalty,
+            policies=self.policies,
         )
 
 
@@ -237,6 +249,7 @@ def request_bytes(
     seconds: float,
     weights: Floats = SPILL_COST,
     penalty: float = 0.0,
+    policies: Sequence[bytes] = (),
 ) -> bytes:
     """The file with trials, each of at most so many seconds of processor time.
 
@@ -246,10 +259,12 @@ def request_bytes(
         seconds: for one trial.
         weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
+        policies: files of policies that trials name.
     """
     asked = [one.to_bytes() for one in series]
     head = struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<dII", penalty, stages, len(asked))
-    return b"".join((_MAGIC, *head, *asked))
+    given = [struct.pack("<I", len(policies)), *(struct.pack("<I", len(one)) + one for one in policies)]
+    return b"".join((_MAGIC, *head, *asked, *given))
 
 
 def read_tried(path: Path, *, weights: Floats = SPILL_COST) -> list[Tried]:

@@ -30,7 +30,8 @@ FunctionPlan *enterFunction(MachineFunction &MF, const OverrideTable *Table, boo
   FunctionShape Shape(MF);
   const auto Begin = [&](const Overrides &Base, const Trial &T) {
     Current.Plan.reset(new FunctionPlan{Shape, OverridePlan(Base.Evictions, T.EvictionFlips, T.Seed),
-                                        OverridePlan(Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule != 0});
+                                        OverridePlan(Base.Priorities, T.PriorityFlips, ~T.Seed), T.ByRule == BySettings,
+                                        triedPolicy(T)});
     decideBy({&Current.Plan->Evictions, &Current.Plan->Priorities, nullptr});
   };
   if (HasTrials && runTrials({Stage::Registers, Shape.key(), F, [&MF] { return &MF; }}, Begin))

@@ -16,8 +16,10 @@ struct FunctionPlan {
   FunctionShape Shape;
   OverridePlan Evictions, Priorities;
   bool ByRule = false;              // what is not overridden is decided by the rule or the policy of the settings
+  llvm::StringRef TriedPolicy = {}; // the bytes of one that gives all priorities instead; empty for none
   std::vector<unsigned> Given = {}; // priorities so far
 
+  bool hasTriedPolicy() const { return !TriedPolicy.empty(); }
   /// The priority to give instead of LLVM's.
   unsigned priority(unsigned Default, const std::optional<PlannedOverride> &Wanted);
   /// As near to \p Wanted as a choice can say.

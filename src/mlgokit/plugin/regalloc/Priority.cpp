@@ -1,15 +1,17 @@
 // Priority: in which order live ranges get their registers.
 //
-// LLVM's own ML advisor fills three features; its model is one of ours. A priority is an unsigned in the allocator but
-// a float from a model, so the heuristic's own value does not go through the model.
+// LLVM's own ML advisor fills three features, to which ours are added; its model is one of ours. A priority is an
+// unsigned in the allocator but a float from a model, so the heuristic's own value does not go through the model.
 #include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
+#include "regalloc/RangeFeatures.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/CodeGen/LiveInterval.h"
@@ -19,6 +21,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
 #include "llvm/PassRegistry.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
 #include <optional>
@@ -31,17 +34,25 @@ namespace {
 
 enum class Rule { Policy, Default, Random };
 
+constexpr size_t Llvms = 3; // features of LLVM's, which come first
+
 const std::vector<TensorSpec> &features() {
-  static const std::vector<TensorSpec> Specs = {TensorSpec::createSpec<int64_t>("li_size", {1}),
-                                                TensorSpec::createSpec<int64_t>("stage", {1}),
-                                                TensorSpec::createSpec<float>("weight", {1})};
+  static const std::vector<TensorSpec> Specs = [] {
+    std::vector<TensorSpec> Made = {TensorSpec::createSpec<int64_t>("li_size", {1}),
+                                    TensorSpec::createSpec<int64_t>("stage", {1}),
+                                    TensorSpec::createSpec<float>("weight", {1})};
+    for (StringRef Name : rangeFeatureNames())
+      Made.push_back(TensorSpec::createSpec<float>(Name.str(), {1}));
+    return Made;
+  }();
   return Specs;
 }
 
 /// Holds what LLVM's advisor says of a live range, and decides for one module.
 class Model final : public MLModelRunner {
 public:
-  explicit Model(LLVMContext &Ctx) : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, features().size()) {
+  explicit Model(LLVMContext &Ctx)
+      : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, Llvms), Ours(rangeFeatureNames().size()) {
     setUpBufferForTensor(0, features()[0], &Size);
     setUpBufferForTensor(1, features()[1], &Stage);
     setUpBufferForTensor(2, features()[2], &Weight);
@@ -64,19 +75,9 @@ public:
                                "expected no flip probability with a policy for " +
                                    nameOf(Problem::RegallocPriority).str() +
                                    ", found one; a number has no opposite, give a temperature");
-    if (R == Rule::Policy) {
-      Expected<Policy> Loaded = loadPolicy(Problem::RegallocPriority, S);
-      if (!Loaded)
-        return Loaded.takeError();
-      P.emplace(std::move(*Loaded));
-      StringMap<size_t> Known;
-      for (const TensorSpec &Spec : features())
-        Known.try_emplace(Spec.name(), Known.size());
-      Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
-      if (!Found)
-        return Found.takeError();
-      Sources = std::move(*Found);
-    }
+    if (R == Rule::Policy)
+      if (Error E = decideBy(loadPolicy(Problem::RegallocPriority, S)))
+        return E;
     Draws.emplace(nameOf(Problem::RegallocPriority), S.Seed);
     if (Error E = refuseOptions({"regalloc-enable-priority-advisor", "regalloc-priority-interactive-channel-base"},
                                 policySettingOf(Problem::RegallocPriority)))
@@ -89,6 +90,24 @@ public:
     if (!Opened)
       return Opened.takeError();
     Log = std::move(*Opened);
+    SeesOurs |= bool(Log);
+    return Error::success();
+  }
+
+  /// Lets a policy decide from now on.
+  Error decideBy(Expected<Policy> Loaded) {
+    if (!Loaded)
+      return Loaded.takeError();
+    StringMap<size_t> Known;
+    for (const TensorSpec &Spec : features())
+      Known.try_emplace(Spec.name(), Known.size());
+    Expected<std::vector<size_t>> Found = findFeatures(*Loaded, Known);
+    if (!Found)
+      return Found.takeError();
+    R = Rule::Policy;
+    P.emplace(std::move(*Loaded));
+    Sources = std::move(*Found);
+    SeesOurs = Log || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
     return Error::success();
   }
 
@@ -104,6 +123,9 @@ public:
   /// Whether the heuristic alone is wanted, and nobody reads how it came to its values.
   bool standsAside() const { return R == Rule::Default && !Log; }
 
+  /// Where features of ours go before a decision; nowhere if nobody sees them.
+  MutableArrayRef<float> ours() { return SeesOurs ? MutableArrayRef<float>(Ours) : MutableArrayRef<float>(); }
+
   /// The priority of the live range in the buffers. \p AskHeuristic gives the heuristic's own.
   unsigned decide(function_ref<unsigned()> AskHeuristic);
 
@@ -112,6 +134,8 @@ private:
 
   int64_t Size = 0, Stage = 0;
   float Weight = 0, Unused = 0;
+  std::vector<float> Ours;
+  bool SeesOurs = false;
   Settings S;
   Rule R = Rule::Default;
   std::optional<Policy> P;
@@ -136,11 +160,11 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
     Decided = anyPriority(D);
     break;
   case Rule::Policy: {
-    const double Raw[] = {double(Size), double(Stage), double(Weight)};
-    double Row[std::size(Raw)];
-    for (size_t I = 0; I < Sources.size(); ++I)
-      Row[I] = Raw[Sources[I]];
-    Decided = drawPriority(P->unit(ArrayRef<double>(Row, Sources.size())), {S.Temperature, 0}, D);
+    const double First[] = {double(Size), double(Stage), double(Weight)};
+    SmallVector<double, 16> Row;
+    for (size_t Source : Sources)
+      Row.push_back(Source < Llvms ? First[Source] : double(Ours[Source - Llvms]));
+    Decided = drawPriority(P->unit(Row), {S.Temperature, 0}, D);
     break;
   }
   }
@@ -154,6 +178,8 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
     Write(Size);
     Write(Stage);
     Write(Weight);
+    for (float Value : Ours)
+      Write(Value);
     Write(Exact);
     Write(Decided.Value);
     Write(float(Decided.LogProbability));
@@ -166,24 +192,33 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
 class Advisor final : public MLPriorityAdvisor {
 public:
   Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, FunctionPlan *P)
-      : MLPriorityAdvisor(MF, RA, Indexes, &M), M(M), P(P) {
+      : MLPriorityAdvisor(MF, RA, Indexes, &M), MF(MF), Indexes(*Indexes), M(M), P(P) {
     M.enter(MF.getName());
   }
 
 private:
   unsigned getPriority(const LiveInterval &Range) const override {
-    if (P) {
-      const unsigned Default = getDefaultAdvisor().getPriority(Range);
-      const std::optional<PlannedOverride> Wanted = P->Priorities.next(P->Shape.numberOf(Range.reg()));
-      if (Wanted || !P->ByRule || M.followsHeuristic())
-        return P->priority(Default, Wanted);
-      getPriorityImpl(Range);
-      return P->priorityNear(M.decide([&] { return Default; }), Default);
-    }
-    getPriorityImpl(Range);
-    return M.decide([&] { return getDefaultAdvisor().getPriority(Range); });
+    if (!P)
+      return decide(Range);
+    const std::optional<PlannedOverride> Wanted = P->Priorities.next(P->Shape.numberOf(Range.reg()));
+    if (P->hasTriedPolicy())
+      return decide(Range);
+    const unsigned Default = getDefaultAdvisor().getPriority(Range);
+    if (Wanted || !P->ByRule || M.followsHeuristic())
+      return P->priority(Default, Wanted);
+    return P->priorityNear(decide(Range), Default);
   }
 
+  unsigned decide(const LiveInterval &Range) const {
+    const auto Heuristic = [&] { return getDefaultAdvisor().getPriority(Range); };
+    getPriorityImpl(Range);
+    if (MutableArrayRef<float> Ours = M.ours(); !Ours.empty())
+      observeRange(MF, Indexes, Range, Heuristic(), Ours);
+    return M.decide(Heuristic);
+  }
+
+  const MachineFunction &MF;
+  const SlotIndexes &Indexes;
   Model &M;
   FunctionPlan *const P; // it lives as long as the function is in the allocator
 };
@@ -200,7 +235,12 @@ public:
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
     FunctionPlan *const Planned = planOf(MF);
-    const bool StandsAside = Planned ? !Planned->ByRule && Planned->Priorities.isIdle() : M.standsAside();
+    const bool StandsAside =
+        Planned ? !Planned->ByRule && !Planned->hasTriedPolicy() && Planned->Priorities.isIdle() : M.standsAside();
+    // Only a copy has one, and it ends with this function.
+    if (Planned && Planned->hasTriedPolicy())
+      if (Error E = M.decideBy(parsePolicy(Problem::RegallocPriority, Planned->TriedPolicy, "of a trial")))
+        report_fatal_error(std::move(E));
     if (Failed || StandsAside)
       return std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes);
     return std::make_unique<Advisor>(MF, RA, Indexes, M, Planned);

@@ -53,10 +53,13 @@ Expected<Policy> loadPolicy(Problem Of, const Settings &S) {
   Expected<Source> Found = readSource("policy", S.of(Of).Policy, embeddedPolicy(Of));
   if (!Found)
     return Found.takeError();
-  const StringRef Bytes = Found->Bytes, Origin = Found->Origin;
-  if (Bytes.empty())
+  if (Found->Bytes.empty())
     return createStringError(inconvertibleErrorCode(),
                              "this plugin has no policy inside; name one with " + policySettingOf(Of));
+  return parsePolicy(Of, Found->Bytes, Found->Origin);
+}
+
+Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin) {
   Expected<Policy> Parsed = Policy::parse(Bytes, Origin);
   if (Parsed && Parsed->problem() != nameOf(Of))
     return createStringError(inconvertibleErrorCode(),

@@ -26,6 +26,9 @@ llvm::Expected<Source> readSource(llvm::StringRef What, llvm::StringRef Path, ll
 /// Reads and parses the policy for \p P: the file that the settings name, else the one inside the plugin.
 llvm::Expected<Policy> loadPolicy(Problem P, const Settings &S);
 
+/// Parses the bytes of a policy for \p P; \p Origin is where they are, for messages.
+llvm::Expected<Policy> parsePolicy(Problem P, llvm::StringRef Bytes, llvm::StringRef Origin);
+
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);
 /// The same of \p Names, which are those of what the policy's features are made of.

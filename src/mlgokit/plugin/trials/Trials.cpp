@@ -6,6 +6,7 @@
 #include "shared/Settings.h"
 #include "trials/TrialCopy.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -28,7 +29,7 @@ namespace mlgokit {
 
 namespace {
 
-constexpr StringRef Magic("MLGOTP4\n", 8);
+constexpr StringRef Magic("MLGOTP5\n", 8);
 constexpr size_t LongestAnswer = 1 << 26;
 constexpr double MostSeconds = 1e6; // what timers take, and more than any trial does
 
@@ -47,6 +48,7 @@ public:
   double Penalty = 0;                                      // for weighted costs beyond what is free
   uint32_t Stages = 0;                                     // bits
   std::unordered_map<uint64_t, std::vector<Series>> ByKey; // a DenseMap has two keys for itself
+  std::vector<std::vector<char>> Policies;                 // the bytes of policy files
 
   /// Whether a function has to be compiled to its end to be judged.
   bool wantsCode() const { return Weights[CodeAt] != 0 || Weights[UnwindAt] != 0; }
@@ -83,6 +85,20 @@ std::optional<Request> readRequest(StringRef Bytes) {
       return std::nullopt;
     R.ByKey[Key].push_back(std::move(S));
   }
+  uint32_t PolicyCount = 0;
+  if (!In.read(&PolicyCount))
+    return std::nullopt;
+  for (uint32_t I = 0; I < PolicyCount; ++I) {
+    uint32_t Length = 0;
+    std::vector<char> Policy;
+    if (!In.read(&Length) || !In.read(Policy, Length))
+      return std::nullopt;
+    R.Policies.push_back(std::move(Policy));
+  }
+  for (const auto &[Key, All] : R.ByKey)
+    for (const Series &S : All)
+      if (any_of(S.Trials, [&](const Trial &T) { return T.ByRule >= FirstPolicy + R.Policies.size(); }))
+        return std::nullopt;
   return R;
 }
 
@@ -142,6 +158,14 @@ double seconds(const rusage &Usage) {
 }
 
 } // namespace
+
+StringRef triedPolicy(const Trial &T) {
+  const std::optional<Request> &Wanted = request();
+  if (T.ByRule < FirstPolicy || !Wanted)
+    return {};
+  const std::vector<char> &Bytes = Wanted->Policies[T.ByRule - FirstPolicy];
+  return {Bytes.data(), Bytes.size()};
+}
 
 bool hasTrials(Stage At) {
   const char *Path = getenv("MLGOKIT_TRIALS");

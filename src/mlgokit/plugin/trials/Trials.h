@@ -5,6 +5,7 @@
 #include "trials/Overrides.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/IR/Function.h"
 
 #include <cstdint>
@@ -24,11 +25,16 @@ struct Trial {
   double EvictionFlips;
   double PriorityFlips;
   uint64_t Seed;
-  uint32_t ByRule;
+  uint32_t ByRule;  // who decides the rest: 0, LLVM; BySettings; or a policy of the request, from FirstPolicy on
   uint32_t Toggles; // how many there are
   Override Toggled[4];
 };
 static_assert(sizeof(Trial) == 64, "as in files");
+
+constexpr uint32_t BySettings = 1, FirstPolicy = 2;
+
+/// The bytes of the policy that decides in this trial; empty if it is none of the request's.
+llvm::StringRef triedPolicy(const Trial &T);
 
 /// Whether MLGOKIT_TRIALS names trials to make of functions at this stage, or wants them listed.
 bool hasTrials(Stage At);

@@ -1,0 +1,137 @@
+"""What policies of priorities do to functions of projects that did not teach them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from allocated import COLUMNS, NOTE, Floats, compared, fine
+from harness import Setup, run_benchmark
+from results import Cell, Result, Table
+
+from mlgokit.algorithms.priority_search import linear_policy
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
+from mlgokit.errors import UsageError
+from mlgokit.evaluation.statistics import bootstrap_interval
+from mlgokit.learning.priority_trials import ask_priorities, try_priorities
+from mlgokit.module import Module
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import load_policy, policy_bytes
+from mlgokit.problems import REGALLOC_PRIORITY
+
+BARS = {"spill-cost": -0.05, "executed": -0.002, "bytes": -0.007}
+"""What policies shall lower, in the mean of projects: functions with spills, instructions, code and tables."""
+_JUDGED = {"spill-cost": 2, "executed": 3, "bytes": 6}
+"""Where that is among what is compared."""
+_HEAVIEST = "the heaviest first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priorities:
+    """Let policies allocate all functions of the held-out projects, beside LLVM and an order by one feature alone."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """Corpus at the level that the policies are for."""
+    policies: tuple[Path, ...] = (Path("priorities/final.policy"),)
+    """Policies of `mlgokit train --problem regalloc-priority`, of as many seeds."""
+    score: str = "bytes"
+    """What they were trained for: spill-cost, executed, or bytes."""
+    seed: int = 1
+    """Of the intervals."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = 2
+    """Compilers that run at once."""
+    json: Path = Path("docs/results/priorities.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(Priorities, measure, arguments)
+
+
+def measure(config: Priorities, setup: Setup) -> Result:
+    """Allocate, and compare."""
+    if config.score not in BARS:
+        raise UsageError(f"--score: expected one of {', '.join(BARS)}, found {config.score!r}; name one of these")
+    toolchain = setup.toolchain(config.llvm)
+    modules = [module for module in setup.corpus(config.corpus).modules if module.held_out]
+    compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
+    nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
+    data = [
+        policy_bytes(linear_policy(("fine_weight",), nothing, np.ones(1))),
+        *(policy_bytes(load_policy(path, problem=REGALLOC_PRIORITY.name)) for path in config.policies),
+    ]
+    names = (_HEAVIEST, *(f"policy {number}" for number in range(1, len(data))))
+
+    def work(module: Module) -> list[Floats]:
+        _, questions = ask_priorities(compiler, module)
+        keys = () if questions is None else questions.keys
+        return list(try_priorities(compiler, module, keys, data).measured.values())
+
+    done = parallel(work, modules, workers=config.workers, report=setup.report, label="held-out functions")
+    projects = sorted({module.project for module in modules})
+    rows: list[tuple[Cell, ...]] = []
+    found: dict[tuple[str, str], Floats] = {}
+    languages: dict[str, str] = {}
+    for project in projects:
+        mine = [row for module, part in zip(modules, done, strict=True) if module.project == project for row in part]
+        languages[project] = next(module.language for module in modules if module.project == project)
+        if not mine:
+            continue
+        measured = np.stack(mine)
+        for place, name in enumerate(names, start=1):
+            works = np.isfinite(measured[:, place]).all(axis=1)
+            found[name, project] = compared(measured[works, 0], measured[works, place])
+            rows.append((name, project, *_cells(found[name, project])))
+    means: list[tuple[Cell, ...]] = []
+    judged: dict[str, float] = {}
+    for name in names:
+        for language in ("c++", "c"):
+            every = [
+                found[name, project]
+                for project in projects
+                if languages[project] == language and (name, project) in found
+            ]
+            if not every:
+                continue
+            changes = np.stack(every)[:, _JUDGED[config.score]]
+            low, high = bootstrap_interval(np.ones(len(changes)), 1 + changes, rng=np.random.default_rng(config.seed))
+            mean = np.stack(every)
+            means.append(
+                (
+                    name, language, len(every), f"{fine(low)} to {fine(high)}",
+                    *(fine(float(part)) for part in mean[:, 2:].mean(axis=0)), fine(float(changes.max())),
+                )
+            )  # fmt: skip
+            judged[f"{name}, {language}"] = float(changes.mean())
+    learned = {name: value for name, value in judged.items() if not name.startswith(_HEAVIEST)}
+    return Result(
+        benchmark="priorities",
+        question="Do policies of priorities pay where nothing taught them?",
+        answer="; ".join(f"{name}: {fine(value)} ({config.score})" for name, value in learned.items()),
+        bar=f"{config.score} {fine(BARS[config.score])} or less",
+        passed=bool(learned) and all(value <= BARS[config.score] for value in learned.values()),
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Held-out projects, in the mean",
+                columns=("order", "language", "projects", f"95 % interval over projects, {config.score}", *COLUMNS[2:],
+                         f"the worst project, {config.score}"),
+                rows=tuple(means),
+                note=f"All functions that ask about the order of live ranges, against LLVM's order. {NOTE}",
+            ),
+            Table(title="By project", columns=("order", "project", *COLUMNS), rows=tuple(rows)),
+        ),
+    )  # fmt: skip
+
+
+def _cells(numbers: Floats) -> tuple[Cell, ...]:
+    return (int(numbers[0]), int(numbers[1]), *(fine(float(part)) for part in numbers[2:]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

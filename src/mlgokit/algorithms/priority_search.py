@@ -1,0 +1,74 @@
+"""A linear policy of priorities: which live range comes first, by a weighted sum of what is known about it.
+
+The order is all that counts, so the weights have no scale of their own. They are found by CMA-ES (``cma.py``), which
+asks for whole policies and needs nothing of them but what they did to functions.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgokit.algorithms.allocation_score import AllocationScore, in_score
+from mlgokit.algorithms.learner import Floats
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.problems import REGALLOC_PRIORITY
+
+_MOST_UNITS = 15.5
+"""No live range's unit number is beyond it, so none is clipped (docs/formats.md, "The arithmetic")."""
+_FAILED = 2.0
+"""Times the score of a function that a policy fails on."""
+
+
+def linear_policy(features: Sequence[str], normaliser: SignedLog, weights: Floats) -> Policy:
+    """The policy with one weight [F] for each feature.
+
+    Example:
+        >>> ones = np.ones(2, np.float32)
+        >>> policy = linear_policy(["a", "b"], SignedLog(mean=0 * ones, scale=ones, clip=4.0), np.array([3.0, -1.0]))
+        >>> policy.units(np.array([[1.0, 0.0], [0.0, 1.0]])).round(3).tolist()
+        [2.015, -0.672]
+    """
+    most = normaliser.clip * max(float(np.abs(weights).sum()), 1e-9)
+    scaled = (weights * _MOST_UNITS / most).astype(np.float32)
+    return Policy(
+        problem=REGALLOC_PRIORITY.name,
+        features=tuple(features),
+        normaliser=normaliser,
+        layers=(Layer(scaled.reshape(1, -1, 1), np.zeros((1, 1), np.float32)),),
+        output=OutputKind.PRIORITY,
+    )
+
+
+def single_weights(count: int) -> Floats:
+    """[2 F, F] the policies by one feature alone, either way."""
+    return np.concatenate([np.eye(count), -np.eye(count)])
+
+
+def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationScore) -> Floats:
+    """[P] by how many percent functions got better under each policy, projects weighted by the root of their functions.
+
+    Args:
+        measured: [N, 1 + P, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`: N functions as LLVM allocates them,
+            and by P policies; NaN where a policy failed.
+        project: [N] number of the function's project.
+        score: what counts.
+    """
+    before = measured[:, 0]
+    then = in_score(before, before, score)[0]
+    found: list[Floats] = []
+    shares: list[float] = []
+    columns = [_after(before, measured[:, place], score) for place in range(1, measured.shape[1])]
+    now = np.stack(columns, axis=1)
+    for number in np.unique(project):
+        mine = project == number
+        found.append(1 - now[mine].sum(axis=0) / max(float(then[mine].sum()), 1e-9))
+        shares.append(float(np.sqrt(mine.sum())))
+    return 100 * np.average(np.stack(found), axis=0, weights=shares)
+
+
+def _after(before: Floats, after: Floats, score: AllocationScore) -> Floats:
+    works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
+    then, now = in_score(before, np.where(works[:, None], after, before), score)
+    return np.where(works, now, _FAILED * then)

@@ -1,0 +1,205 @@
+"""Learning priorities of live ranges: generations of policies, each tried on the same functions, and judges.
+
+Each generation allocates a part of the functions that teach (``priority_functions.py``) by all its policies, and CMA-ES
+moves to where scores are lower. A generation is kept when it ends, so a run that was interrupted goes on. At last
+functions of projects kept apart judge the policy.
+"""
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlgokit.algorithms import cma
+from mlgokit.algorithms.config import PriorityTrialsConfig
+from mlgokit.algorithms.learner import Floats, State
+from mlgokit.algorithms.priority_search import rewards, single_weights
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.reuse.trials import MEASURES
+from mlgokit.errors import CorpusError
+from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
+from mlgokit.learning.function_judges import judge_functions
+from mlgokit.learning.loop import Learned
+from mlgokit.learning.metrics import Row, write_metrics
+from mlgokit.learning.priority_functions import PriorityBench, gather_functions
+from mlgokit.learning.priority_trials import try_priorities
+from mlgokit.learning.settings import Learning, check_ready
+from mlgokit.learning.trials import only_row, refuse_loss, trial_settings
+from mlgokit.learning.validation import Validation
+from mlgokit.locks import locked
+from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import policy_bytes
+from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.progress import Report, say_nothing
+
+ALGORITHM = "es"
+
+
+def learn_priorities(
+    compiler: Compiler,
+    modules: Sequence[Module],
+    algorithm: str,
+    config: Learning,
+    *,
+    folder: Path,
+    report: Report = say_nothing,
+    deadline: float = np.inf,
+) -> Learned:
+    """Learn a policy of priorities; generations that are in ``folder`` are not made again.
+
+    Args:
+        compiler: compiles.
+        modules: what to learn from, made at the level that the policy is for.
+        algorithm: evolution strategies, the only ones that learn this from trials.
+        config: how, with the preset ``trials``; turns and the policy to start from do not apply.
+        folder: where generations and metrics go.
+        report: progress.
+        deadline: monotonic seconds after which no generation but the first begins.
+
+    Raises:
+        BusyError: another process works in the folder.
+        CorpusError: there is nothing to learn from.
+        InputError: what is in the folder is damaged.
+        ToolError: the packages for learning are not installed.
+        UsageError: the settings contradict themselves, or no departure from the heuristic pays; the policy is kept
+            under a name of its own then.
+    """
+    settings: PriorityTrialsConfig = trial_settings(
+        REGALLOC_PRIORITY, algorithm, config, fewer="functions", learns=ALGORITHM, uses=("excluded", "features")
+    )
+    check_ready(modules)
+    with locked(folder):
+        bench = gather_functions(compiler, modules, settings, config, report=report)
+        run = _Run(compiler=compiler, settings=settings, seed=config.seed, report=report, bench=bench)
+        known = load_checkpoint(folder, algorithm)
+        state, counters = known or (
+            run.opening(),
+            Counters(evaluations=bench.compilations, user_seconds=bench.user_seconds, failed=len(bench.left_out)),
+        )
+        rows = rows_up_to(counters.turn, folder)
+        while counters.turn < settings.generations and (not counters.turn or time.monotonic() < deadline):
+            state, counters, row = run.generation(state, counters)
+            rows.append(row)
+            write_metrics(folder, rows)
+            save_checkpoint(folder, algorithm, state, counters)
+        policy = bench.policy(state["centre"])
+        judged = run.judge(policy)
+        refuse_loss(REGALLOC_PRIORITY, policy, judged, folder)
+        counters = dataclasses.replace(
+            counters,
+            evaluations=counters.evaluations + len(judged.modules),
+            best_turn=counters.turn,
+            best_gain=judged.gain,
+        )
+        rows[-1] = {**rows[-1], "validation_gain": float(judged.gain)}
+        write_metrics(folder, rows)
+    return Learned(
+        policy=policy,
+        counters=counters,
+        rows=tuple(rows),
+        taught=len(bench.taught),
+        judged=len(judged.modules),
+        left_out=dict(Counter(bench.left_out)),
+        judged_modules=judged.modules,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Run:
+    """What all generations share.
+
+    Attributes:
+        compiler: compiles.
+        settings: of the search.
+        seed: of all draws.
+        report: progress.
+        bench: functions that teach and judge.
+    """
+
+    compiler: Compiler
+    settings: PriorityTrialsConfig
+    seed: int
+    report: Report
+    bench: PriorityBench
+
+    def opening(self) -> State:
+        """The search around the best policy by one feature alone."""
+        rng = np.random.default_rng([self.seed, 0])
+        single = single_weights(len(self.bench.features))
+        gained, _ = self._rewards(single, rng, "policies by one feature")
+        best = single[int(np.nanargmax(gained))]
+        return cma.start(best, spread=self.settings.spread, population=self.settings.population)
+
+    def generation(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
+        """One generation of the search."""
+        begin = time.monotonic()
+        turn = counters.turn + 1
+        rng = np.random.default_rng([self.seed, turn])
+        tested = cma.ask(state, rng)
+        gained, user_seconds = self._rewards(tested, rng, f"generation {turn} of {self.settings.generations}")
+        state = cma.tell(state, tested, gained)
+        counters = dataclasses.replace(
+            counters,
+            turn=turn,
+            compilations=counters.compilations + len(self.bench.taught),
+            user_seconds=counters.user_seconds + user_seconds,
+            seconds=counters.seconds + time.monotonic() - begin,
+        )
+        row: Row = {
+            **only_row(counters, {"weight_norm": float(np.linalg.norm(state["centre"]))}),
+            "reward": float(gained.mean()),
+            "reward_spread": float(gained.std()),
+            "reward_least": float(gained.min()),
+            "reward_most": float(gained.max()),
+        }
+        return state, counters, row
+
+    def judge(self, policy: Policy) -> Validation:
+        """How a policy does on the functions of projects that were kept apart."""
+        data = policy_bytes(policy)
+
+        def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
+            found = np.array(list(try_priorities(self.compiler, module, keys, [data]).measured.values()))
+            before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
+            works = np.isfinite(after).all(axis=1)
+            return before[works], after[works]
+
+        return judge_functions(
+            self.bench.judges, measure, self.settings.score, workers=self.compiler.workers, report=self.report
+        )
+
+    def _rewards(self, weights: Floats, rng: np.random.Generator, label: str) -> tuple[Floats, float]:
+        """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; and processor time."""
+        data = [policy_bytes(self.bench.policy(row)) for row in weights]
+        drawn = [
+            (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
+            for module, keys in self.bench.taught
+        ]
+        parts = [part for part in drawn if part[1]]
+        done = parallel(
+            lambda part: try_priorities(self.compiler, part[0], part[1], data),
+            parts,
+            workers=self.compiler.workers,
+            report=self.report,
+            label=label,
+        )
+        names = sorted({module.project for module, _ in parts})
+        found = [
+            (row, names.index(module.project))
+            for (module, _), trials in zip(parts, done, strict=True)
+            for row in trials.measured.values()
+        ]
+        if not found:
+            raise CorpusError(
+                "training: expected at least one function whose registers can be allocated by a policy, found none; "
+                "check the compiler with `mlgokit doctor`"
+            )
+        project = np.array([number for _, number in found], np.int64)
+        gained = rewards(np.stack([row for row, _ in found]), project, self.settings.score)
+        return gained, sum(trials.user_seconds for trials in done)

@@ -1,0 +1,194 @@
+"""Functions on which policies of priorities are tried, and what such a policy sees.
+
+Each module is compiled once to hear what the allocator asks. A few policies by one feature alone find the functions
+whose score depends on the order of live ranges; the others teach nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.algorithms.allocation_score import in_score
+from mlgokit.algorithms.config import PriorityTrialsConfig
+from mlgokit.algorithms.learner import Floats
+from mlgokit.algorithms.priority_search import linear_policy, single_weights
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.request import Compiler
+from mlgokit.errors import CorpusError, UsageError
+from mlgokit.learning.function_judges import ModuleFunctions
+from mlgokit.learning.priority_trials import PriorityQuestions, PriorityTrials, ask_priorities, try_priorities
+from mlgokit.learning.settings import Learning
+from mlgokit.learning.trials import module_draws
+from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.normaliser import SignedLog, fit_signed_log
+from mlgokit.policy.store import policy_bytes
+from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.progress import Report
+
+_PROBES = ("li_size", "weight")
+"""Orders by one of these, either way, tell whether a function depends on the order at all."""
+_NORMALISER_ROWS = 400
+"""Questions of a module that the normaliser is fitted to."""
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PriorityBench:
+    """The functions on which policies are tried, and what a policy sees.
+
+    Attributes:
+        features: that a policy sees.
+        normaliser: of them.
+        taught: modules, with the functions that teach.
+        judges: modules of projects kept apart, with their functions.
+        left_out: why modules gave nothing.
+        compilations: that were made to find them.
+        user_seconds: processor time of these.
+    """
+
+    features: tuple[str, ...]
+    normaliser: SignedLog
+    taught: tuple[ModuleFunctions, ...]
+    judges: tuple[ModuleFunctions, ...]
+    left_out: tuple[str, ...]
+    compilations: int
+    user_seconds: float
+
+    def policy(self, weights: Floats) -> Policy:
+        """The policy with one weight [F] for each feature."""
+        return linear_policy(self.features, self.normaliser, weights)
+
+
+def gather_functions(
+    compiler: Compiler,
+    modules: Sequence[Module],
+    settings: PriorityTrialsConfig,
+    config: Learning,
+    *,
+    report: Report,
+) -> PriorityBench:
+    """Find the functions that teach and those that judge.
+
+    Raises:
+        CorpusError: there are none that teach.
+        UsageError: no feature is left.
+    """
+    asked = parallel(
+        lambda module: ask_priorities(compiler, module),
+        modules,
+        workers=compiler.workers,
+        report=report,
+        label="what the allocator asks",
+    )
+    left_out = tuple(done.reason or done.status.value for done, _ in asked if not done.ok)
+    plan = _drawn(modules, [questions for _, questions in asked], settings.module_functions, config.seed)
+    if not plan:
+        raise CorpusError(
+            "training: expected at least one module that compiles and has live ranges to order, found none; check the "
+            "corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
+        )
+    allowed = REGALLOC_PRIORITY.feature_names if config.features == "llvm" else plan[0][1].features
+    features = tuple(name for name in plan[0][1].features if name in allowed and name not in config.excluded)
+    if not features:
+        raise UsageError("training: expected features to learn from, found none left after --excluded; exclude fewer")
+    places = [plan[0][1].features.index(name) for name in features]
+    rng = np.random.default_rng([config.seed, len(plan)])
+    rows = np.concatenate([rng.permutation(one.rows)[:_NORMALISER_ROWS, places] for _, one, _ in plan])
+    normaliser = fit_signed_log(rows)
+    apart = _kept_apart([module.project for module, _, _ in plan], config)
+    judging = [(module, keys) for module, _, keys in plan if module.project in apart]
+    chosen: list[int] = np.sort(rng.permutation(len(judging))[: settings.judges]).tolist()
+    teaching = [(module, keys) for module, _, keys in plan if module.project not in apart]
+    probes = [row for row in single_weights(len(features)) if features[int(np.abs(row).argmax())] in _PROBES]
+    data = [policy_bytes(linear_policy(features, normaliser, row)) for row in probes]
+    tried = parallel(
+        lambda part: try_priorities(compiler, part[0], part[1], data),
+        teaching,
+        workers=compiler.workers,
+        report=report,
+        label="which functions depend on the order",
+    )
+    return PriorityBench(
+        features=features,
+        normaliser=normaliser,
+        taught=_that_depend(teaching, tried, settings, rng),
+        judges=tuple(judging[place] for place in chosen),
+        left_out=left_out,
+        compilations=len(modules) + len(teaching),
+        user_seconds=sum(done.user_seconds for done, _ in asked) + sum(one.user_seconds for one in tried),
+    )
+
+
+def _drawn(
+    modules: Sequence[Module], asked: Sequence[PriorityQuestions | None], most: int, seed: int
+) -> list[tuple[Module, PriorityQuestions, tuple[int, ...]]]:
+    """Functions that no module before has, at most so many of each."""
+    known: set[int] = set()
+    plan: list[tuple[Module, PriorityQuestions, tuple[int, ...]]] = []
+    for module, questions in zip(modules, asked, strict=True):
+        if questions is None:
+            continue
+        fresh = np.array([key for key in questions.keys if key not in known], np.uint64)
+        known |= set(fresh.tolist())
+        keys: list[int] = module_draws(module, seed).permutation(fresh)[: most or len(fresh)].tolist()
+        if keys:
+            plan.append((module, questions, tuple(keys)))
+    return plan
+
+
+def _kept_apart(projects: Sequence[str], config: Learning) -> frozenset[str]:
+    """Projects that judge."""
+    names = sorted(set(projects))
+    wanted = min(len(names) - 1, round((config.validation_share or 0) * len(names)))
+    drawn: list[int] = np.random.default_rng([config.seed, len(names)]).permutation(len(names))[:wanted].tolist()
+    return frozenset(names[place] for place in drawn)
+
+
+def _that_depend(
+    teaching: Sequence[ModuleFunctions],
+    tried: Sequence[PriorityTrials],
+    settings: PriorityTrialsConfig,
+    rng: np.random.Generator,
+) -> tuple[ModuleFunctions, ...]:
+    """Those functions whose score is not the same under all orders, at most so many, evenly over projects.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+    for place, ((module, _), rows) in enumerate(zip(teaching, tried, strict=True)):
+        for key, measured in rows.measured.items():
+            before = np.repeat(measured[:1], len(measured) - 1, axis=0)
+            then, now = in_score(before, np.where(np.isfinite(measured[1:]), measured[1:], before), settings.score)
+            if np.any(np.abs(now - then) > _EQUAL):
+                found.setdefault(module.project, []).append((place, key))
+    if not found:
+        raise CorpusError(
+            "training: expected functions that the order of live ranges makes better or worse, found none; "
+            "add projects to the corpus"
+        )
+    each = _evenly([len(mine) for mine in found.values()], settings.functions)
+    keys: dict[int, list[int]] = {}
+    for mine, count in zip(found.values(), each, strict=True):
+        drawn: list[int] = np.sort(rng.permutation(len(mine))[:count]).tolist()
+        for number in drawn:
+            place, key = mine[number]
+            keys.setdefault(place, []).append(key)
+    return tuple((teaching[place][0], tuple(mine)) for place, mine in sorted(keys.items()))
+
+
+def _evenly(counts: Sequence[int], most: int) -> list[int]:
+    """How many to take of each, no more than ``most`` in all; those that have few give all.
+
+    Example:
+        >>> _evenly([3, 100, 50], 43)
+        [3, 20, 20]
+    """
+    taken = [0] * len(counts)
+    left = most
+    for rank, place in enumerate(sorted(range(len(counts)), key=lambda place: counts[place])):
+        taken[place] = min(counts[place], left // (len(counts) - rank))
+        left -= taken[place]
+    return taken

@@ -1,0 +1,118 @@
+"""What the order of live ranges does to functions, measured: trials by whole policies of priorities.
+
+Each trial allocates one function in a copy of the compiler (``compiler/reuse/trials.py``), all its priorities by one
+policy, so all policies of a generation share one compilation of a module up to the allocator.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import (
+    FIRST_POLICY,
+    IMAGE_BYTES,
+    MEASURES,
+    TRIAL,
+    Floats,
+    Overrides,
+    Series,
+    Stage,
+    TrialRequest,
+    executed_weights,
+)
+from mlgokit.module import Module
+from mlgokit.problems import REGALLOC_PRIORITY
+
+TRIAL_SECONDS = 10.0
+"""Processor time of one trial, at most."""
+_LATER = (REGALLOC_PRIORITY.default_decision, REGALLOC_PRIORITY.decision, "log_probability")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PriorityQuestions:
+    """What the allocator asks about the order of live ranges in one compilation.
+
+    Attributes:
+        features: what the compiler tells of a live range.
+        rows: [Q, F] that, question by question.
+        keys: of the functions that asked more than once, as trials name them.
+    """
+
+    features: tuple[str, ...]
+    rows: Floats
+    keys: tuple[int, ...]
+
+
+def ask_priorities(compiler: Compiler, module: Module) -> tuple[Compilation, PriorityQuestions | None]:
+    """Compile a module as LLVM does; the compilation, and the questions about priorities if there were any."""
+    use = PluginUse(
+        policies={REGALLOC_PRIORITY.name: HEURISTIC},
+        logs=(REGALLOC_PRIORITY.name,),
+        trials=TrialRequest(stages=Stage.REGISTERS),
+    )
+    done = compiler.compile(module, CompileRequest(use=use, keep="log"))
+    log = done.logs.get(REGALLOC_PRIORITY.name) if done.ok else None
+    if log is None or not log.observation_count:
+        return done, None
+    features = tuple(name for name in log.columns if name not in _LATER)
+    asked = {span.name: span.stop - span.start for span in log.contexts}
+    return done, PriorityQuestions(
+        features=features,
+        rows=np.stack([log.columns[name].reshape(-1).astype(np.float64) for name in features], axis=1),
+        keys=tuple(one.key for one in done.tried if one.stage is Stage.REGISTERS and asked.get(one.name, 0) > 1),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PriorityTrials:
+    """What trials of one module found.
+
+    Attributes:
+        measured: by key of the function [1 + P, 9] what it measures as LLVM allocates it, then by each policy; NaN
+            where that trial failed.
+        user_seconds: processor time.
+    """
+
+    measured: Mapping[int, Floats]
+    user_seconds: float
+
+
+def try_priorities(
+    compiler: Compiler, module: Module, keys: Sequence[int], policies: Sequence[bytes]
+) -> PriorityTrials:
+    """Allocate functions by whole policies; those that fail as LLVM allocates them are left out.
+
+    Args:
+        compiler: compiles.
+        module: whose functions they are.
+        keys: of the functions.
+        policies: files of policies of priorities.
+    """
+    trials = np.zeros(1 + len(policies), TRIAL)
+    trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
+    series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)
+    request = TrialRequest(
+        series=series,
+        stages=Stage.REGISTERS,
+        seconds=TRIAL_SECONDS,
+        weights=executed_weights(IMAGE_BYTES),
+        policies=tuple(policies),
+    )
+    done = compiler.compile(
+        module,
+        CompileRequest(
+            use=PluginUse(policies={REGALLOC_PRIORITY.name: HEURISTIC}, trials=request),
+            extra_seconds=60 + 0.2 * len(keys) * len(trials),
+        ),
+    )
+    nothing = np.full(len(MEASURES), np.nan)
+    found: dict[int, Floats] = {}
+    for one in done.tried if done.ok else ():
+        if len(one.outcomes) == len(trials) and one.outcomes[0].measured is not None:
+            found[one.key] = np.stack(
+                [nothing if outcome.measured is None else outcome.measured for outcome in one.outcomes]
+            )
+    return PriorityTrials(measured=found, user_seconds=done.user_seconds)

@@ -1,0 +1,164 @@
+"""Policies of priorities: a trial measures what the policy then gives; a policy is learned, in one run or in parts."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.llvm.test_eviction_policies import SOURCE, code_of
+
+from mlgokit.algorithms.priority_search import linear_policy, rewards
+from mlgokit.algorithms.registry import TRIALS
+from mlgokit.commands import train
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import MEASURES
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import UsageError
+from mlgokit.learning import priorities
+from mlgokit.learning.priorities import learn_priorities
+from mlgokit.learning.priority_trials import ask_priorities, try_priorities
+from mlgokit.learning.settings import Learning
+from mlgokit.module import Module
+from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.store import load_policy, policy_bytes, save_policy
+from mlgokit.problems import REGALLOC_PRIORITY
+
+pytestmark = pytest.mark.llvm
+CODE = MEASURES.index("code")
+
+
+@pytest.fixture(scope="module")
+def corpus(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> Path:
+    return corpus_of("priorities", {f"m{number}": SOURCE.replace("NUMBER", str(number + 2)) for number in range(4)})
+
+
+@pytest.fixture(scope="module")
+def modules(corpus: Path) -> list[Module]:
+    """Four modules of two projects."""
+    found = load_corpus(corpus).modules
+    return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
+
+
+@pytest.fixture
+def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
+    return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
+
+
+def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
+    plain, questions = ask_priorities(compiler, modules[0])
+    assert questions is not None
+    assert questions.features[:3] == REGALLOC_PRIORITY.feature_names
+    assert np.all(questions.rows[:, questions.features.index("heuristic_priority")] > 0)
+    rng = np.random.default_rng(2)
+    drawn = [
+        linear_policy(questions.features, fit_signed_log(questions.rows), rng.normal(size=len(questions.features)))
+        for _ in range(3)
+    ]
+
+    found = try_priorities(compiler, modules[0], questions.keys, [policy_bytes(one) for one in drawn])
+
+    assert found.user_seconds > 0
+    assert set(found.measured) == set(questions.keys)
+    sizes = np.array([rows[:, CODE] for rows in found.measured.values()])
+    assert np.any(sizes[:, 1:] != sizes[:, :1])
+    compiled: list[Compilation] = [plain]
+    for number, policy in enumerate(drawn):
+        path = tmp_path / f"{number}.policy"
+        save_policy(policy, path)
+        use = PluginUse(policies={REGALLOC_PRIORITY.name: str(path)})
+        compiled.append(compiler.compile(modules[0], CompileRequest(use=use)))
+    names = [name for name in ("hash_2", "walk_2") if code_of(plain, name) in sizes[:, 0]]
+    assert len(names) == len(sizes) == 2
+    wanted = [[code_of(done, name) for done in compiled] for name in names]
+    assert sorted(sizes.tolist()) == sorted(wanted)
+
+
+SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
+
+
+def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=3"), validation_share=0.5)
+    learned = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "whole")
+
+    assert (learned.counters.turn, len(learned.rows), learned.judged, learned.left_out) == (3, 3, 0, {})
+    assert learned.counters.user_seconds > 0
+    assert learned.rows[-1]["reward_most"] > 0
+    weights = learned.policy.layers[0].weight
+    assert weights.shape == (1, len(learned.policy.features), 1)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(priorities, "write_metrics", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts")
+    early = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts", deadline=0.0)
+    assert early.counters.turn == 1
+    again = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts")
+    assert again.counters.turn == 3
+    assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
+
+
+def test_what_does_not_pay_elsewhere_is_refused(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # A search that is rewarded for making functions larger.
+    monkeypatch.setattr(priorities, "rewards", lambda *given: -rewards(*given))
+    learning = Learning(
+        preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
+    )
+    with pytest.raises(UsageError, match=r"regalloc-priority: expected that departing .* found \+\d.* % on 2 modules"):
+        learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
+    assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "learning", "message"),
+    [
+        ("ppo", Learning(preset=TRIALS), "algorithm ppo: expected es for regalloc-priority"),
+        ("es", Learning(preset=TRIALS, compilations=5), "--compilations: expected none for regalloc-priority"),
+        (
+            "es",
+            Learning(preset=TRIALS, normaliser="quantile"),
+            "--normaliser: expected it to be left out for regalloc-priority",
+        ),
+    ],
+)
+def test_what_does_not_apply_is_said_before_the_first_compilation(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
+):
+    with pytest.raises(UsageError, match=message):
+        learn_priorities(compiler, modules, algorithm, learning, folder=tmp_path)
+
+
+def test_llvms_features_alone_are_enough(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
+    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1"), features="llvm", excluded=("stage",))
+    learned = learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
+    assert learned.policy.features == ("li_size", "weight")
+
+
+def test_the_command_learns_priorities_from_trials_unless_told_otherwise(
+    toolchain: Toolchain, corpus: Path, tmp_path: Path
+):
+    done = train.run(
+        train.Train(
+            corpus=corpus,
+            output=tmp_path,
+            problem=REGALLOC_PRIORITY.name,
+            compiler=CompilerOptions(llvm=toolchain.major),
+            learning=Learning(setting=(*SETTING, "generations=1")),
+        )
+    )
+    assert load_policy(done.policy, problem=REGALLOC_PRIORITY.name).members == 1
+    record = json.loads((tmp_path / "metrics.json").read_text())
+    assert (record["algorithm"], record["settings"]["preset"], record["counters"]["turn"]) == ("es", TRIALS, 1)
+    assert (tmp_path / "metrics.html").exists()
