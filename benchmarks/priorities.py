@@ -18,6 +18,7 @@ from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.priority_trials import ask_priorities, try_priorities
 from mlgokit.module import Module
 from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy, policy_bytes
 from mlgokit.problems import REGALLOC_PRIORITY
 
@@ -25,6 +26,7 @@ BARS = {"spill-cost": -0.05, "executed": -0.002, "bytes": -0.007}
 """What policies shall lower, in the mean of projects: functions with spills, instructions, code and tables."""
 _JUDGED = {"spill-cost": 2, "executed": 3, "bytes": 6}
 """Where that is among what is compared."""
+_WHAT = {name: COLUMNS[place] for name, place in _JUDGED.items()}
 _HEAVIEST = "the heaviest first"
 
 
@@ -34,8 +36,8 @@ class Priorities:
 
     corpus: Path = Path("quickstart/corpus")
     """Corpus at the level that the policies are for."""
-    policies: tuple[Path, ...] = (Path("priorities/final.policy"),)
-    """Policies of `mlgokit train --problem regalloc-priority`, of as many seeds."""
+    policies: tuple[str, ...] = ("builtin:regalloc",)
+    """Policies of priorities, such as `mlgokit train --problem regalloc-priority` makes with several seeds."""
     score: str = "bytes"
     """What they were trained for: spill-cost, executed, or bytes."""
     seed: int = 1
@@ -63,9 +65,9 @@ def measure(config: Priorities, setup: Setup) -> Result:
     nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
     data = [
         policy_bytes(linear_policy(("fine_weight",), nothing, np.ones(1))),
-        *(policy_bytes(load_policy(path, problem=REGALLOC_PRIORITY.name)) for path in config.policies),
+        *(policy_bytes(load_policy(policy_file(one), problem=REGALLOC_PRIORITY.name)) for one in config.policies),
     ]
-    names = (_HEAVIEST, *(f"policy {number}" for number in range(1, len(data))))
+    names = (_HEAVIEST, *config.policies)
 
     def work(module: Module) -> list[Floats]:
         _, questions = ask_priorities(compiler, module)
@@ -107,20 +109,21 @@ def measure(config: Priorities, setup: Setup) -> Result:
                     *(fine(float(part)) for part in mean[:, 2:].mean(axis=0)), fine(float(changes.max())),
                 )
             )  # fmt: skip
-            judged[f"{name}, {language}"] = float(changes.mean())
+            judged[f"{name}, {language.upper()}"] = float(changes.mean())
     learned = {name: value for name, value in judged.items() if not name.startswith(_HEAVIEST)}
     return Result(
         benchmark="priorities",
         question="Do policies of priorities pay where nothing taught them?",
-        answer="; ".join(f"{name}: {fine(value)} ({config.score})" for name, value in learned.items()),
-        bar=f"{config.score} {fine(BARS[config.score])} or less",
+        answer=f"{_WHAT[config.score]} on held-out projects, in the mean: "
+        + "; ".join(f"{name}: {fine(value)}" for name, value in learned.items()),
+        bar=f"{_WHAT[config.score]} {fine(BARS[config.score])} or less",
         passed=bool(learned) and all(value <= BARS[config.score] for value in learned.values()),
         seed=config.seed,
         tables=(
             Table(
                 title="Held-out projects, in the mean",
-                columns=("order", "language", "projects", f"95 % interval over projects, {config.score}", *COLUMNS[2:],
-                         f"the worst project, {config.score}"),
+                columns=("order", "language", "projects", f"95 % interval over projects, {_WHAT[config.score]}",
+                         *COLUMNS[2:], f"the worst project, {_WHAT[config.score]}"),
                 rows=tuple(means),
                 note=f"All functions that ask about the order of live ranges, against LLVM's order. {NOTE}",
             ),

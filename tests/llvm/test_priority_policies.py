@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tests.llvm.test_eviction_policies import SOURCE, code_of
 
-from mlgokit.algorithms.priority_search import linear_policy, rewards
+from mlgokit.advisors import Observation
+from mlgokit.algorithms.priority_search import GATES, linear_policy, rewards
 from mlgokit.algorithms.registry import TRIALS
 from mlgokit.commands import train
 from mlgokit.commands.options import CompilerOptions
@@ -25,6 +26,7 @@ from mlgokit.learning.priorities import learn_priorities
 from mlgokit.learning.priority_trials import ask_priorities, try_priorities
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
+from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 from mlgokit.problems import REGALLOC_PRIORITY
@@ -79,6 +81,38 @@ def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modu
     assert sorted(sizes.tolist()) == sorted(wanted)
 
 
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
+def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, is_open: bool
+):
+    plain, questions = ask_priorities(compiler, modules[0])
+    assert questions is not None
+    names = [name for name in questions.features if name != "is_minsize"]
+    normaliser = fit_signed_log(questions.rows[:, [questions.features.index(name) for name in names]])
+    weights = np.random.default_rng(4).normal(size=len(names))
+    # The modules are compiled for size.
+    policy = linear_policy(names, normaliser, weights, gate=GATES["bytes" if is_open else "spill-cost"])
+    path = tmp_path / "gated.policy"
+    save_policy(policy, path)
+    assert policy_bytes(load_policy(path)) == policy_bytes(policy)
+    use = PluginUse(policies={REGALLOC_PRIORITY.name: str(path)}, logs=(REGALLOC_PRIORITY.name,))
+
+    done = compiler.compile(modules[0], CompileRequest(use=use, keep="log"))
+
+    assert (done.measured.function_text.tolist() == plain.measured.function_text.tolist()) is not is_open
+    log = done.logs[REGALLOC_PRIORITY.name]
+    advisor = PolicyAdvisor(load_policy(path))
+    decided: list[float] = []
+    for span in log.contexts:
+        for index, row in enumerate(range(span.start, span.stop)):
+            values = {name: column[row] for name, column in log.columns.items()}
+            observation = Observation(header=log.header, values=values, context=span.name, index=index)
+            decided.append(float(advisor.advise(observation)))
+    assert decided == log.columns["priority"].ravel().tolist()
+    defaults = np.minimum(log.columns["priority_default"].ravel(), 4294967040).astype(np.float32)
+    assert np.array_equal(log.columns["priority"].ravel(), defaults) is not is_open
+
+
 SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
 
 
@@ -93,6 +127,7 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     assert learned.rows[-1]["reward_most"] > 0
     weights = learned.policy.layers[0].weight
     assert weights.shape == (1, len(learned.policy.features), 1)
+    assert learned.policy.gate == GATES["bytes"]
 
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

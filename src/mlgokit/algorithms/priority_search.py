@@ -4,6 +4,7 @@ The order is all that counts, so the weights have no scale of their own. They ar
 asks for whole policies and needs nothing of them but what they did to functions.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.allocation_score import AllocationScore, in_score
 from mlgokit.algorithms.learner import Floats
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.problems import REGALLOC_PRIORITY
 
@@ -21,8 +22,18 @@ _FAILED = 2.0
 """Times the score of a function that a policy fails on."""
 
 
-def linear_policy(features: Sequence[str], normaliser: SignedLog, weights: Floats) -> Policy:
-    """The policy with one weight [F] for each feature.
+GATES: dict[AllocationScore, Gate] = {
+    "bytes": Gate(feature="is_minsize", margins=(math.inf, 0.0)),
+    "executed": Gate(feature="is_minsize", margins=(0.0, math.inf)),
+    "spill-cost": Gate(feature="is_minsize", margins=(0.0, math.inf)),
+}
+"""Where a policy for a score leaves the order to LLVM: in functions that are compiled for the other thing."""
+
+
+def linear_policy(
+    features: Sequence[str], normaliser: SignedLog, weights: Floats, *, gate: Gate | None = None
+) -> Policy:
+    """The policy with one weight [F] for each feature; the gate's is another one, without a weight.
 
     Example:
         >>> ones = np.ones(2, np.float32)
@@ -32,12 +43,17 @@ def linear_policy(features: Sequence[str], normaliser: SignedLog, weights: Float
     """
     most = normaliser.clip * max(float(np.abs(weights).sum()), 1e-9)
     scaled = (weights * _MOST_UNITS / most).astype(np.float32)
+    if gate is not None:
+        features, scaled = (*features, gate.feature), np.append(scaled, np.float32(0))
+        mean, scale = (np.append(part, np.float32(0)) for part in (normaliser.mean, normaliser.scale))
+        normaliser = SignedLog(mean=mean, scale=scale, clip=normaliser.clip)
     return Policy(
         problem=REGALLOC_PRIORITY.name,
         features=tuple(features),
         normaliser=normaliser,
         layers=(Layer(scaled.reshape(1, -1, 1), np.zeros((1, 1), np.float32)),),
         output=OutputKind.PRIORITY,
+        gate=gate,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mlgokit.algorithms.allocation_score import in_score
 from mlgokit.algorithms.config import PriorityTrialsConfig
 from mlgokit.algorithms.learner import Floats
-from mlgokit.algorithms.priority_search import linear_policy, single_weights
+from mlgokit.algorithms.priority_search import GATES, linear_policy, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.errors import CorpusError, UsageError
@@ -21,7 +21,7 @@ from mlgokit.learning.priority_trials import PriorityQuestions, PriorityTrials, 
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import Gate, Policy
 from mlgokit.policy.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import REGALLOC_PRIORITY
@@ -39,8 +39,9 @@ class PriorityBench:
     """The functions on which policies are tried, and what a policy sees.
 
     Attributes:
-        features: that a policy sees.
+        features: that a policy sees, beside its gate's.
         normaliser: of them.
+        gate: where a policy leaves the order to LLVM; none if the compiler does not tell what it goes by.
         taught: modules, with the functions that teach.
         judges: modules of projects kept apart, with their functions.
         left_out: why modules gave nothing.
@@ -50,6 +51,7 @@ class PriorityBench:
 
     features: tuple[str, ...]
     normaliser: SignedLog
+    gate: Gate | None
     taught: tuple[ModuleFunctions, ...]
     judges: tuple[ModuleFunctions, ...]
     left_out: tuple[str, ...]
@@ -58,7 +60,7 @@ class PriorityBench:
 
     def policy(self, weights: Floats) -> Policy:
         """The policy with one weight [F] for each feature."""
-        return linear_policy(self.features, self.normaliser, weights)
+        return linear_policy(self.features, self.normaliser, weights, gate=self.gate)
 
 
 def gather_functions(
@@ -90,7 +92,12 @@ def gather_functions(
             "corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
         )
     allowed = REGALLOC_PRIORITY.feature_names if config.features == "llvm" else plan[0][1].features
-    features = tuple(name for name in plan[0][1].features if name in allowed and name not in config.excluded)
+    gate = GATES[settings.score] if GATES[settings.score].feature in allowed else None
+    features = tuple(
+        name
+        for name in plan[0][1].features
+        if name in allowed and name not in config.excluded and (gate is None or name != gate.feature)
+    )
     if not features:
         raise UsageError("training: expected features to learn from, found none left after --excluded; exclude fewer")
     places = [plan[0][1].features.index(name) for name in features]
@@ -113,6 +120,7 @@ def gather_functions(
     return PriorityBench(
         features=features,
         normaliser=normaliser,
+        gate=gate,
         taught=_that_depend(teaching, tried, settings, rng),
         judges=tuple(judging[place] for place in chosen),
         left_out=left_out,

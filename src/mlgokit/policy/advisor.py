@@ -22,6 +22,9 @@ from mlgokit.policy.normaliser import Values
 from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
 
+_LARGEST_PRIORITY = 4294967040
+"""The largest float below 2**32, in which an answer is told."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class PolicyAdvisor:
                 if policy.mask not in observation.values:
                     raise self._misfit(observation)
                 mask = observation.values[policy.mask].ravel()
-                default = self._default_column(observation)
+                default = self._default_number(observation)
                 if default is not None and not mask[default]:
                     # What LLVM's heuristic takes may be masked out; nothing is measured against that.
                     return default, 0.0
@@ -76,7 +79,10 @@ class PolicyAdvisor:
                     self._departures[observation.context] = spent + (column != default)
                 return column, logarithm
             case AdviceKind.REAL:
-                return draw_priority(float(policy.units(self._rows(observation, 1))[0]), exploration, choice, flip)
+                row, default = self._rows(observation, 1), self._default_number(observation)
+                if default is not None and not policy.opens(row)[0]:
+                    return float(np.float32(min(default, _LARGEST_PRIORITY))), 0.0
+                return draw_priority(float(policy.units(row)[0]), exploration, choice, flip)
 
     def _knows_pass(self, observation: Observation) -> bool:
         """Whether the policy decides about the pass that asks: it has a feature for it, or for none."""
@@ -96,14 +102,14 @@ class PolicyAdvisor:
             )
         return value.ravel() != 0
 
-    def _default_column(self, observation: Observation) -> int | None:
-        """The heuristic's column, if the policy asks for it."""
+    def _default_number(self, observation: Observation) -> int | None:
+        """The heuristic's column or priority, if the policy asks for it."""
         if not self.policy.asks_heuristic:
             return None
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
         if value is None:
             raise PolicyError(
-                f"policy for {self.policy.problem}: expected LLVM's own decision, against which it measures effects, "
+                f"policy for {self.policy.problem}: expected LLVM's own decision, which it leaves some questions to, "
                 "found none, since a channel does not send it; use the policy with the plugin"
             )
         return int(value.ravel()[0])

@@ -76,7 +76,8 @@ class Gate:
 
     Attributes:
         feature: the one of the policy's features that says which margin counts.
-        margins: bytes, not negative: where the feature is 0, and where it is not. No effect is beyond infinity.
+        margins: bytes, not negative: where the feature is 0, and where it is not. No effect is beyond infinity, and
+            where it is infinite, no priority is a policy's.
     """
 
     feature: str
@@ -100,7 +101,8 @@ class Policy:
         margin: what an effect must exceed before the heuristic's column gives way to it (column-effect only).
         most_departures: how often it departs from the heuristic in one function; 0 for any number (column-effect only).
         mask: the feature that says which columns may be chosen (columns only).
-        gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes only).
+        gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes), or whether it does
+            at all (priority).
     """
 
     problem: str
@@ -166,8 +168,7 @@ class Policy:
                 return found
             margin = np.zeros(len(values))
             if self.gate is not None:
-                elsewhere, there = self.gate.margins
-                margin = np.where(values[:, self.features.index(self.gate.feature)] != 0, there, elsewhere)
+                margin = self._margins(self.gate, values)
             believed = np.abs(average) > margin + self.doubt * deviation
         return np.where(believed, found, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
@@ -201,7 +202,7 @@ class Policy:
         return found.reshape(values.shape[:-1])
 
     def units(self, values: Values) -> Doubles:
-        """Unit numbers [T] for raw ``values`` [T, F]; greater is allocated earlier, and none is NaN.
+        """Unit numbers [T] for raw ``values`` [T, F], before the gate; greater is allocated earlier, and none is NaN.
 
         Raises:
             UsageError: the policy does not give priorities.
@@ -209,6 +210,16 @@ class Policy:
         self._expect(AdviceKind.REAL)
         average, _ = self._summary(values)
         return np.where(np.isnan(average), 0.0, average)
+
+    def opens(self, values: Values) -> npt.NDArray[np.bool_]:
+        """[T] whether the gate lets the policy decide at all for raw ``values`` [T, F]."""
+        if self.gate is None:
+            return np.ones(len(values), bool)
+        return np.isfinite(self._margins(self.gate, values))
+
+    def _margins(self, gate: Gate, values: Values) -> Doubles:
+        elsewhere, there = gate.margins
+        return np.where(values[:, self.features.index(gate.feature)] != 0, there, elsewhere)
 
     def _summary(self, values: Values) -> tuple[Doubles, Doubles]:
         """Average and standard deviation [N] of the members' answers."""

@@ -56,9 +56,6 @@ def policy_bytes(policy: Policy) -> bytes:
             description |= {"bytes_per_unit": policy.bytes_per_unit}
             if policy.doubt:
                 description |= {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt}
-            if policy.gate is not None:
-                margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
-                description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
         case OutputKind.COLUMN_LOGIT:
             description |= {"mask": policy.mask, "caution": policy.caution}
         case OutputKind.COLUMN_EFFECT:
@@ -70,6 +67,9 @@ def policy_bytes(policy: Policy) -> bytes:
             }
         case OutputKind.LOGITS | OutputKind.PRIORITY:
             pass
+    if policy.gate is not None:
+        margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
+        description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
     for index, layer in enumerate(policy.layers):
         tensors |= {f"layer{index}.weight": layer.weight, f"layer{index}.bias": layer.bias}
     contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
@@ -266,5 +266,5 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         margin=_not_negative(description, "margin") if departs else 0.0,
         most_departures=_count(description, "most_departures") if departs else 0,
         mask=mask,
-        gate=_gate(description, features) if effect else None,
+        gate=_gate(description, features) if effect or output is OutputKind.PRIORITY else None,
     )

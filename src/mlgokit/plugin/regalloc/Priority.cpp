@@ -107,6 +107,8 @@ public:
     R = Rule::Policy;
     P.emplace(std::move(*Loaded));
     Sources = std::move(*Found);
+    const auto Gate = find(P->features(), P->gateFeature());
+    GateAt = Gate == P->features().end() ? std::nullopt : std::optional(size_t(Gate - P->features().begin()));
     SeesOurs = Log || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
     return Error::success();
   }
@@ -140,34 +142,28 @@ private:
   Rule R = Rule::Default;
   std::optional<Policy> P;
   std::vector<size_t> Sources;
+  std::optional<size_t> GateAt; // which of these the policy's gate goes by
   std::unique_ptr<Logger> Log;
   std::string Function;
   std::optional<FunctionDraws> Draws;
 };
 
 unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
+  SmallVector<double, 32> Row;
+  const double First[] = {double(Size), double(Stage), double(Weight)};
+  for (size_t Source : Sources)
+    Row.push_back(Source < Llvms ? First[Source] : double(Ours[Source - Llvms]));
+  const bool ByHeuristic = R == Rule::Default || (GateAt && !P->believes(Row[*GateAt] != 0));
   std::optional<unsigned> Default;
-  if (R == Rule::Default || Log)
+  if (ByHeuristic || Log)
     Default = AskHeuristic();
   const Draw D = Draws->next();
   mlgokit::Priority Decided;
-  switch (R) {
-  case Rule::Default:
+  if (ByHeuristic)
     // The nearest float below 2**32, as the log has one; the allocator gets the exact value.
     Decided = {float(std::min(double(*Default), 4294967040.0)), 0};
-    break;
-  case Rule::Random:
-    Decided = anyPriority(D);
-    break;
-  case Rule::Policy: {
-    const double First[] = {double(Size), double(Stage), double(Weight)};
-    SmallVector<double, 16> Row;
-    for (size_t Source : Sources)
-      Row.push_back(Source < Llvms ? First[Source] : double(Ours[Source - Llvms]));
-    Decided = drawPriority(P->unit(Row), {S.Temperature, 0}, D);
-    break;
-  }
-  }
+  else
+    Decided = R == Rule::Random ? anyPriority(D) : drawPriority(P->unit(Row), {S.Temperature, 0}, D);
   if (Log) {
     if (Log->currentContext() != Function)
       Log->switchContext(Function);
@@ -185,7 +181,7 @@ unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
     Write(float(Decided.LogProbability));
     Log->endObservation();
   }
-  return R == Rule::Default ? *Default : unsigned(Decided.Value);
+  return ByHeuristic ? *Default : unsigned(Decided.Value);
 }
 
 /// Lets LLVM's ML advisor fill the buffers, then asks the model.

@@ -6,6 +6,7 @@
 #include "llvm/CodeGen/MachineRegisterInfo.h"
 #include "llvm/CodeGen/SlotIndexes.h"
 #include "llvm/CodeGen/TargetRegisterInfo.h"
+#include "llvm/IR/Function.h"
 
 #include <algorithm>
 #include <cassert>
@@ -30,7 +31,8 @@ namespace {
   X(has_hint)                                                                                                          \
   X(has_physical_hint)                                                                                                 \
   X(class_registers)                                                                                                   \
-  X(class_priority)
+  X(class_priority)                                                                                                    \
+  X(is_minsize)
 
 struct Observed {
 #define MLGOKIT_FIELD(NAME) float NAME = 0;
@@ -78,6 +80,7 @@ Observed observe(const MachineFunction &MF, const SlotIndexes &Indexes, const Li
   const TargetRegisterClass &Class = *Registers.getRegClass(Range.reg());
   O.class_registers = Class.getNumRegs();
   O.class_priority = Class.AllocationPriority;
+  O.is_minsize = MF.getFunction().hasMinSize();
   return O;
 }
 

@@ -259,6 +259,9 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       return failure(Origin, "expected numbers that are not negative as 'margin' and 'doubt'");
   } else if (Output == "priority") {
     N.Output = OutputKind::Priority;
+    if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
+      if (Error E = parseGate(*Description, P.Features, N, Origin))
+        return std::move(E);
   } else {
     return failure(Origin,
                    "expected 'effect-bytes', 'logits', 'column-logit', 'column-effect' or 'priority' as output, "
