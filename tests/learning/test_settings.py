@@ -1,6 +1,6 @@
 import pytest
 
-from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit
+from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, PriorityTrialsConfig
 from mlgokit.errors import UsageError
 from mlgokit.learning.settings import Learning, check_learning, replaced_option, settings_of
 
@@ -63,6 +63,16 @@ def test_the_references_other_learners_have_those_of_eviction():
 def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, problem: str):
     with pytest.raises(UsageError, match=rf"expected a problem for which the reference .*, found {problem}; use the"):
         settings_of(algorithm, "reference", [], problem=problem)
+
+
+def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
+    assert isinstance(settings_of("es", "trials", [], problem="regalloc-priority"), PriorityTrialsConfig)
+    with pytest.raises(
+        UsageError, match=r"a problem that it learns from trials \(regalloc-priority\), found inline-size"
+    ):
+        settings_of("es", "trials", [], problem="inline-size")
+    with pytest.raises(UsageError, match="expected one of the presets default, reference, found 'trials'"):
+        settings_of("ppo", "trials", [], problem="regalloc-priority")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.errors import UsageError
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning import priorities
 from mlgokit.learning.priorities import learn_priorities
 from mlgokit.learning.priority_trials import ask_priorities, try_priorities
@@ -173,6 +173,14 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
 ):
     with pytest.raises(UsageError, match=message):
         learn_priorities(compiler, modules, algorithm, learning, folder=tmp_path)
+
+
+def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path
+):
+    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1", "score=executed"))
+    with pytest.raises(CorpusError, match="expected functions that the order of live ranges makes better or worse"):
+        learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
 
 
 def test_llvms_features_alone_are_enough(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):

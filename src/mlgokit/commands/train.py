@@ -132,7 +132,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     if algorithm == EFFECT_REGRESSION:
         from_trials[REGALLOC_EVICTION.name] = learn_evictions
     if learning.preset == TRIALS:
-        from_trials[config.problem] = functools.partial(learn_priorities, deadline=deadline)
+        from_trials[REGALLOC_PRIORITY.name] = functools.partial(learn_priorities, deadline=deadline)
     learned = (
         from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
         if config.problem in from_trials

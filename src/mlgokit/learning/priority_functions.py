@@ -109,7 +109,7 @@ def gather_functions(
     chosen: list[int] = np.sort(rng.permutation(len(judging))[: settings.judges]).tolist()
     teaching = [(module, keys) for module, _, keys in plan if module.project not in apart]
     probes = [row for row in single_weights(len(features)) if features[int(np.abs(row).argmax())] in _PROBES]
-    data = [policy_bytes(linear_policy(features, normaliser, row)) for row in probes]
+    data = [policy_bytes(linear_policy(features, normaliser, row, gate=gate)) for row in probes]
     tried = parallel(
         lambda part: try_priorities(compiler, part[0], part[1], data),
         teaching,
@@ -174,8 +174,8 @@ def _that_depend(
                 found.setdefault(module.project, []).append((place, key))
     if not found:
         raise CorpusError(
-            "training: expected functions that the order of live ranges makes better or worse, found none; "
-            "add projects to the corpus"
+            "training: expected functions that the order of live ranges makes better or worse, found none; add "
+            "projects to the corpus, at Oz for the score bytes, at another level for the others"
         )
     each = _evenly([len(mine) for mine in found.values()], settings.functions)
     keys: dict[int, list[int]] = {}
