@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.algorithms import cma
 from mlgokit.algorithms.config import PriorityTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
 from mlgokit.algorithms.priority_search import rewards, single_weights
@@ -130,6 +129,8 @@ class _Run:
 
     def opening(self) -> State:
         """The search around the best policy by one feature alone."""
+        from mlgokit.algorithms import cma
+
         rng = np.random.default_rng([self.seed, 0])
         single = single_weights(len(self.bench.features))
         gained, _ = self._rewards(single, rng, "policies by one feature")
@@ -138,6 +139,8 @@ class _Run:
 
     def generation(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
         """One generation of the search."""
+        from mlgokit.algorithms import cma
+
         begin = time.monotonic()
         turn = counters.turn + 1
         rng = np.random.default_rng([self.seed, turn])
