@@ -18,7 +18,7 @@ from mlgokit.problems import REGALLOC_PRIORITY
 
 _MOST_UNITS = 15.5
 """No live range's unit number is beyond it, so none is clipped (docs/formats.md, "The arithmetic")."""
-_FAILED = 2.0
+FAILED = 2.0
 """Times the score of a function that a policy fails on."""
 
 
@@ -87,4 +87,4 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
 def _after(before: Floats, after: Floats, score: AllocationScore) -> Floats:
     works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
     then, now = in_score(before, np.where(works[:, None], after, before), score)
-    return np.where(works, now, _FAILED * then)
+    return np.where(works, now, FAILED * then)

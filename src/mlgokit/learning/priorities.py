@@ -16,7 +16,7 @@ import numpy as np
 
 from mlgokit.algorithms.config import PriorityTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
-from mlgokit.algorithms.priority_search import rewards, single_weights
+from mlgokit.algorithms.priority_search import FAILED, rewards, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import MEASURES
@@ -133,7 +133,7 @@ class _Run:
 
         rng = np.random.default_rng([self.seed, 0])
         single = single_weights(len(self.bench.features))
-        gained, _ = self._rewards(single, rng, "policies by one feature")
+        gained, _, _ = self._rewards(single, rng, "policies by one feature")
         best = single[int(np.nanargmax(gained))]
         return cma.start(best, spread=self.settings.spread, population=self.settings.population)
 
@@ -145,7 +145,7 @@ class _Run:
         turn = counters.turn + 1
         rng = np.random.default_rng([self.seed, turn])
         tested = cma.ask(state, rng)
-        gained, user_seconds = self._rewards(tested, rng, f"generation {turn} of {self.settings.generations}")
+        gained, failed, user_seconds = self._rewards(tested, rng, f"generation {turn} of {self.settings.generations}")
         state = cma.tell(state, tested, gained)
         counters = dataclasses.replace(
             counters,
@@ -155,7 +155,9 @@ class _Run:
             seconds=counters.seconds + time.monotonic() - begin,
         )
         row: Row = {
-            **only_row(counters, {"weight_norm": float(np.linalg.norm(state["centre"]))}),
+            **only_row(
+                counters, {"weight_norm": float(np.linalg.norm(state["centre"])), "failed_trials": float(failed)}
+            ),
             "reward": float(gained.mean()),
             "reward_spread": float(gained.std()),
             "reward_least": float(gained.min()),
@@ -170,15 +172,14 @@ class _Run:
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
             found = np.array(list(try_priorities(self.compiler, module, keys, [data]).measured.values()))
             before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
-            works = np.isfinite(after).all(axis=1)
-            return before[works], after[works]
+            return before, np.where(np.isfinite(after), after, FAILED * before)
 
         return judge_functions(
             self.bench.judges, measure, self.settings.score, workers=self.compiler.workers, report=self.report
         )
 
-    def _rewards(self, weights: Floats, rng: np.random.Generator, label: str) -> tuple[Floats, float]:
-        """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; and processor time."""
+    def _rewards(self, weights: Floats, rng: np.random.Generator, label: str) -> tuple[Floats, int, float]:
+        """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; failures; processor time."""
         data = [policy_bytes(self.bench.policy(row)) for row in weights]
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
@@ -204,5 +205,7 @@ class _Run:
                 "check the compiler with `mlgokit doctor`"
             )
         project = np.array([number for _, number in found], np.int64)
-        gained = rewards(np.stack([row for row, _ in found]), project, self.settings.score)
-        return gained, sum(trials.user_seconds for trials in done)
+        measured = np.stack([row for row, _ in found])
+        gained = rewards(measured, project, self.settings.score)
+        failed = int(np.isnan(measured).any(axis=2).sum())
+        return gained, failed, sum(trials.user_seconds for trials in done)

@@ -59,7 +59,9 @@ Observed observe(const MachineFunction &MF, const SlotIndexes &Indexes, const Li
   O.heuristic_priority = float(Heuristic);
   O.fine_weight = std::min(Range.weight() * FineUnit, MostFine);
   const float Whole = float(Slots.getZeroIndex().distance(Slots.getLastIndex()));
-  O.position = Whole > 0 ? Positions * float(Slots.getZeroIndex().distance(Range.beginIndex())) / Whole : 0;
+  // What is used without a value has an empty one.
+  if (Whole > 0 && !Range.empty())
+    O.position = Positions * float(Slots.getZeroIndex().distance(Range.beginIndex())) / Whole;
   const MachineBasicBlock *Block = nullptr;
   O.is_local = 1;
   for (const MachineInstr &I : Registers.reg_nodbg_instructions(Range.reg())) {

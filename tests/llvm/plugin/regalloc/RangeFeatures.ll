@@ -9,6 +9,28 @@
 ; RUN: not cmp %t.default %t.other
 ; RUN: %tool policy %t.unknown regalloc-priority nothing 1 0
 ; RUN: not llc -load %plugin -mlgokit-priority-policy=%t.unknown -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+; RUN: llc -load %plugin -mlgokit-priority-policy=:default -mlgokit-priority-log=%t.empty -O2 -o %t.e %s
+; RUN: %tool log %t.empty segments position > %t.rows
+; RUN: FileCheck %s --check-prefix=EMPTY < %t.rows
 
+; EMPTY: empty segments=0 position=0{{$}}
 ; CHECK: busy is_local={{[01]}} instructions={{[1-9][0-9]*}} definitions={{[1-9][0-9]*}} values={{[1-9][0-9]*}} segments={{[1-9][0-9]*}} class_registers={{[1-9][0-9]*}} position={{[0-9.]+}} heuristic_priority={{[1-9].*}} priority_default={{[1-9]}}
 ; UNKNOWN: error: mlgokit: policy {{.*}}.unknown: needs the feature 'nothing'
+target triple = "x86_64-unknown-linux-gnu"
+declare void @use(i64, i64)
+
+define void @empty(i64 %some, ptr %place) minsize optsize nounwind {
+entry:
+  %any = freeze i64 poison
+  %zero = icmp eq i64 %some, 0
+  br i1 %zero, label %then, label %end
+then:
+  call void @use(i64 %any, i64 %some)
+  br label %end
+end:
+  %either = phi i64 [ %any, %entry ], [ %some, %then ]
+  %sum = add i64 %either, %any
+  store i64 %any, ptr %place
+  call void @use(i64 %sum, i64 %either)
+  ret void
+}
