@@ -111,21 +111,19 @@ class Entry:
                 f"algorithm {name}: expected one of the presets {', '.join(self.preset_names)}, found {preset!r}; "
                 "name one of these"
             )
-        if preset == TRIALS and problem in self.trials:
-            return self.trials[problem]
-        if preset == TRIALS:
-            raise UsageError(
-                f"algorithm {name}: expected a problem that it learns from trials ({', '.join(self.trials)}), found "
-                f"{problem}; use the preset default"
-            )
-        if preset != "reference":
+        if preset in self.presets:
             return self.of_problem.get(problem, self.presets[preset])
-        if problem not in self.reference:
+        by_problem, which = (
+            (self.trials, "that it learns from trials")
+            if preset == TRIALS
+            else (self.reference, "for which the reference implementation has settings of it")
+        )
+        if problem not in by_problem:
             raise UsageError(
-                f"algorithm {name}: expected a problem for which the reference implementation has settings of it "
-                f"({', '.join(self.reference)}), found {problem}; use the preset default"
+                f"algorithm {name}: expected a problem {which} ({', '.join(by_problem)}), found {problem}; "
+                "use the preset default"
             )
-        return self.reference[problem]
+        return by_problem[problem]
 
     def loop(self, preset: str) -> LoopDefaults:
         """How the loop runs a preset; the reference implementation's inputs are quantiles."""

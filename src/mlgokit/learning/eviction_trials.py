@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.eviction_fit import EVICTION_FEATURES, EvictionLabels
 from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import HEURISTIC, Compiler
 from mlgokit.compiler.reuse.trials import (
     IMAGE_BYTES,
     MEASURES,
@@ -28,16 +28,14 @@ from mlgokit.compiler.reuse.trials import (
     Records,
     Series,
     Stage,
-    TrialRequest,
     executed_weights,
 )
+from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.module import Module
 from mlgokit.policy.columns import base_names, column_values
 from mlgokit.problems import REGALLOC_EVICTION, column_count
 from mlgokit.traces import Log
 
-TRIAL_SECONDS = 10.0
-"""Processor time of one trial, at most."""
 _TINY = 1e-12
 """A probability at which nothing is flipped, but questions are counted."""
 _WEIGHTS = executed_weights(IMAGE_BYTES)
@@ -88,14 +86,8 @@ def ask_evictions(
     compiler: Compiler, module: Module, policy: str = HEURISTIC
 ) -> tuple[Compilation, EvictionQuestions | None]:
     """Compile a module under a policy; the compilation, and the questions about evictions if there were any."""
-    use = PluginUse(
-        policies={REGALLOC_EVICTION.name: policy},
-        logs=(REGALLOC_EVICTION.name,),
-        trials=TrialRequest(stages=Stage.REGISTERS),
-    )
-    done = compiler.compile(module, CompileRequest(use=use, keep="log"))
-    log = done.logs.get(REGALLOC_EVICTION.name) if done.ok else None
-    if log is None or not log.observation_count:
+    done, log = ask_logged(compiler, module, REGALLOC_EVICTION, Stage.REGISTERS, policy=policy)
+    if log is None:
         return done, None
     keys = {one.name: one.key for one in done.tried if one.stage is Stage.REGISTERS}
     return done, _questions(log, keys)
@@ -302,15 +294,6 @@ def _still(count: int) -> Records:
 
 
 def _compiled(compiler: Compiler, module: Module, series: Sequence[Series], policy: str) -> Compilation:
-    return compiler.compile(
-        module,
-        CompileRequest(
-            use=PluginUse(
-                policies={REGALLOC_EVICTION.name: policy},
-                trials=TrialRequest(
-                    series=tuple(series), stages=Stage.REGISTERS, seconds=TRIAL_SECONDS, weights=_WEIGHTS
-                ),
-            ),
-            extra_seconds=60 + 0.2 * sum(len(one.trials) for one in series),
-        ),
+    return compile_trials(
+        compiler, module, REGALLOC_EVICTION, series, stage=Stage.REGISTERS, weights=_WEIGHTS, policy=policy
     )

@@ -27,7 +27,7 @@ from mlgokit.learning.function_judges import judge_functions
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.settings import Learning, check_ready
-from mlgokit.learning.trials import only_row, refuse_loss, trial_settings
+from mlgokit.learning.trials import refuse_loss, trial_row, trial_settings
 from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -128,4 +128,4 @@ def _judge(run: EvictionRounds, fit: EvictionFit, first: EvictionRound) -> tuple
 
 def _row(counters: Counters, fit: EvictionFit, policy: Policy, *, trials: int) -> Row:
     numbers = {"trials": float(trials), "correlation": fit.correlation, "doubt": policy.doubt}
-    return only_row(counters, numbers)
+    return trial_row(counters, numbers)

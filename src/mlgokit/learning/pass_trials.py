@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.arrays import DAMAGE, arrays_in
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import (
     MEASURES,
     MOST_TOGGLES,
@@ -23,16 +23,14 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
-    TrialRequest,
     Tried,
     pass_number,
 )
+from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
 from mlgokit.traces import Log
 
-TRIAL_SECONDS = 10.0
-"""Processor time of one trial, at most."""
 _LEAST_EXECUTED = 1e-9
 Ints = npt.NDArray[np.int64]
 
@@ -58,16 +56,11 @@ class FunctionQuestions:
 
 def ask(compiler: Compiler, module: Module) -> tuple[Compilation, list[FunctionQuestions]]:
     """Compile a module as LLVM does; the compilation, and what passes asked about its functions."""
-    use = PluginUse(
-        policies={PASS_SELECTION.name: HEURISTIC},
-        logs=(PASS_SELECTION.name,),
-        trials=TrialRequest(stages=Stage.PASSES),
-    )
-    done = compiler.compile(module, CompileRequest(use=use, keep="log"))
-    if not done.ok or PASS_SELECTION.name not in done.logs:
+    done, log = ask_logged(compiler, module, PASS_SELECTION, Stage.PASSES)
+    if log is None:
         return done, []
     keys = {one.name: one.key for one in done.tried if one.stage is Stage.PASSES}
-    return done, _questions(done.logs[PASS_SELECTION.name], keys)
+    return done, _questions(log, keys)
 
 
 def _questions(log: Log, keys: dict[str, int]) -> list[FunctionQuestions]:
@@ -150,16 +143,7 @@ def try_passes(
         weights: [9] of what a trial measures, in bytes; what is executed must have one.
     """
     series = [_series(one) for one in functions]
-    done = compiler.compile(
-        module,
-        CompileRequest(
-            use=PluginUse(
-                policies={PASS_SELECTION.name: HEURISTIC},
-                trials=TrialRequest(series=tuple(series), stages=Stage.PASSES, seconds=TRIAL_SECONDS, weights=weights),
-            ),
-            extra_seconds=60 + 0.2 * sum(len(one.trials) for one in series),
-        ),
-    )
+    done = compile_trials(compiler, module, PASS_SELECTION, series, stage=Stage.PASSES, weights=weights)
     asked = {one.key: one for one in functions}
     found = [
         _measured(asked[one.key], one, weights) for one in done.tried if done.ok and one.key in asked and one.outcomes

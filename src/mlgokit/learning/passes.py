@@ -24,7 +24,7 @@ from mlgokit.learning.loop import JUDGES, Learned
 from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, ask, try_passes
 from mlgokit.learning.settings import Learning, check_ready
-from mlgokit.learning.trials import kept_or_made, module_draws, only_row, trial_settings
+from mlgokit.learning.trials import kept_or_made, module_draws, trial_row, trial_settings
 from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -222,4 +222,4 @@ def _row(counters: Counters, labels: PassLabels, fit: PassFit, *, trials: int) -
         **{f"possible_bytes/{one.name}": one.possible_bytes for one in fit.evidence},
         **{f"decides/{one.name}": float(one.chosen) for one in fit.evidence},
     }
-    return only_row(counters, numbers)
+    return trial_row(counters, numbers)

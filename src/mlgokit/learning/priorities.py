@@ -28,7 +28,7 @@ from mlgokit.learning.metrics import Row, write_metrics
 from mlgokit.learning.priority_functions import PriorityBench, gather_functions
 from mlgokit.learning.priority_trials import try_priorities
 from mlgokit.learning.settings import Learning, check_ready
-from mlgokit.learning.trials import only_row, refuse_loss, trial_settings
+from mlgokit.learning.trials import refuse_loss, trial_row, trial_settings
 from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -154,16 +154,8 @@ class _Run:
             user_seconds=counters.user_seconds + user_seconds,
             seconds=counters.seconds + time.monotonic() - begin,
         )
-        row: Row = {
-            **only_row(
-                counters, {"weight_norm": float(np.linalg.norm(state["centre"])), "failed_trials": float(failed)}
-            ),
-            "reward": float(gained.mean()),
-            "reward_spread": float(gained.std()),
-            "reward_least": float(gained.min()),
-            "reward_most": float(gained.max()),
-        }
-        return state, counters, row
+        numbers = {"weight_norm": float(np.linalg.norm(state["centre"])), "failed_trials": float(failed)}
+        return state, counters, trial_row(counters, numbers, gained)
 
     def judge(self, policy: Policy) -> Validation:
         """How a policy does on the functions of projects that were kept apart."""

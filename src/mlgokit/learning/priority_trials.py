@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import (
     FIRST_POLICY,
     IMAGE_BYTES,
@@ -20,14 +20,12 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
-    TrialRequest,
     executed_weights,
 )
+from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.module import Module
 from mlgokit.problems import REGALLOC_PRIORITY
 
-TRIAL_SECONDS = 10.0
-"""Processor time of one trial, at most."""
 _LATER = (REGALLOC_PRIORITY.default_decision, REGALLOC_PRIORITY.decision, "log_probability")
 
 
@@ -48,14 +46,8 @@ class PriorityQuestions:
 
 def ask_priorities(compiler: Compiler, module: Module) -> tuple[Compilation, PriorityQuestions | None]:
     """Compile a module as LLVM does; the compilation, and the questions about priorities if there were any."""
-    use = PluginUse(
-        policies={REGALLOC_PRIORITY.name: HEURISTIC},
-        logs=(REGALLOC_PRIORITY.name,),
-        trials=TrialRequest(stages=Stage.REGISTERS),
-    )
-    done = compiler.compile(module, CompileRequest(use=use, keep="log"))
-    log = done.logs.get(REGALLOC_PRIORITY.name) if done.ok else None
-    if log is None or not log.observation_count:
+    done, log = ask_logged(compiler, module, REGALLOC_PRIORITY, Stage.REGISTERS)
+    if log is None:
         return done, None
     features = tuple(name for name in log.columns if name not in _LATER)
     asked = {span.name: span.stop - span.start for span in log.contexts}
@@ -94,19 +86,14 @@ def try_priorities(
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)
-    request = TrialRequest(
-        series=series,
-        stages=Stage.REGISTERS,
-        seconds=TRIAL_SECONDS,
-        weights=executed_weights(IMAGE_BYTES),
-        policies=tuple(policies),
-    )
-    done = compiler.compile(
+    done = compile_trials(
+        compiler,
         module,
-        CompileRequest(
-            use=PluginUse(policies={REGALLOC_PRIORITY.name: HEURISTIC}, trials=request),
-            extra_seconds=60 + 0.2 * len(keys) * len(trials),
-        ),
+        REGALLOC_PRIORITY,
+        series,
+        stage=Stage.REGISTERS,
+        weights=executed_weights(IMAGE_BYTES),
+        policies=policies,
     )
     nothing = np.full(len(MEASURES), np.nan)
     found: dict[int, Floats] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
@@ -117,17 +118,24 @@ def kept_or_made(kind: type[T], folder: Path, module: Module, make: Callable[[],
     return found
 
 
-def only_row(counters: Counters, numbers: Mapping[str, float]) -> Row:
-    """The row of a run that ends as soon as it was judged, with the learner's own ``numbers`` by name."""
+def trial_row(counters: Counters, numbers: Mapping[str, float], rewards: npt.NDArray[np.float64] | None = None) -> Row:
+    """The row of a turn, with the learner's own ``numbers`` by name.
+
+    Args:
+        counters: after the turn.
+        numbers: of the learner.
+        rewards: of what the turn tried; without them, the judges' gain stands there.
+    """
     gain = float(counters.best_gain)
+    given = np.array([gain]) if rewards is None else rewards
     return {
         "turn": counters.turn,
         "compilations": counters.compilations,
         "failed": counters.failed,
-        "reward": gain,
-        "reward_spread": 0.0,
-        "reward_least": gain,
-        "reward_most": gain,
+        "reward": float(given.mean()),
+        "reward_spread": 0.0 if rewards is None else float(rewards.std()),
+        "reward_least": float(given.min()),
+        "reward_most": float(given.max()),
         "validation_gain": gain,
         "user_seconds": counters.user_seconds,
         "seconds": counters.seconds,
