@@ -18,7 +18,6 @@ import numpy as np
 from mlgokit.algorithms.config import EvictionTrialsConfig
 from mlgokit.algorithms.eviction_fit import EvictionFit
 from mlgokit.compiler.request import Compiler
-from mlgokit.errors import UsageError
 from mlgokit.learning.baselines import policy_file
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.eviction_rounds import EvictionRound, EvictionRounds
@@ -62,9 +61,9 @@ def learn_evictions(
         UsageError: the settings contradict themselves, or no departure from the heuristic pays; the policy is kept
             under a name of its own then.
     """
-    settings: EvictionTrialsConfig = trial_settings(REGALLOC_EVICTION, algorithm, config, fewer="module_trials")
-    if settings.rounds < 1:
-        raise UsageError(f"--setting rounds: expected at least 1, found {settings.rounds}; give 1 or more")
+    settings: EvictionTrialsConfig = trial_settings(
+        REGALLOC_EVICTION, algorithm, config, fewer="module_trials", at_least_one=("rounds",)
+    )
     check_ready(modules)
     begin = time.monotonic()
     with locked(folder), tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:

@@ -70,7 +70,13 @@ def learn_priorities(
             under a name of its own then.
     """
     settings: PriorityTrialsConfig = trial_settings(
-        REGALLOC_PRIORITY, algorithm, config, fewer="functions", learns=ALGORITHM, uses=("excluded", "features")
+        REGALLOC_PRIORITY,
+        algorithm,
+        config,
+        fewer="functions",
+        learns=ALGORITHM,
+        uses=("excluded", "features"),
+        at_least_one=("generations", "population", "functions"),
     )
     check_ready(modules)
     with locked(folder):

@@ -50,6 +50,7 @@ def trial_settings(
     fewer: str,
     learns: str = ALGORITHM,
     uses: Collection[str] = (),
+    at_least_one: Collection[str] = (),
 ) -> Any:
     """The settings of the run.
 
@@ -60,6 +61,7 @@ def trial_settings(
         fewer: the setting by which trials become fewer, for the error.
         learns: the only algorithm that learns this from trials.
         uses: options that apply, of those that are about features and objective.
+        at_least_one: settings that may not be 0.
 
     Raises:
         UsageError: another algorithm, or something that does not apply.
@@ -83,7 +85,11 @@ def trial_settings(
                 f"{option}: expected none for {problem.name}, whose trials are made once and fitted once, found "
                 f"{value}; leave it out, and give --setting {fewer}=N for fewer trials"
             )
-    return settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+    settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
+    for name in at_least_one:
+        if getattr(settings, name) < 1:
+            raise UsageError(f"--setting {name}: expected at least 1, found {getattr(settings, name)}; give 1 or more")
+    return settings
 
 
 def module_number(module: Module) -> int:
