@@ -61,7 +61,7 @@ PARTS = (
     "engine",
     "allocated",
     "evictions",
-    "priorities",
+    "live_ranges",
     "scale",
     "policy_bench",
     "pretrained",

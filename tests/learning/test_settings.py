@@ -1,6 +1,6 @@
 import pytest
 
-from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, PriorityTrialsConfig
+from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, RangeTrialsConfig
 from mlgokit.errors import UsageError
 from mlgokit.learning.settings import Learning, check_learning, replaced_option, settings_of
 
@@ -66,7 +66,7 @@ def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, proble
 
 
 def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
-    assert isinstance(settings_of("es", "trials", [], problem="regalloc-priority"), PriorityTrialsConfig)
+    assert isinstance(settings_of("es", "trials", [], problem="regalloc-priority"), RangeTrialsConfig)
     with pytest.raises(
         UsageError, match=r"a problem that it learns from trials \(regalloc-priority\), found inline-size"
     ):

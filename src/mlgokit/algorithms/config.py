@@ -87,7 +87,7 @@ class EvictionTrialsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityTrialsConfig:
+class RangeTrialsConfig:
     """CMA-ES of priorities: each policy of a generation allocates the same functions, all in copies of one compiler."""
 
     score: Literal["spill-cost", "executed", "bytes"] = "bytes"

@@ -29,7 +29,7 @@ from mlgokit.algorithms.config import (
     LocalSearchConfig,
     PassTrialsConfig,
     PpoConfig,
-    PriorityTrialsConfig,
+    RangeTrialsConfig,
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
@@ -164,7 +164,7 @@ LEARNERS: dict[str, Entry] = {
             "default": EsConfig(),
             "cma": ES_CMA,
         },
-        trials={"regalloc-priority": PriorityTrialsConfig()},
+        trials={"regalloc-priority": RangeTrialsConfig()},
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(

@@ -33,10 +33,10 @@ from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.learning.evictions import learn_evictions
+from mlgokit.learning.live_ranges import ALGORITHM as EVOLUTION, learn_live_ranges
 from mlgokit.learning.loop import Learned, learn
 from mlgokit.learning.page import training_page
 from mlgokit.learning.passes import learn_passes
-from mlgokit.learning.priorities import ALGORITHM as EVOLUTION, learn_priorities
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
@@ -132,7 +132,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     if algorithm == EFFECT_REGRESSION:
         from_trials[REGALLOC_EVICTION.name] = learn_evictions
     if learning.preset == TRIALS:
-        from_trials[REGALLOC_PRIORITY.name] = functools.partial(learn_priorities, deadline=deadline)
+        from_trials[REGALLOC_PRIORITY.name] = functools.partial(learn_live_ranges, deadline=deadline)
     learned = (
         from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
         if config.problem in from_trials

@@ -1,8 +1,8 @@
 """Learning priorities of live ranges: generations of policies, each tried on the same functions, and judges.
 
-Each generation allocates a part of the functions that teach (``priority_functions.py``) by all its policies, and CMA-ES
-moves to where scores are lower. A generation is kept when it ends, so a run that was interrupted goes on. At last
-functions of projects kept apart judge the policy.
+Each generation allocates a part of the functions that teach (``live_range_functions.py``) by all its policies, and
+CMA-ES moves to where scores are lower. A generation is kept when it ends, so a run that was interrupted goes on. At
+last functions of projects kept apart judge the policy.
 """
 
 import dataclasses
@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.algorithms.config import PriorityTrialsConfig
+from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
-from mlgokit.algorithms.priority_search import FAILED, rewards, single_weights
+from mlgokit.algorithms.live_range_search import FAILED, rewards, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import CorpusError
 from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
 from mlgokit.learning.function_judges import judge_functions
+from mlgokit.learning.live_range_functions import RangeBench, gather_functions
+from mlgokit.learning.live_range_trials import try_ranges
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.metrics import Row, write_metrics
-from mlgokit.learning.priority_functions import PriorityBench, gather_functions
-from mlgokit.learning.priority_trials import try_priorities
 from mlgokit.learning.settings import Learning, check_ready
 from mlgokit.learning.trials import refuse_loss, trial_row, trial_settings
 from mlgokit.learning.validation import Validation
@@ -40,7 +40,7 @@ from mlgokit.progress import Report, say_nothing
 ALGORITHM = "es"
 
 
-def learn_priorities(
+def learn_live_ranges(
     compiler: Compiler,
     modules: Sequence[Module],
     algorithm: str,
@@ -69,7 +69,7 @@ def learn_priorities(
         UsageError: the settings contradict themselves, or no departure from the heuristic pays; the policy is kept
             under a name of its own then.
     """
-    settings: PriorityTrialsConfig = trial_settings(
+    settings: RangeTrialsConfig = trial_settings(
         REGALLOC_PRIORITY,
         algorithm,
         config,
@@ -128,10 +128,10 @@ class _Run:
     """
 
     compiler: Compiler
-    settings: PriorityTrialsConfig
+    settings: RangeTrialsConfig
     seed: int
     report: Report
-    bench: PriorityBench
+    bench: RangeBench
 
     def opening(self) -> State:
         """The search around the best policy by one feature alone."""
@@ -168,7 +168,7 @@ class _Run:
         data = policy_bytes(policy)
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
-            found = np.array(list(try_priorities(self.compiler, module, keys, [data]).measured.values()))
+            found = np.array(list(try_ranges(self.compiler, module, keys, [data]).measured.values()))
             before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
             return before, np.where(np.isfinite(after), after, FAILED * before)
 
@@ -185,7 +185,7 @@ class _Run:
         ]
         parts = [part for part in drawn if part[1]]
         done = parallel(
-            lambda part: try_priorities(self.compiler, part[0], part[1], data),
+            lambda part: try_ranges(self.compiler, part[0], part[1], data),
             parts,
             workers=self.compiler.workers,
             report=self.report,

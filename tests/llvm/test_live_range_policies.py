@@ -10,7 +10,7 @@ import pytest
 from tests.llvm.test_eviction_policies import SOURCE, code_of
 
 from mlgokit.advisors import Observation
-from mlgokit.algorithms.priority_search import GATES, linear_policy, rewards
+from mlgokit.algorithms.live_range_search import GATES, linear_policy, rewards
 from mlgokit.algorithms.registry import TRIALS
 from mlgokit.commands import train
 from mlgokit.commands.options import CompilerOptions
@@ -21,9 +21,9 @@ from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning import priorities
-from mlgokit.learning.priorities import learn_priorities
-from mlgokit.learning.priority_trials import ask_priorities, try_priorities
+from mlgokit.learning import live_ranges
+from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
+from mlgokit.learning.live_ranges import learn_live_ranges
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
 from mlgokit.policy.advisor import PolicyAdvisor
@@ -53,7 +53,7 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
 
 
 def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
-    plain, questions = ask_priorities(compiler, modules[0])
+    plain, questions = ask_ranges(compiler, modules[0])
     assert questions is not None
     assert questions.features[:3] == REGALLOC_PRIORITY.feature_names
     assert np.all(questions.rows[:, questions.features.index("heuristic_priority")] > 0)
@@ -63,7 +63,7 @@ def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modu
         for _ in range(3)
     ]
 
-    found = try_priorities(compiler, modules[0], questions.keys, [policy_bytes(one) for one in drawn])
+    found = try_ranges(compiler, modules[0], questions.keys, [policy_bytes(one) for one in drawn])
 
     assert found.user_seconds > 0
     assert set(found.measured) == set(questions.keys)
@@ -85,7 +85,7 @@ def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modu
 def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, is_open: bool
 ):
-    plain, questions = ask_priorities(compiler, modules[0])
+    plain, questions = ask_ranges(compiler, modules[0])
     assert questions is not None
     names = [name for name in questions.features if name != "is_minsize"]
     normaliser = fit_signed_log(questions.rows[:, [questions.features.index(name) for name in names]])
@@ -120,7 +120,7 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=3"), validation_share=0.5)
-    learned = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "whole")
+    learned = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "whole")
 
     assert (learned.counters.turn, len(learned.rows), learned.judged, learned.left_out) == (3, 3, 0, {})
     assert learned.counters.user_seconds > 0
@@ -133,12 +133,12 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(priorities, "write_metrics", stopped)
+        patch.setattr(live_ranges, "write_metrics", stopped)
         with pytest.raises(KeyboardInterrupt):
-            learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts")
-    early = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts", deadline=0.0)
+            learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts")
+    early = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts", deadline=0.0)
     assert early.counters.turn == 1
-    again = learn_priorities(compiler, modules, "es", learning, folder=tmp_path / "parts")
+    again = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts")
     assert again.counters.turn == 3
     assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
 
@@ -147,12 +147,12 @@ def test_what_does_not_pay_elsewhere_is_refused(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # A search that is rewarded for making functions larger.
-    monkeypatch.setattr(priorities, "rewards", lambda *given: -rewards(*given))
+    monkeypatch.setattr(live_ranges, "rewards", lambda *given: -rewards(*given))
     learning = Learning(
         preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
     )
     with pytest.raises(UsageError, match=r"regalloc-priority: expected that departing .* found \+\d.* % on 2 modules"):
-        learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
+        learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
     assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
 
 
@@ -177,7 +177,7 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
 ):
     with pytest.raises(UsageError, match=message):
-        learn_priorities(compiler, modules, algorithm, learning, folder=tmp_path)
+        learn_live_ranges(compiler, modules, algorithm, learning, folder=tmp_path)
 
 
 def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
@@ -185,12 +185,12 @@ def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
 ):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1", "score=executed"))
     with pytest.raises(CorpusError, match="expected functions that the order of live ranges makes better or worse"):
-        learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
+        learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
 
 
 def test_llvms_features_alone_are_enough(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1"), features="llvm", excluded=("stage",))
-    learned = learn_priorities(compiler, modules, "es", learning, folder=tmp_path)
+    learned = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
     assert learned.policy.features == ("li_size", "weight")
 
 

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from mlgokit.algorithms import cma
-from mlgokit.algorithms.priority_search import linear_policy, rewards, single_weights
+from mlgokit.algorithms.live_range_search import linear_policy, rewards, single_weights
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.policy.normaliser import SignedLog
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgokit.algorithms.allocation_score import in_score
-from mlgokit.algorithms.config import PriorityTrialsConfig
+from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats
-from mlgokit.algorithms.priority_search import GATES, linear_policy, single_weights
+from mlgokit.algorithms.live_range_search import GATES, linear_policy, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning.function_judges import ModuleFunctions
-from mlgokit.learning.priority_trials import PriorityQuestions, PriorityTrials, ask_priorities, try_priorities
+from mlgokit.learning.live_range_trials import RangeQuestions, RangeTrials, ask_ranges, try_ranges
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
@@ -35,7 +35,7 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PriorityBench:
+class RangeBench:
     """The functions on which policies are tried, and what a policy sees.
 
     Attributes:
@@ -66,11 +66,11 @@ class PriorityBench:
 def gather_functions(
     compiler: Compiler,
     modules: Sequence[Module],
-    settings: PriorityTrialsConfig,
+    settings: RangeTrialsConfig,
     config: Learning,
     *,
     report: Report,
-) -> PriorityBench:
+) -> RangeBench:
     """Find the functions that teach and those that judge.
 
     Raises:
@@ -78,7 +78,7 @@ def gather_functions(
         UsageError: no feature is left.
     """
     asked = parallel(
-        lambda module: ask_priorities(compiler, module),
+        lambda module: ask_ranges(compiler, module),
         modules,
         workers=compiler.workers,
         report=report,
@@ -111,13 +111,13 @@ def gather_functions(
     probes = [row for row in single_weights(len(features)) if features[int(np.abs(row).argmax())] in _PROBES]
     data = [policy_bytes(linear_policy(features, normaliser, row, gate=gate)) for row in probes]
     tried = parallel(
-        lambda part: try_priorities(compiler, part[0], part[1], data),
+        lambda part: try_ranges(compiler, part[0], part[1], data),
         teaching,
         workers=compiler.workers,
         report=report,
         label="which functions depend on the order",
     )
-    return PriorityBench(
+    return RangeBench(
         features=features,
         normaliser=normaliser,
         gate=gate,
@@ -130,11 +130,11 @@ def gather_functions(
 
 
 def _drawn(
-    modules: Sequence[Module], asked: Sequence[PriorityQuestions | None], most: int, seed: int
-) -> list[tuple[Module, PriorityQuestions, tuple[int, ...]]]:
+    modules: Sequence[Module], asked: Sequence[RangeQuestions | None], most: int, seed: int
+) -> list[tuple[Module, RangeQuestions, tuple[int, ...]]]:
     """Functions that no module before has, at most so many of each."""
     known: set[int] = set()
-    plan: list[tuple[Module, PriorityQuestions, tuple[int, ...]]] = []
+    plan: list[tuple[Module, RangeQuestions, tuple[int, ...]]] = []
     for module, questions in zip(modules, asked, strict=True):
         if questions is None:
             continue
@@ -156,8 +156,8 @@ def _kept_apart(projects: Sequence[str], config: Learning) -> frozenset[str]:
 
 def _that_depend(
     teaching: Sequence[ModuleFunctions],
-    tried: Sequence[PriorityTrials],
-    settings: PriorityTrialsConfig,
+    tried: Sequence[RangeTrials],
+    settings: RangeTrialsConfig,
     rng: np.random.Generator,
 ) -> tuple[ModuleFunctions, ...]:
     """Those functions whose score is not the same under all orders, at most so many, evenly over projects.

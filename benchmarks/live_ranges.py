@@ -9,13 +9,13 @@ from allocated import COLUMNS, NOTE, Floats, compared, fine
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
-from mlgokit.algorithms.priority_search import linear_policy
+from mlgokit.algorithms.live_range_search import linear_policy
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.statistics import bootstrap_interval
-from mlgokit.learning.priority_trials import ask_priorities, try_priorities
+from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.module import Module
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.pretrained import policy_file
@@ -70,9 +70,9 @@ def measure(config: Priorities, setup: Setup) -> Result:
     names = (_HEAVIEST, *config.policies)
 
     def work(module: Module) -> list[Floats]:
-        _, questions = ask_priorities(compiler, module)
+        _, questions = ask_ranges(compiler, module)
         keys = () if questions is None else questions.keys
-        return list(try_priorities(compiler, module, keys, data).measured.values())
+        return list(try_ranges(compiler, module, keys, data).measured.values())
 
     done = parallel(work, modules, workers=config.workers, report=setup.report, label="held-out functions")
     projects = sorted({module.project for module in modules})

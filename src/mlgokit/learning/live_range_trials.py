@@ -30,7 +30,7 @@ _LATER = (REGALLOC_PRIORITY.default_decision, REGALLOC_PRIORITY.decision, "log_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PriorityQuestions:
+class RangeQuestions:
     """What the allocator asks about the order of live ranges in one compilation.
 
     Attributes:
@@ -44,14 +44,14 @@ class PriorityQuestions:
     keys: tuple[int, ...]
 
 
-def ask_priorities(compiler: Compiler, module: Module) -> tuple[Compilation, PriorityQuestions | None]:
+def ask_ranges(compiler: Compiler, module: Module) -> tuple[Compilation, RangeQuestions | None]:
     """Compile a module as LLVM does; the compilation, and the questions about priorities if there were any."""
     done, log = ask_logged(compiler, module, REGALLOC_PRIORITY, Stage.REGISTERS)
     if log is None:
         return done, None
     features = tuple(name for name in log.columns if name not in _LATER)
     asked = {span.name: span.stop - span.start for span in log.contexts}
-    return done, PriorityQuestions(
+    return done, RangeQuestions(
         features=features,
         rows=np.stack([log.columns[name].reshape(-1).astype(np.float64) for name in features], axis=1),
         keys=tuple(one.key for one in done.tried if one.stage is Stage.REGISTERS and asked.get(one.name, 0) > 1),
@@ -59,7 +59,7 @@ def ask_priorities(compiler: Compiler, module: Module) -> tuple[Compilation, Pri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PriorityTrials:
+class RangeTrials:
     """What trials of one module found.
 
     Attributes:
@@ -72,9 +72,7 @@ class PriorityTrials:
     user_seconds: float
 
 
-def try_priorities(
-    compiler: Compiler, module: Module, keys: Sequence[int], policies: Sequence[bytes]
-) -> PriorityTrials:
+def try_ranges(compiler: Compiler, module: Module, keys: Sequence[int], policies: Sequence[bytes]) -> RangeTrials:
     """Allocate functions by whole policies; those that fail as LLVM allocates them are left out.
 
     Args:
@@ -102,4 +100,4 @@ def try_priorities(
             found[one.key] = np.stack(
                 [nothing if outcome.measured is None else outcome.measured for outcome in one.outcomes]
             )
-    return PriorityTrials(measured=found, user_seconds=done.user_seconds)
+    return RangeTrials(measured=found, user_seconds=done.user_seconds)
