@@ -1,4 +1,4 @@
-"""What policies of priorities do to functions of projects that did not teach them."""
+"""What policies of priorities, or of spill weights, do to functions of projects that did not teach them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,24 +20,26 @@ from mlgokit.module import Module
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy, policy_bytes
-from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.problems import PROBLEMS, REGALLOC_PRIORITY, REGALLOC_WEIGHT
 
 BARS = {"spill-cost": -0.05, "executed": -0.002, "bytes": -0.007}
 """What policies shall lower, in the mean of projects: functions with spills, instructions, code and tables."""
 _JUDGED = {"spill-cost": 2, "executed": 3, "bytes": 6}
 """Where that is among what is compared."""
 _WHAT = {name: COLUMNS[place] for name, place in _JUDGED.items()}
-_HEAVIEST = "the heaviest first"
+_SIMPLEST = {REGALLOC_PRIORITY.name: "the heaviest first", REGALLOC_WEIGHT.name: "the heavy made heavier"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priorities:
-    """Let policies allocate all functions of the held-out projects, beside LLVM and an order by one feature alone."""
+class LiveRanges:
+    """Let policies allocate all functions of the held-out projects, beside LLVM and a policy by one feature alone."""
 
     corpus: Path = Path("quickstart/corpus")
     """Corpus at the level that the policies are for."""
     policies: tuple[str, ...] = ("builtin:regalloc",)
-    """Policies of priorities, such as `mlgokit train --problem regalloc-priority` makes with several seeds."""
+    """Policies of the problem, such as `mlgokit train --problem regalloc-priority` makes with several seeds."""
+    problem: str = REGALLOC_PRIORITY.name
+    """What they decide: regalloc-priority or regalloc-weight."""
     score: str = "bytes"
     """What they were trained for: spill-cost, executed, or bytes."""
     seed: int = 1
@@ -52,27 +54,32 @@ class Priorities:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_benchmark(Priorities, measure, arguments)
+    return run_benchmark(LiveRanges, measure, arguments)
 
 
-def measure(config: Priorities, setup: Setup) -> Result:
+def measure(config: LiveRanges, setup: Setup) -> Result:
     """Allocate, and compare."""
     if config.score not in BARS:
         raise UsageError(f"--score: expected one of {', '.join(BARS)}, found {config.score!r}; name one of these")
+    if config.problem not in _SIMPLEST:
+        raise UsageError(
+            f"--problem: expected one of {', '.join(_SIMPLEST)}, found {config.problem!r}; name one of these"
+        )
+    problem = PROBLEMS[config.problem]
     toolchain = setup.toolchain(config.llvm)
     modules = [module for module in setup.corpus(config.corpus).modules if module.held_out]
     compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
     data = [
-        policy_bytes(linear_policy(("fine_weight",), nothing, np.ones(1))),
-        *(policy_bytes(load_policy(policy_file(one), problem=REGALLOC_PRIORITY.name)) for one in config.policies),
+        policy_bytes(linear_policy(problem, ("fine_weight",), nothing, np.ones(1))),
+        *(policy_bytes(load_policy(policy_file(one), problem=problem.name)) for one in config.policies),
     ]
-    names = (_HEAVIEST, *config.policies)
+    names = (_SIMPLEST[problem.name], *config.policies)
 
     def work(module: Module) -> list[Floats]:
-        _, questions = ask_ranges(compiler, module)
+        _, questions = ask_ranges(compiler, module, problem, rows=1, seed=config.seed)
         keys = () if questions is None else questions.keys
-        return list(try_ranges(compiler, module, keys, data).measured.values())
+        return list(try_ranges(compiler, module, problem, keys, data).measured.values())
 
     done = parallel(work, modules, workers=config.workers, report=setup.report, label="held-out functions")
     projects = sorted({module.project for module in modules})
@@ -112,10 +119,10 @@ def measure(config: Priorities, setup: Setup) -> Result:
                 )
             )  # fmt: skip
             judged[f"{name}, {language.upper()}"] = float(changes.mean())
-    learned = {name: value for name, value in judged.items() if not name.startswith(_HEAVIEST)}
+    learned = {name: value for name, value in judged.items() if not name.startswith(names[0])}
     return Result(
-        benchmark="priorities",
-        question="Do policies of priorities pay where nothing taught them?",
+        benchmark=config.json.stem,
+        question=f"Do policies of {problem.name} pay where nothing taught them?",
         answer=f"{_WHAT[config.score]} on held-out projects, in the mean: "
         + "; ".join(f"{name}: {fine(value)}" for name, value in learned.items())
         + f"; {failed} trials of functions failed",
@@ -125,12 +132,12 @@ def measure(config: Priorities, setup: Setup) -> Result:
         tables=(
             Table(
                 title="Held-out projects, in the mean",
-                columns=("order", "language", "projects", f"95 % interval over projects, {_WHAT[config.score]}",
+                columns=("policy", "language", "projects", f"95 % interval over projects, {_WHAT[config.score]}",
                          *COLUMNS[2:], f"the worst project, {_WHAT[config.score]}"),
                 rows=tuple(means),
-                note=f"All functions that ask about the order of live ranges, against LLVM's order. {NOTE}",
+                note=f"All functions that ask about live ranges, against LLVM's own allocation. {NOTE}",
             ),
-            Table(title="By project", columns=("order", "project", *COLUMNS), rows=tuple(rows)),
+            Table(title="By project", columns=("policy", "project", *COLUMNS), rows=tuple(rows)),
         ),
     )  # fmt: skip
 

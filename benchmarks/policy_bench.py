@@ -27,6 +27,8 @@ class PolicyBench:
 
     policy: str = "builtin:passes"
     """The policy."""
+    options: str = ""
+    """Options that are added to both builds, which are at -Oz, such as another level."""
     folder: Path = Path("build/policy_bench")
     """Where builds are; a call whose bench.json is there is not made again."""
     llvm: int | None = None
@@ -48,6 +50,8 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     if not (config.folder / "bench.json").exists():
         call = Bench(
             policy=(config.policy,),
+            options=config.options,
+            against_options=config.options,
             folder=config.folder,
             counter="callgrind",
             time_seconds=0,
@@ -68,7 +72,7 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     told = ", ".join(f"{percent(means[name])} {name}" for name in SHOWN if name in means)
     return Result(
         benchmark="policy_bench",
-        question=f"What does {config.policy} do to what programs execute, against plain -Oz?",
+        question=f"What does {config.policy} do to what programs execute, against plain {config.options or '-Oz'}?",
         answer=f"{told} in the geometric mean of {len(each)} programs; of one at most {percent(max(each))}. "
         + (f"Without a result: {', '.join(failed)}." if failed else "All put out the same."),
         bar=f"instructions at most {percent(MOST_MEAN)} in the mean and {percent(MOST)} in one program",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         PROBLEMS as PROBLEMS,
         REGALLOC_EVICTION as REGALLOC_EVICTION,
         REGALLOC_PRIORITY as REGALLOC_PRIORITY,
+        REGALLOC_WEIGHT as REGALLOC_WEIGHT,
         Problem as Problem,
     )
     from mlgokit.tables.decisions import DecisionTable as DecisionTable, read_table as read_table
@@ -96,7 +97,15 @@ _PLACES = {
     "policy.advisor": ("PolicyAdvisor",),
     "policy.network": ("Policy",),
     "policy.store": ("load_policy", "save_policy"),
-    "problems": ("INLINE_SIZE", "PASS_SELECTION", "PROBLEMS", "Problem", "REGALLOC_EVICTION", "REGALLOC_PRIORITY"),
+    "problems": (
+        "INLINE_SIZE",
+        "PASS_SELECTION",
+        "PROBLEMS",
+        "Problem",
+        "REGALLOC_EVICTION",
+        "REGALLOC_PRIORITY",
+        "REGALLOC_WEIGHT",
+    ),
     "tables.decisions": ("DecisionTable", "read_table"),
     "testing": ("FakeCompiler",),
     "traces": ("Log", "read_log"),

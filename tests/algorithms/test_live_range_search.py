@@ -1,4 +1,4 @@
-"""The search for an order of live ranges: what a generation is rewarded with, and a search that can be taken up."""
+"""The search for what live ranges get: what a generation is rewarded with, and a search that can be taken up."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,7 @@ from mlgokit.algorithms import cma
 from mlgokit.algorithms.live_range_search import linear_policy, rewards, single_weights
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.policy.normaliser import SignedLog
+from mlgokit.problems import REGALLOC_PRIORITY, REGALLOC_WEIGHT
 
 CODE = MEASURES.index("code")
 
@@ -31,12 +32,18 @@ def test_projects_count_by_the_root_of_their_functions_and_a_failure_as_twice_th
 def test_no_unit_number_is_clipped_and_the_order_is_that_of_the_weights():
     normaliser = SignedLog(mean=np.zeros(3, np.float32), scale=np.ones(3, np.float32), clip=4.0)
     weights = np.array([1e6, -5e5, 3.0])
-    policy = linear_policy(("a", "b", "c"), normaliser, weights)
+    policy = linear_policy(REGALLOC_PRIORITY, ("a", "b", "c"), normaliser, weights)
     values = np.expm1(np.array([[4.0, -4.0, 4.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))
     values[0, 1] = -np.expm1(4.0)
     units = policy.units(values)
     assert np.abs(units).max() < 16
     assert np.argsort(-units).tolist() == [0, 2, 1]
+
+
+def test_factors_are_the_sum_as_it_is():
+    normaliser = SignedLog(mean=np.zeros(2, np.float32), scale=np.ones(2, np.float32), clip=4.0)
+    policy = linear_policy(REGALLOC_WEIGHT, ("a", "b"), normaliser, np.array([0.5, -2.0]))
+    assert policy.units(np.expm1(np.array([[1.0, 0.0], [1.0, 1.0]]))) == pytest.approx([0.5, -1.5], abs=1e-3)
 
 
 def test_either_way_of_each_feature_is_among_the_first_policies():

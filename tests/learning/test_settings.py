@@ -68,7 +68,8 @@ def test_where_the_reference_has_no_settings_that_is_said(algorithm: str, proble
 def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
     assert isinstance(settings_of("es", "trials", [], problem="regalloc-priority"), RangeTrialsConfig)
     with pytest.raises(
-        UsageError, match=r"a problem that it learns from trials \(regalloc-priority\), found inline-size"
+        UsageError,
+        match=r"a problem that it learns from trials \(regalloc-priority, regalloc-weight\), found inline-size",
     ):
         settings_of("es", "trials", [], problem="inline-size")
     with pytest.raises(UsageError, match="expected one of the presets default, reference, found 'trials'"):

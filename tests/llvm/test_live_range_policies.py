@@ -1,6 +1,7 @@
-"""Policies of priorities: a trial measures what the policy then gives; a policy is learned, in one run or in parts."""
+"""Policies about live ranges: a trial measures what the policy then gives; one is learned, in one run or in parts."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,10 +30,11 @@ from mlgokit.module import Module
 from mlgokit.policy.advisor import PolicyAdvisor
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
-from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.problems import REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
 
 pytestmark = pytest.mark.llvm
 CODE = MEASURES.index("code")
+both_problems = pytest.mark.parametrize("problem", [REGALLOC_PRIORITY, REGALLOC_WEIGHT], ids=lambda one: one.name)
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +54,23 @@ def compiler(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
     return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
 
 
-def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
-    plain, questions = ask_ranges(compiler, modules[0])
+@both_problems
+def test_a_trial_measures_what_a_policy_then_gives(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, problem: Problem
+):
+    plain, questions = ask_ranges(compiler, modules[0], problem, rows=1000, seed=1)
     assert questions is not None
-    assert questions.features[:3] == REGALLOC_PRIORITY.feature_names
+    assert questions.features[: len(problem.features)] == problem.feature_names
     assert np.all(questions.rows[:, questions.features.index("heuristic_priority")] > 0)
     rng = np.random.default_rng(2)
     drawn = [
-        linear_policy(questions.features, fit_signed_log(questions.rows), rng.normal(size=len(questions.features)))
+        linear_policy(
+            problem, questions.features, fit_signed_log(questions.rows), rng.normal(size=len(questions.features))
+        )
         for _ in range(3)
     ]
 
-    found = try_ranges(compiler, modules[0], questions.keys, [policy_bytes(one) for one in drawn])
+    found = try_ranges(compiler, modules[0], problem, questions.keys, [policy_bytes(one) for one in drawn])
 
     assert found.user_seconds > 0
     assert set(found.measured) == set(questions.keys)
@@ -73,7 +80,7 @@ def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modu
     for number, policy in enumerate(drawn):
         path = tmp_path / f"{number}.policy"
         save_policy(policy, path)
-        use = PluginUse(policies={REGALLOC_PRIORITY.name: str(path)})
+        use = PluginUse(policies={problem.name: str(path)})
         compiled.append(compiler.compile(modules[0], CompileRequest(use=use)))
     names = [name for name in ("hash_2", "walk_2") if code_of(plain, name) in sizes[:, 0]]
     assert len(names) == len(sizes) == 2
@@ -81,26 +88,27 @@ def test_a_trial_measures_what_a_policy_then_gives(compiler: ClangCompiler, modu
     assert sorted(sizes.tolist()) == sorted(wanted)
 
 
+@both_problems
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
 def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
-    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, is_open: bool
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, problem: Problem, is_open: bool
 ):
-    plain, questions = ask_ranges(compiler, modules[0])
+    plain, questions = ask_ranges(compiler, modules[0], problem, rows=1000, seed=1)
     assert questions is not None
     names = [name for name in questions.features if name != "is_minsize"]
     normaliser = fit_signed_log(questions.rows[:, [questions.features.index(name) for name in names]])
     weights = np.random.default_rng(4).normal(size=len(names))
     # The modules are compiled for size.
-    policy = linear_policy(names, normaliser, weights, gate=GATES["bytes" if is_open else "spill-cost"])
+    policy = linear_policy(problem, names, normaliser, weights, gate=GATES["bytes" if is_open else "spill-cost"])
     path = tmp_path / "gated.policy"
     save_policy(policy, path)
     assert policy_bytes(load_policy(path)) == policy_bytes(policy)
-    use = PluginUse(policies={REGALLOC_PRIORITY.name: str(path)}, logs=(REGALLOC_PRIORITY.name,))
+    use = PluginUse(policies={problem.name: str(path)}, logs=(problem.name,))
 
     done = compiler.compile(modules[0], CompileRequest(use=use, keep="log"))
 
     assert (done.measured.function_text.tolist() == plain.measured.function_text.tolist()) is not is_open
-    log = done.logs[REGALLOC_PRIORITY.name]
+    log = done.logs[problem.name]
     advisor = PolicyAdvisor(load_policy(path))
     decided: list[float] = []
     for span in log.contexts:
@@ -108,19 +116,21 @@ def test_a_gate_leaves_other_levels_to_llvm_and_numpy_decides_alike(
             values = {name: column[row] for name, column in log.columns.items()}
             observation = Observation(header=log.header, values=values, context=span.name, index=index)
             decided.append(float(advisor.advise(observation)))
-    assert decided == log.columns["priority"].ravel().tolist()
-    defaults = np.minimum(log.columns["priority_default"].ravel(), 4294967040).astype(np.float32)
-    assert np.array_equal(log.columns["priority"].ravel(), defaults) is not is_open
+    assert decided == log.columns[problem.decision].ravel().tolist()
+    defaults = np.minimum(log.columns[problem.default_decision].ravel(), 4294967040).astype(np.float32)
+    assert np.array_equal(log.columns[problem.decision].ravel(), defaults) is not is_open
 
 
 SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
 
 
+@both_problems
 def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
-    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Problem
 ):
-    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=3"), validation_share=0.5)
-    learned = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "whole")
+    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=3", "score=bytes"), validation_share=0.5)
+    learn = functools.partial(learn_live_ranges, compiler, modules, "es", learning, problem=problem)
+    learned = learn(folder=tmp_path / "whole")
 
     assert (learned.counters.turn, len(learned.rows), learned.judged, learned.left_out) == (3, 3, 0, {})
     assert learned.counters.user_seconds > 0
@@ -135,10 +145,10 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(live_ranges, "write_metrics", stopped)
         with pytest.raises(KeyboardInterrupt):
-            learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts")
-    early = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts", deadline=0.0)
+            learn(folder=tmp_path / "parts")
+    early = learn(folder=tmp_path / "parts", deadline=0.0)
     assert early.counters.turn == 1
-    again = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path / "parts")
+    again = learn(folder=tmp_path / "parts")
     assert again.counters.turn == 3
     assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
 
@@ -152,7 +162,7 @@ def test_what_does_not_pay_elsewhere_is_refused(
         preset=TRIALS, setting=("functions=6", "share=1.0", "population=6", "generations=3"), validation_share=0.5
     )
     with pytest.raises(UsageError, match=r"regalloc-priority: expected that departing .* found \+\d.* % on 2 modules"):
-        learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
+        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
     assert load_policy(tmp_path / "refused.policy", problem=REGALLOC_PRIORITY.name).layers
 
 
@@ -177,36 +187,37 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, algorithm: str, learning: Learning, message: str
 ):
     with pytest.raises(UsageError, match=message):
-        learn_live_ranges(compiler, modules, algorithm, learning, folder=tmp_path)
+        learn_live_ranges(compiler, modules, algorithm, learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
 
 
 def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path
 ):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1", "score=executed"))
-    with pytest.raises(CorpusError, match="expected functions that the order of live ranges makes better or worse"):
-        learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
+    with pytest.raises(CorpusError, match="expected functions that what live ranges get makes better or worse"):
+        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
 
 
 def test_llvms_features_alone_are_enough(compiler: ClangCompiler, modules: list[Module], tmp_path: Path):
     learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=1"), features="llvm", excluded=("stage",))
-    learned = learn_live_ranges(compiler, modules, "es", learning, folder=tmp_path)
+    learned = learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
     assert learned.policy.features == ("li_size", "weight")
 
 
-def test_the_command_learns_priorities_from_trials_unless_told_otherwise(
-    toolchain: Toolchain, corpus: Path, tmp_path: Path
+@both_problems
+def test_the_command_learns_from_trials_unless_told_otherwise(
+    toolchain: Toolchain, corpus: Path, tmp_path: Path, problem: Problem
 ):
     done = train.run(
         train.Train(
             corpus=corpus,
             output=tmp_path,
-            problem=REGALLOC_PRIORITY.name,
+            problem=problem.name,
             compiler=CompilerOptions(llvm=toolchain.major),
-            learning=Learning(setting=(*SETTING, "generations=1")),
+            learning=Learning(setting=(*SETTING, "generations=1", "score=bytes")),
         )
     )
-    assert load_policy(done.policy, problem=REGALLOC_PRIORITY.name).members == 1
+    assert load_policy(done.policy, problem=problem.name).members == 1
     record = json.loads((tmp_path / "metrics.json").read_text())
     assert (record["algorithm"], record["settings"]["preset"], record["counters"]["turn"]) == ("es", TRIALS, 1)
     assert (tmp_path / "metrics.html").exists()

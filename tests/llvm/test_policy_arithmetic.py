@@ -10,11 +10,12 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_priority, draws
+from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_factor, draw_priority, draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
+from mlgokit.spec import AdviceKind
 
 pytestmark = pytest.mark.llvm
 
@@ -32,6 +33,7 @@ PROBLEM_OF = {
     OutputKind.COLUMN_LOGIT: REGALLOC_EVICTION,
     OutputKind.COLUMN_EFFECT: REGALLOC_EVICTION,
     OutputKind.PRIORITY: REGALLOC_PRIORITY,
+    OutputKind.LOG2_FACTOR: REGALLOC_WEIGHT,
 }
 DRIVER = """
 #include "shared/Exploration.h"
@@ -71,9 +73,11 @@ int main(int, char **Words) {
         Mask.clear();
       }
       break;
-    case OutputKind::Priority: {
+    case OutputKind::Priority:
+    case OutputKind::Log2Factor: {
       const double Unit = P->unit(Row);
-      const Priority Drawn = drawPriority(Unit, S, drawAt(FIRST, R));
+      const auto Of = P->output() == OutputKind::Priority ? drawPriority : drawFactor;
+      const RangeDecision Drawn = Of(Unit, S, drawAt(FIRST, R));
       Out.insert(Out.end(), {Unit, Drawn.Value, Drawn.LogProbability});
       break;
     }
@@ -156,9 +160,10 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
                 logits = policy.column_logits(rows[None, first : last + 1], default)[0].tolist()
                 mask = [row % 5 % 3 != 0 for row in range(first, last + 1)]
                 found += [*logits, *choose_column(logits, mask, exploration, *draws(FIRST, last))]
-        case OutputKind.PRIORITY:
+        case OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
+            draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
             for row, unit in enumerate(policy.units(rows).tolist()):
-                found += [unit, *draw_priority(unit, exploration, *draws(FIRST, row))]
+                found += [unit, *draw(unit, exploration, *draws(FIRST, row))]
         case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
             preferences = policy.preferences(rows, np.arange(len(rows)) % 3 == 0).tolist()
             for row, preference in enumerate(preferences):
@@ -180,7 +185,7 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
         (0.0, 0.7) if effects or output is OutputKind.COLUMN_EFFECT else (0.0,),
     ):
         policy = make_policy(output, weight=weight, quantile=quantile, gated=gated, doubt=doubt, rng=rng)
-        flip_probability = 0.0 if output is OutputKind.PRIORITY else flip
+        flip_probability = 0.0 if output.advice_kind is AdviceKind.REAL else flip
         exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
         shape = (ROWS, len(policy.features))
         usual = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 9, shape)

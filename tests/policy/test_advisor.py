@@ -9,10 +9,10 @@ import pytest
 from mlgokit.advisors import Advisor, Observation
 from mlgokit.errors import PolicyError
 from mlgokit.policy.advisor import PolicyAdvisor
-from mlgokit.policy.exploration import Exploration, UniformStream, decide, priority_of
+from mlgokit.policy.exploration import Exploration, UniformStream, decide, factor_of, priority_of
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
-from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import Header
 
@@ -49,6 +49,7 @@ def asked(problem: Problem, *, mask: list[int] | None = None, index: int = 0, le
 
 EVICTION = make(REGALLOC_EVICTION, OutputKind.COLUMN_LOGIT, ("progress", "nr_urgent", "max_stage"))
 PRIORITY = make(REGALLOC_PRIORITY, OutputKind.PRIORITY, ("weight", "li_size"))
+WEIGHT = make(REGALLOC_WEIGHT, OutputKind.LOG2_FACTOR, ("weight", "li_size"))
 INLINING = make(INLINE_SIZE, OutputKind.LOGITS, ("callee_users", "cost_estimate"))
 
 
@@ -81,6 +82,13 @@ def test_priority_is_that_of_the_unit_number():
     assert PolicyAdvisor(PRIORITY).decide(question) == (priority_of(unit), 0.0)
 
 
+def test_a_factor_is_the_unit_number_within_bounds():
+    question = asked(REGALLOC_WEIGHT)
+    unit = WEIGHT.units(np.array([[question.values["weight"][0], question.values["li_size"][0]]]))[0]
+    assert PolicyAdvisor(WEIGHT).decide(question) == (factor_of(unit), 0.0)
+    assert factor_of(unit) == pytest.approx(np.clip(unit, -8, 8))
+
+
 def test_inlining_draws_what_one_stream_would():
     exploration = Exploration(seed=5, temperature=2.0, flip_probability=0.2)
     questions = [asked(INLINE_SIZE, index=index) for index in range(40)]
@@ -95,9 +103,9 @@ def test_inlining_draws_what_one_stream_would():
     assert [advisor.decide(question) for question in reversed(questions)] == expected[::-1]
 
 
-@pytest.mark.parametrize("policy", [EVICTION, PRIORITY])
+@pytest.mark.parametrize("policy", [EVICTION, PRIORITY, WEIGHT])
 def test_drawn_decisions_depend_on_the_observation_alone(policy: Policy):
-    problem = REGALLOC_EVICTION if policy is EVICTION else REGALLOC_PRIORITY
+    problem = PROBLEMS[policy.problem]
     questions = [asked(problem, index=index) for index in range(30)]
     advisor = PolicyAdvisor(policy, Exploration(seed=9, temperature=3.0))
     there, back = ([advisor.decide(question) for question in order] for order in (questions, questions[::-1]))

@@ -16,6 +16,7 @@ from mlgokit.policy.exploration import (
     decide,
     draw_priority,
     draws,
+    factor_of,
     priority_of,
 )
 
@@ -114,6 +115,12 @@ def test_priorities_are_drawn_around_the_unit_number() -> None:
     assert (units.mean(), units.std()) == (pytest.approx(3, abs=0.03), pytest.approx(0.5, abs=0.03))
     expected = -0.5 * ((units - 3) / 0.5) ** 2 - math.log(0.5 * math.sqrt(2 * math.pi))
     np.testing.assert_allclose([logarithm for _, logarithm in found], expected, atol=1e-4)
+
+
+@given(unit=st.floats(allow_nan=True, allow_infinity=True))
+def test_factors_are_bounded_and_floats(unit: float) -> None:
+    assert abs(factor_of(unit)) <= 8
+    assert factor_of(unit) == float(np.float32(factor_of(unit)))
 
 
 def test_a_priority_is_not_turned_round() -> None:

@@ -20,6 +20,7 @@ PROBLEM_OF = {
     OutputKind.COLUMN_LOGIT: "regalloc-eviction",
     OutputKind.COLUMN_EFFECT: "regalloc-eviction",
     OutputKind.PRIORITY: "regalloc-priority",
+    OutputKind.LOG2_FACTOR: "regalloc-weight",
 }
 
 

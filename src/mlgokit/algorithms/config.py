@@ -88,12 +88,12 @@ class EvictionTrialsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeTrialsConfig:
-    """CMA-ES of priorities: each policy of a generation allocates the same functions, all in copies of one compiler."""
+    """CMA-ES of priorities or spill weights: each policy of a generation allocates the same functions in copies."""
 
     score: Literal["spill-cost", "executed", "bytes"] = "bytes"
-    """What priorities shall lower: cost of spills, reloads and copies; instructions executed; or bytes of code."""
+    """What shall fall: cost of spills, reloads and copies; instructions executed; or bytes of code."""
     functions: int = 1600
-    """Functions that teach, at most, drawn from those whose score depends on priorities, evenly over projects."""
+    """Functions that teach, at most, drawn from those whose score depends on the policy, evenly over projects."""
     module_functions: int = 60
     """Functions of a module among which these are looked for; 0 for all."""
     share: float = 0.4
@@ -102,8 +102,10 @@ class RangeTrialsConfig:
     """Generations of the search."""
     population: int = 16
     """Policies in one generation."""
+    opening: float = 1.0
+    """The one weight that is not 0 in the policies that it begins with; the best of them is the centre."""
     spread: float = 0.5
-    """Standard deviation of the first generation's weights; the policy that it is drawn around has one weight of 1."""
+    """Standard deviation of the first generation's weights."""
     judges: int = 150
     """Modules of projects kept apart whose functions judge the policy; 0 for none."""
 

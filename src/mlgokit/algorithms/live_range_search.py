@@ -1,7 +1,8 @@
-"""A linear policy of priorities: which live range comes first, by a weighted sum of what is known about it.
+"""A linear policy about live ranges: a weighted sum of what is known about one is its priority, or scales its weight.
 
-The order is all that counts, so the weights have no scale of their own. They are found by CMA-ES (``cma.py``), which
-asks for whole policies and needs nothing of them but what they did to functions.
+Of priorities the order is all that counts, so the policy's weights have no scale of their own; a sum that scales spill
+weights is taken as it is. The policy's weights are found by CMA-ES (``cma.py``), which asks for whole policies and
+needs nothing of them but what they did to functions.
 """
 
 import math
@@ -14,7 +15,7 @@ from mlgokit.algorithms.allocation_score import AllocationScore, in_score
 from mlgokit.algorithms.learner import Floats
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
-from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.problems import REGALLOC_PRIORITY, Problem
 
 _MOST_UNITS = 15.5
 """No live range's unit number is beyond it, so none is clipped (docs/formats.md, "The arithmetic")."""
@@ -27,32 +28,34 @@ GATES: dict[AllocationScore, Gate] = {
     "executed": Gate(feature="is_minsize", margins=(0.0, math.inf)),
     "spill-cost": Gate(feature="is_minsize", margins=(0.0, math.inf)),
 }
-"""Where a policy for a score leaves the order to LLVM: in functions that are compiled for the other thing."""
+"""Where a policy for a score leaves the decision to LLVM: in functions that are compiled for the other thing."""
 
 
 def linear_policy(
-    features: Sequence[str], normaliser: SignedLog, weights: Floats, *, gate: Gate | None = None
+    problem: Problem, features: Sequence[str], normaliser: SignedLog, weights: Floats, *, gate: Gate | None = None
 ) -> Policy:
     """The policy with one weight [F] for each feature; the gate's is another one, without a weight.
 
     Example:
         >>> ones = np.ones(2, np.float32)
-        >>> policy = linear_policy(["a", "b"], SignedLog(mean=0 * ones, scale=ones, clip=4.0), np.array([3.0, -1.0]))
+        >>> normaliser, weights = SignedLog(mean=0 * ones, scale=ones, clip=4.0), np.array([3.0, -1.0])
+        >>> policy = linear_policy(REGALLOC_PRIORITY, ["a", "b"], normaliser, weights)
         >>> policy.units(np.array([[1.0, 0.0], [0.0, 1.0]])).round(3).tolist()
         [2.015, -0.672]
     """
-    most = normaliser.clip * max(float(np.abs(weights).sum()), 1e-9)
-    scaled = (weights * _MOST_UNITS / most).astype(np.float32)
+    if problem is REGALLOC_PRIORITY:
+        weights = weights * _MOST_UNITS / (normaliser.clip * max(float(np.abs(weights).sum()), 1e-9))
+    scaled = weights.astype(np.float32)
     if gate is not None:
         features, scaled = (*features, gate.feature), np.append(scaled, np.float32(0))
         mean, scale = (np.append(part, np.float32(0)) for part in (normaliser.mean, normaliser.scale))
         normaliser = SignedLog(mean=mean, scale=scale, clip=normaliser.clip)
     return Policy(
-        problem=REGALLOC_PRIORITY.name,
+        problem=problem.name,
         features=tuple(features),
         normaliser=normaliser,
         layers=(Layer(scaled.reshape(1, -1, 1), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.PRIORITY,
+        output=OutputKind.of_numbers(problem.name),
         gate=gate,
     )
 

@@ -19,7 +19,6 @@ from mlgokit.spec import AdviceKind
 _OUTPUTS = {
     AdviceKind.BINARY: OutputKind.LOGITS,
     AdviceKind.MASKED_CHOICE: OutputKind.COLUMN_LOGIT,
-    AdviceKind.REAL: OutputKind.PRIORITY,
 }
 
 Parameters = list[dict[str, Any]]
@@ -54,7 +53,7 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
             Layer(np.asarray(layer["weight"], np.float32), np.asarray(layer["bias"], np.float32))
             for layer in parameters
         ),
-        output=_OUTPUTS[task.kind],
+        output=_OUTPUTS.get(task.kind) or OutputKind.of_numbers(task.problem),
         mask=task.mask,
     )
 

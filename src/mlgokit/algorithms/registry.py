@@ -164,7 +164,10 @@ LEARNERS: dict[str, Entry] = {
             "default": EsConfig(),
             "cma": ES_CMA,
         },
-        trials={"regalloc-priority": RangeTrialsConfig()},
+        trials={
+            "regalloc-priority": RangeTrialsConfig(),
+            "regalloc-weight": RangeTrialsConfig(score="spill-cost", opening=0.5, spread=0.2),
+        },
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(

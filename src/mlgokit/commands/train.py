@@ -43,7 +43,14 @@ from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY
+from mlgokit.problems import (
+    INLINE_SIZE,
+    PASS_SELECTION,
+    PROBLEMS,
+    REGALLOC_EVICTION,
+    REGALLOC_PRIORITY,
+    REGALLOC_WEIGHT,
+)
 from mlgokit.progress import Report, say_nothing
 
 
@@ -60,7 +67,8 @@ class Train:
     algorithm: (
         Literal["effect-regression", "behavioural-cloning", "bc-max", "dqn", "es", "local-search", "ppo"] | None
     ) = None
-    """Learning algorithm; effect-regression if not given, and es with the preset trials for regalloc-priority."""
+    """Learning algorithm; effect-regression if not given, and es with the preset trials for regalloc-priority and
+    regalloc-weight."""
     store: Path | None = None
     """Folder of finished compilations, which are not repeated; <output>/store if not given."""
     shared_store: str = ""
@@ -132,7 +140,8 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     if algorithm == EFFECT_REGRESSION:
         from_trials[REGALLOC_EVICTION.name] = learn_evictions
     if learning.preset == TRIALS:
-        from_trials[REGALLOC_PRIORITY.name] = functools.partial(learn_live_ranges, deadline=deadline)
+        for problem in (REGALLOC_PRIORITY, REGALLOC_WEIGHT):
+            from_trials[problem.name] = functools.partial(learn_live_ranges, problem=problem, deadline=deadline)
     learned = (
         from_trials[config.problem](compiler, modules, algorithm, learning, folder=config.output, report=report)
         if config.problem in from_trials
@@ -174,7 +183,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
 def _learner(config: Train) -> tuple[str, Learning]:
     """The algorithm, and its loop's settings; the problem chooses where nothing is said."""
     algorithm, learning = config.algorithm or EFFECT_REGRESSION, config.learning
-    if config.algorithm is None and config.problem == REGALLOC_PRIORITY.name:
+    if config.algorithm is None and config.problem in (REGALLOC_PRIORITY.name, REGALLOC_WEIGHT.name):
         algorithm = EVOLUTION
         if learning.preset == LIKE_PRESET.preset:
             learning = dataclasses.replace(learning, preset=TRIALS)

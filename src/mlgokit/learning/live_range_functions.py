@@ -1,7 +1,7 @@
-"""Functions on which policies of priorities are tried, and what such a policy sees.
+"""Functions on which policies about live ranges are tried, and what such a policy sees.
 
 Each module is compiled once to hear what the allocator asks. A few policies by one feature alone find the functions
-whose score depends on the order of live ranges; the others teach nothing.
+whose score depends on what live ranges get; the others teach nothing.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,16 @@ from mlgokit.module import Module
 from mlgokit.policy.network import Gate, Policy
 from mlgokit.policy.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.store import policy_bytes
-from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.problems import REGALLOC_PRIORITY, Problem
 from mlgokit.progress import Report
 
 _PROBES = ("li_size", "weight")
-"""Orders by one of these, either way, tell whether a function depends on the order at all."""
+"""Policies by one of these, either way, tell whether a function depends on them at all."""
 _NORMALISER_ROWS = 400
 """Questions of a module that the normaliser is fitted to."""
 _EQUAL = 1e-9
+_LLVMS = REGALLOC_PRIORITY.feature_names
+"""What LLVM's own advisor knows of a live range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,9 +41,10 @@ class RangeBench:
     """The functions on which policies are tried, and what a policy sees.
 
     Attributes:
+        problem: what a policy decides.
         features: that a policy sees, beside its gate's.
         normaliser: of them.
-        gate: where a policy leaves the order to LLVM; none if the compiler does not tell what it goes by.
+        gate: where a policy leaves the decision to LLVM; none if the compiler does not tell what it goes by.
         taught: modules, with the functions that teach.
         judges: modules of projects kept apart, with their functions.
         left_out: why modules gave nothing.
@@ -49,6 +52,7 @@ class RangeBench:
         user_seconds: processor time of these.
     """
 
+    problem: Problem
     features: tuple[str, ...]
     normaliser: SignedLog
     gate: Gate | None
@@ -60,12 +64,13 @@ class RangeBench:
 
     def policy(self, weights: Floats) -> Policy:
         """The policy with one weight [F] for each feature."""
-        return linear_policy(self.features, self.normaliser, weights, gate=self.gate)
+        return linear_policy(self.problem, self.features, self.normaliser, weights, gate=self.gate)
 
 
 def gather_functions(
     compiler: Compiler,
     modules: Sequence[Module],
+    problem: Problem,
     settings: RangeTrialsConfig,
     config: Learning,
     *,
@@ -78,7 +83,7 @@ def gather_functions(
         UsageError: no feature is left.
     """
     asked = parallel(
-        lambda module: ask_ranges(compiler, module),
+        lambda module: ask_ranges(compiler, module, problem, rows=_NORMALISER_ROWS, seed=config.seed),
         modules,
         workers=compiler.workers,
         report=report,
@@ -88,10 +93,10 @@ def gather_functions(
     plan = _drawn(modules, [questions for _, questions in asked], settings.module_functions, config.seed)
     if not plan:
         raise CorpusError(
-            "training: expected at least one module that compiles and has live ranges to order, found none; check the "
-            "corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
+            "training: expected at least one module that compiles and has live ranges to decide about, found none; "
+            "check the corpus with `mlgokit corpus info` and the compiler with `mlgokit doctor`"
         )
-    allowed = REGALLOC_PRIORITY.feature_names if config.features == "llvm" else plan[0][1].features
+    allowed = _LLVMS if config.features == "llvm" else plan[0][1].features
     gate = GATES[settings.score] if GATES[settings.score].feature in allowed else None
     features = tuple(
         name
@@ -102,22 +107,24 @@ def gather_functions(
         raise UsageError("training: expected features to learn from, found none left after --excluded; exclude fewer")
     places = [plan[0][1].features.index(name) for name in features]
     rng = np.random.default_rng([config.seed, len(plan)])
-    rows = np.concatenate([rng.permutation(one.rows)[:_NORMALISER_ROWS, places] for _, one, _ in plan])
+    rows = np.concatenate([one.rows[:, places] for _, one, _ in plan])
     normaliser = fit_signed_log(rows)
     apart = _kept_apart([module.project for module, _, _ in plan], config)
     judging = [(module, keys) for module, _, keys in plan if module.project in apart]
     chosen: list[int] = np.sort(rng.permutation(len(judging))[: settings.judges]).tolist()
     teaching = [(module, keys) for module, _, keys in plan if module.project not in apart]
-    probes = [row for row in single_weights(len(features)) if features[int(np.abs(row).argmax())] in _PROBES]
-    data = [policy_bytes(linear_policy(features, normaliser, row, gate=gate)) for row in probes]
+    single = settings.opening * single_weights(len(features))
+    probes = [row for row in single if features[int(np.abs(row).argmax())] in _PROBES]
+    data = [policy_bytes(linear_policy(problem, features, normaliser, row, gate=gate)) for row in probes]
     tried = parallel(
-        lambda part: try_ranges(compiler, part[0], part[1], data),
+        lambda part: try_ranges(compiler, part[0], problem, part[1], data),
         teaching,
         workers=compiler.workers,
         report=report,
-        label="which functions depend on the order",
+        label="which functions depend on them",
     )
     return RangeBench(
+        problem=problem,
         features=features,
         normaliser=normaliser,
         gate=gate,
@@ -160,7 +167,7 @@ def _that_depend(
     settings: RangeTrialsConfig,
     rng: np.random.Generator,
 ) -> tuple[ModuleFunctions, ...]:
-    """Those functions whose score is not the same under all orders, at most so many, evenly over projects.
+    """Those functions whose score is not the same under all policies, at most so many, evenly over projects.
 
     Raises:
         CorpusError: there are none.
@@ -174,8 +181,8 @@ def _that_depend(
                 found.setdefault(module.project, []).append((place, key))
     if not found:
         raise CorpusError(
-            "training: expected functions that the order of live ranges makes better or worse, found none; add "
-            "projects to the corpus, at Oz for the score bytes, at another level for the others"
+            "training: expected functions that what live ranges get makes better or worse, found none; add projects "
+            "to the corpus, at Oz for the score bytes, at another level for the others"
         )
     each = _evenly([len(mine) for mine in found.values()], settings.functions)
     keys: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
-"""Learning priorities of live ranges: generations of policies, each tried on the same functions, and judges.
+"""Learning what the allocator is told of live ranges: generations of policies, each on the same functions, and judges.
 
-Each generation allocates a part of the functions that teach (``live_range_functions.py``) by all its policies, and
-CMA-ES moves to where scores are lower. A generation is kept when it ends, so a run that was interrupted goes on. At
-last functions of projects kept apart judge the policy.
+Priorities or spill weights: each generation allocates a part of the functions that teach (``live_range_functions.py``)
+by all its policies, and CMA-ES moves to where scores are lower. A generation is kept when it ends, so a run that was
+interrupted goes on. At last functions of projects kept apart judge the policy.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
-from mlgokit.problems import REGALLOC_PRIORITY
+from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
 
 ALGORITHM = "es"
@@ -46,17 +46,19 @@ def learn_live_ranges(
     algorithm: str,
     config: Learning,
     *,
+    problem: Problem,
     folder: Path,
     report: Report = say_nothing,
     deadline: float = np.inf,
 ) -> Learned:
-    """Learn a policy of priorities; generations that are in ``folder`` are not made again.
+    """Learn a policy of priorities or of spill weights; generations that are in ``folder`` are not made again.
 
     Args:
         compiler: compiles.
         modules: what to learn from, made at the level that the policy is for.
         algorithm: evolution strategies, the only ones that learn this from trials.
         config: how, with the preset ``trials``; turns and the policy to start from do not apply.
+        problem: whose decisions are learned.
         folder: where generations and metrics go.
         report: progress.
         deadline: monotonic seconds after which no generation but the first begins.
@@ -70,7 +72,7 @@ def learn_live_ranges(
             under a name of its own then.
     """
     settings: RangeTrialsConfig = trial_settings(
-        REGALLOC_PRIORITY,
+        problem,
         algorithm,
         config,
         fewer="functions",
@@ -80,7 +82,7 @@ def learn_live_ranges(
     )
     check_ready(modules)
     with locked(folder):
-        bench = gather_functions(compiler, modules, settings, config, report=report)
+        bench = gather_functions(compiler, modules, problem, settings, config, report=report)
         run = _Run(compiler=compiler, settings=settings, seed=config.seed, report=report, bench=bench)
         known = load_checkpoint(folder, algorithm)
         state, counters = known or (
@@ -95,7 +97,7 @@ def learn_live_ranges(
             save_checkpoint(folder, algorithm, state, counters)
         policy = bench.policy(state["centre"])
         judged = run.judge(policy)
-        refuse_loss(REGALLOC_PRIORITY, policy, judged, folder)
+        refuse_loss(problem, policy, judged, folder)
         counters = dataclasses.replace(
             counters,
             evaluations=counters.evaluations + len(judged.modules),
@@ -138,7 +140,7 @@ class _Run:
         from mlgokit.algorithms import cma
 
         rng = np.random.default_rng([self.seed, 0])
-        single = single_weights(len(self.bench.features))
+        single = self.settings.opening * single_weights(len(self.bench.features))
         gained, _, _ = self._rewards(single, rng, "policies by one feature")
         best = single[int(np.nanargmax(gained))]
         return cma.start(best, spread=self.settings.spread, population=self.settings.population)
@@ -168,7 +170,9 @@ class _Run:
         data = policy_bytes(policy)
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
-            found = np.array(list(try_ranges(self.compiler, module, keys, [data]).measured.values()))
+            found = np.array(
+                list(try_ranges(self.compiler, module, self.bench.problem, keys, [data]).measured.values())
+            )
             before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
             return before, np.where(np.isfinite(after), after, FAILED * before)
 
@@ -185,7 +189,7 @@ class _Run:
         ]
         parts = [part for part in drawn if part[1]]
         done = parallel(
-            lambda part: try_ranges(self.compiler, part[0], part[1], data),
+            lambda part: try_ranges(self.compiler, part[0], self.bench.problem, part[1], data),
             parts,
             workers=self.compiler.workers,
             report=self.report,

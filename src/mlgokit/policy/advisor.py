@@ -14,10 +14,11 @@ from mlgokit.policy.exploration import (
     choose_column,
     context_seed,
     decide_binary,
+    draw_factor,
     draw_priority,
     draws,
 )
-from mlgokit.policy.network import HEURISTIC_PREFERENCE, Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, OutputKind, Policy
 from mlgokit.policy.normaliser import Values
 from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
@@ -44,7 +45,7 @@ class PolicyAdvisor:
         return self.decide(observation)[0]
 
     def decide(self, observation: Observation) -> tuple[Advice, float]:
-        """The decision, and the natural logarithm of its probability (of its density for a priority).
+        """The decision, and the natural logarithm of its probability (of its density for a number).
 
         Raises:
             PolicyError: the compiler does not send what the policy needs.
@@ -82,7 +83,8 @@ class PolicyAdvisor:
                 row, default = self._rows(observation, 1), self._default_number(observation)
                 if default is not None and not policy.opens(row)[0]:
                     return float(np.float32(min(default, _LARGEST_PRIORITY))), 0.0
-                return draw_priority(float(policy.units(row)[0]), exploration, choice, flip)
+                draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
+                return draw(float(policy.units(row)[0]), exploration, choice, flip)
 
     def _knows_pass(self, observation: Observation) -> bool:
         """Whether the policy decides about the pass that asks: it has a feature for it, or for none."""
@@ -103,7 +105,7 @@ class PolicyAdvisor:
         return value.ravel() != 0
 
     def _default_number(self, observation: Observation) -> int | None:
-        """The heuristic's column or priority, if the policy asks for it."""
+        """The heuristic's column or number, if the policy asks for it."""
         if not self.policy.asks_heuristic:
             return None
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)

@@ -19,6 +19,8 @@ UNIT_BOUND = 16.0
 PRIORITIES_PER_UNIT = 2.0**26
 LARGEST_PRIORITY = 2147483520.0
 """The largest 32-bit float below 2**31."""
+FACTOR_BOUND = 8.0
+"""No factor of a live range's weight is beyond two to the power of this, either way."""
 _SQRT_TWO_PI = 2.5066282746310002
 
 
@@ -178,16 +180,46 @@ def draw_priority(unit: float, exploration: Exploration, choice: float, flip: fl
         >>> draw_priority(0.25, Exploration(), 0.5, 0.5)
         (1090519040.0, 0.0)
     """
+    drawn, density = _draw_unit(unit, exploration, choice, flip)
+    return priority_of(drawn), density
+
+
+def factor_of(unit: float) -> float:
+    """The binary logarithm of a live range's factor: the unit number within bounds, as a 32-bit float.
+
+    Example:
+        >>> [factor_of(unit) for unit in (-99.0, 0.5, 99.0, float("nan"))]
+        [-8.0, 0.5, 8.0, 0.0]
+    """
+    return 0.0 if math.isnan(unit) else float(np.float32(min(max(unit, -FACTOR_BOUND), FACTOR_BOUND)))
+
+
+def draw_factor(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
+    """A factor's binary logarithm, and that of the density as of :func:`draw_priority`.
+
+    Raises:
+        UsageError: as of that.
+
+    Example:
+        >>> draw_factor(-0.25, Exploration(), 0.5, 0.5)
+        (-0.25, 0.0)
+    """
+    drawn, density = _draw_unit(unit, exploration, choice, flip)
+    return factor_of(drawn), density
+
+
+def _draw_unit(unit: float, exploration: Exploration, choice: float, flip: float) -> tuple[float, float]:
+    """A unit number, and the natural logarithm of its density; 0 if not drawn."""
     if exploration.flip_probability > 0:
         raise UsageError(
-            f"exploration of priorities: expected a flip probability of 0, found {exploration.flip_probability}; "
+            f"exploration of numbers: expected a flip probability of 0, found {exploration.flip_probability}; "
             "a number has no opposite, give a temperature"
         )
     if exploration.temperature <= 0:
-        return priority_of(unit), 0.0
+        return unit, 0.0
     normal = math.sqrt(-2.0 * math.log(1.0 - choice)) * math.cos(2 * math.pi * flip)
     density = -0.5 * normal * normal - math.log(exploration.temperature * _SQRT_TWO_PI)
-    return priority_of(unit + exploration.temperature * normal), density
+    return unit + exploration.temperature * normal, density
 
 
 def _logarithm(probability: float) -> float:

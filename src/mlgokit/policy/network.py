@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mlgokit.errors import UsageError
 from mlgokit.policy.first_layer import FirstLayer, scale_layer
 from mlgokit.policy.normaliser import Normaliser, Values
+from mlgokit.problems import REGALLOC_WEIGHT
 from mlgokit.spec import AdviceKind
 
 Doubles = npt.NDArray[np.float64]
@@ -39,6 +40,8 @@ class OutputKind(enum.Enum):
     """One number for each column but the heuristic's: the change of the score when it is chosen in that one's place."""
     PRIORITY = "priority"
     """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
+    LOG2_FACTOR = "log2-factor"
+    """One number: the binary logarithm of what a live range's spill weight is multiplied by."""
 
     @property
     def advice_kind(self) -> AdviceKind:
@@ -48,13 +51,18 @@ class OutputKind(enum.Enum):
                 return AdviceKind.BINARY
             case OutputKind.COLUMN_LOGIT | OutputKind.COLUMN_EFFECT:
                 return AdviceKind.MASKED_CHOICE
-            case OutputKind.PRIORITY:
+            case OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
                 return AdviceKind.REAL
 
     @property
     def width(self) -> int:
         """Outputs of the last layer."""
         return 2 if self is OutputKind.LOGITS else 1
+
+    @classmethod
+    def of_numbers(cls, problem: str) -> "OutputKind":
+        """What a number says that a policy gives for a problem."""
+        return cls.LOG2_FACTOR if problem == REGALLOC_WEIGHT.name else cls.PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Gate:
     Attributes:
         feature: the one of the policy's features that says which margin counts.
         margins: bytes, not negative: where the feature is 0, and where it is not. No effect is beyond infinity, and
-            where it is infinite, no priority is a policy's.
+            where it is infinite, no live range is a policy's.
     """
 
     feature: str
@@ -102,7 +110,7 @@ class Policy:
         most_departures: how often it departs from the heuristic in one function; 0 for any number (column-effect only).
         mask: the feature that says which columns may be chosen (columns only).
         gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes), or whether it does
-            at all (priority).
+            at all (priority, log2-factor).
     """
 
     problem: str
@@ -202,10 +210,12 @@ class Policy:
         return found.reshape(values.shape[:-1])
 
     def units(self, values: Values) -> Doubles:
-        """Unit numbers [T] for raw ``values`` [T, F], before the gate; greater is allocated earlier, and none is NaN.
+        """Unit numbers [T] for raw ``values`` [T, F], before the gate; none is NaN.
+
+        A live range with a greater one is allocated earlier, or defends its register harder.
 
         Raises:
-            UsageError: the policy does not give priorities.
+            UsageError: the policy does not give numbers.
         """
         self._expect(AdviceKind.REAL)
         average, _ = self._summary(values)

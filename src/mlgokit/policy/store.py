@@ -15,6 +15,7 @@ from mlgokit.files import atomic_write
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, SignedLog
 from mlgokit.problems import PROBLEMS
+from mlgokit.spec import AdviceKind
 
 FORMAT_VERSION = 1
 GATED_FORMAT_VERSION = 2
@@ -65,7 +66,7 @@ def policy_bytes(policy: Policy) -> bytes:
                 "bytes_per_unit": policy.bytes_per_unit,
                 "doubt": policy.doubt,
             }
-        case OutputKind.LOGITS | OutputKind.PRIORITY:
+        case OutputKind.LOGITS | OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
             pass
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
@@ -242,6 +243,11 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
             f"output: expected one of the kind {PROBLEMS[problem].advice_kind.value} for {problem}, "
             f"found {output.value!r}"
         )
+    numbers = output.advice_kind is AdviceKind.REAL
+    if numbers and problem in PROBLEMS and output is not OutputKind.of_numbers(problem):
+        raise ValueError(
+            f"output: expected {OutputKind.of_numbers(problem).value} for {problem}, found {output.value!r}"
+        )
     width = normaliser.width
     layers: list[Layer] = []
     for index in range(depth):
@@ -266,5 +272,5 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         margin=_not_negative(description, "margin") if departs else 0.0,
         most_departures=_count(description, "most_departures") if departs else 0,
         mask=mask,
-        gate=_gate(description, features) if effect or output is OutputKind.PRIORITY else None,
+        gate=_gate(description, features) if effect or numbers else None,
     )

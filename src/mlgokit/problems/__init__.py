@@ -6,9 +6,11 @@ from mlgokit.problems.pass_selection import DECIDED_PASSES, PASS_FEATURES, PASS_
 from mlgokit.problems.problem import Channel, Feature, Problem
 from mlgokit.problems.regalloc_eviction import REGALLOC_EVICTION
 from mlgokit.problems.regalloc_priority import REGALLOC_PRIORITY
+from mlgokit.problems.regalloc_weight import REGALLOC_WEIGHT
 
 PROBLEMS: dict[str, Problem] = {
-    problem.name: problem for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, PASS_SELECTION)
+    problem.name: problem
+    for problem in (INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, PASS_SELECTION, REGALLOC_WEIGHT)
 }
 """All problems by the name that a user types."""
 
@@ -20,6 +22,7 @@ __all__ = [
     "PROBLEMS",
     "REGALLOC_EVICTION",
     "REGALLOC_PRIORITY",
+    "REGALLOC_WEIGHT",
     "Channel",
     "Feature",
     "Problem",

@@ -56,6 +56,7 @@ OUTPUTS = {
     "regalloc-eviction": OutputKind.COLUMN_LOGIT,
     "regalloc-priority": OutputKind.PRIORITY,
     "pass-selection": OutputKind.EFFECT_BYTES,
+    "regalloc-weight": OutputKind.LOG2_FACTOR,
 }
 
 

@@ -251,7 +251,7 @@ void registerEvictionAdvisor() {
 #else
   initializeRegAllocEvictionAdvisorAnalysisPass(Registry);
 #endif
-  replaceAnalysis<Problem::RegallocEviction, Analysis>();
+  replaceAnalysis<Analysis, Problem::RegallocEviction>();
 }
 
 } // namespace mlgokit

@@ -16,7 +16,7 @@ struct FunctionPlan {
   FunctionShape Shape;
   OverridePlan Evictions, Priorities;
   bool ByRule = false;              // what is not overridden is decided by the rule or the policy of the settings
-  llvm::StringRef TriedPolicy = {}; // the bytes of one that gives all priorities instead; empty for none
+  llvm::StringRef TriedPolicy = {}; // the bytes of one that decides instead; empty for none
   std::vector<unsigned> Given = {}; // priorities so far
 
   bool hasTriedPolicy() const { return !TriedPolicy.empty(); }

@@ -1,18 +1,18 @@
-// Priority: in which order live ranges get their registers.
+// Priority: in which order live ranges get their registers, and how heavy each of them is when others want its
+// register.
 //
-// LLVM's own ML advisor fills three features, to which ours are added; its model is one of ours. A priority is an
-// unsigned in the allocator but a float from a model, so the heuristic's own value does not go through the model.
+// LLVM's own ML advisor fills three features, to which ours are added. A priority is an unsigned in the allocator but a
+// float from a model, so the heuristic's own value does not go through the model. LLVM asks for a weight nowhere; as
+// every live range asks for its priority before it competes, its weight is scaled then.
 #include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
+#include "regalloc/RangeDecider.h"
 #include "regalloc/RangeFeatures.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAbi.h"
 #include "regalloc/RegAllocAnalysis.h"
-#include "shared/Exploration.h"
-#include "shared/Files.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/CodeGen/LiveInterval.h"
 #include "llvm/CodeGen/MachineFunction.h"
@@ -24,7 +24,8 @@
 #include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <limits>
 
 using namespace llvm;
 
@@ -32,191 +33,106 @@ namespace mlgokit {
 
 namespace {
 
-enum class Rule { Policy, Default, Random };
-
-constexpr size_t Llvms = 3; // features of LLVM's, which come first
-
-const std::vector<TensorSpec> &features() {
-  static const std::vector<TensorSpec> Specs = [] {
-    std::vector<TensorSpec> Made = {TensorSpec::createSpec<int64_t>("li_size", {1}),
-                                    TensorSpec::createSpec<int64_t>("stage", {1}),
-                                    TensorSpec::createSpec<float>("weight", {1})};
-    for (StringRef Name : rangeFeatureNames())
-      Made.push_back(TensorSpec::createSpec<float>(Name.str(), {1}));
-    return Made;
-  }();
-  return Specs;
-}
+constexpr RangeDecider::Kind OfPriorities = {Problem::RegallocPriority, "priority",   "priority_default",
+                                             /*HasWholeDefault=*/true,  drawPriority, anyPriority};
+constexpr RangeDecider::Kind OfWeights = {Problem::RegallocWeight,   "log2_factor", "log2_factor_default",
+                                          /*HasWholeDefault=*/false, drawFactor,    anyFactor};
 
 /// Holds what LLVM's advisor says of a live range, and decides for one module.
 class Model final : public MLModelRunner {
 public:
-  explicit Model(LLVMContext &Ctx)
-      : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, Llvms), Ours(rangeFeatureNames().size()) {
-    setUpBufferForTensor(0, features()[0], &Size);
-    setUpBufferForTensor(1, features()[1], &Stage);
-    setUpBufferForTensor(2, features()[2], &Weight);
+  explicit Model(LLVMContext &Ctx) : MLModelRunner(Ctx, MLModelRunner::Kind::NoOp, 3) {
+    setUpBufferForTensor(0, TensorSpec::createSpec<int64_t>("li_size", {1}), &Values.Size);
+    setUpBufferForTensor(1, TensorSpec::createSpec<int64_t>("stage", {1}), &Values.Stage);
+    setUpBufferForTensor(2, TensorSpec::createSpec<float>("weight", {1}), &Values.Weight);
+    Values.Ours.resize(rangeFeatureNames().size());
   }
 
   Error open() {
     Expected<Settings> Read = readSettings();
     if (!Read)
       return Read.takeError();
-    S = std::move(*Read);
-    const std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::RegallocPriority).Policy)
-                                          .Case(":default", Rule::Default)
-                                          .Case(":random", Rule::Random)
-                                          .Default(std::nullopt);
-    const bool OnlyTuned =
-        (S.hasAllocations() || hasTrials(Stage::Registers)) && !S.hasPolicy(Problem::RegallocPriority);
-    R = Named.value_or(OnlyTuned ? Rule::Default : Rule::Policy);
-    if (S.FlipProbability > 0 && !OnlyTuned)
-      return createStringError(inconvertibleErrorCode(),
-                               "expected no flip probability with a policy for " +
-                                   nameOf(Problem::RegallocPriority).str() +
-                                   ", found one; a number has no opposite, give a temperature");
-    if (R == Rule::Policy)
-      if (Error E = decideBy(loadPolicy(Problem::RegallocPriority, S)))
+    for (RangeDecider *D : {&Priorities, &Weights})
+      if (Error E = D->open(*Read))
         return E;
-    Draws.emplace(nameOf(Problem::RegallocPriority), S.Seed);
-    if (Error E = refuseOptions({"regalloc-enable-priority-advisor", "regalloc-priority-interactive-channel-base"},
-                                policySettingOf(Problem::RegallocPriority)))
-      return E;
-    std::vector<TensorSpec> Columns = features();
-    Columns.push_back(TensorSpec::createSpec<int64_t>("priority_default", {1}));
-    Columns.push_back(TensorSpec::createSpec<float>("priority", {1}));
-    Columns.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
-    Expected<std::unique_ptr<Logger>> Opened = openLog(Problem::RegallocPriority, S, Columns);
-    if (!Opened)
-      return Opened.takeError();
-    Log = std::move(*Opened);
-    SeesOurs |= bool(Log);
-    return Error::success();
+    return refuseOptions({"regalloc-enable-priority-advisor", "regalloc-priority-interactive-channel-base"},
+                         policySettingOf(Weights.isWanted() && !Priorities.isWanted() ? Problem::RegallocWeight
+                                                                                      : Problem::RegallocPriority));
   }
 
-  /// Lets a policy decide from now on.
-  Error decideBy(Expected<Policy> Loaded) {
-    if (!Loaded)
-      return Loaded.takeError();
-    StringMap<size_t> Known;
-    for (const TensorSpec &Spec : features())
-      Known.try_emplace(Spec.name(), Known.size());
-    Expected<std::vector<size_t>> Found = findFeatures(*Loaded, Known);
-    if (!Found)
-      return Found.takeError();
-    R = Rule::Policy;
-    P.emplace(std::move(*Loaded));
-    Sources = std::move(*Found);
-    const auto Gate = find(P->features(), P->gateFeature());
-    GateAt = Gate == P->features().end() ? std::nullopt : std::optional(size_t(Gate - P->features().begin()));
-    SeesOurs = Log || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
-    return Error::success();
+  /// Lets a policy of a trial decide about what it is for.
+  Error decideBy(StringRef Bytes) {
+    Expected<Policy> Tried = Policy::parse(Bytes, "of a trial");
+    if (!Tried)
+      return Tried.takeError();
+    const bool OfWeight = Tried->problem() == nameOf(Problem::RegallocWeight);
+    return (OfWeight ? Weights : Priorities)
+        .decideBy(parsePolicy(OfWeight ? Problem::RegallocWeight : Problem::RegallocPriority, Bytes, "of a trial"));
   }
 
-  void enter(StringRef Name) {
-    if (Function == Name)
-      return;
-    Function = Name.str();
-    Draws->enter(Name);
-  }
-
-  bool followsHeuristic() const { return R == Rule::Default; }
-
-  /// Whether the heuristic alone is wanted, and nobody reads how it came to its values.
-  bool standsAside() const { return R == Rule::Default && !Log; }
-
-  /// Where features of ours go before a decision; nowhere if nobody sees them.
-  MutableArrayRef<float> ours() { return SeesOurs ? MutableArrayRef<float>(Ours) : MutableArrayRef<float>(); }
-
-  /// The priority of the live range in the buffers. \p AskHeuristic gives the heuristic's own.
-  unsigned decide(function_ref<unsigned()> AskHeuristic);
+  RangeDecider Priorities{OfPriorities}, Weights{OfWeights};
+  RangeValues Values;
 
 private:
   void *evaluateUntyped() override { return &Unused; }
 
-  int64_t Size = 0, Stage = 0;
-  float Weight = 0, Unused = 0;
-  std::vector<float> Ours;
-  bool SeesOurs = false;
-  Settings S;
-  Rule R = Rule::Default;
-  std::optional<Policy> P;
-  std::vector<size_t> Sources;
-  std::optional<size_t> GateAt; // which of these the policy's gate goes by
-  std::unique_ptr<Logger> Log;
-  std::string Function;
-  std::optional<FunctionDraws> Draws;
+  float Unused = 0;
 };
-
-unsigned Model::decide(function_ref<unsigned()> AskHeuristic) {
-  SmallVector<double, 32> Row;
-  const double First[] = {double(Size), double(Stage), double(Weight)};
-  for (size_t Source : Sources)
-    Row.push_back(Source < Llvms ? First[Source] : double(Ours[Source - Llvms]));
-  const bool ByHeuristic = R == Rule::Default || (GateAt && !P->believes(Row[*GateAt] != 0));
-  std::optional<unsigned> Default;
-  if (ByHeuristic || Log)
-    Default = AskHeuristic();
-  const Draw D = Draws->next();
-  mlgokit::Priority Decided;
-  if (ByHeuristic)
-    // The nearest float below 2**32, as the log has one; the allocator gets the exact value.
-    Decided = {float(std::min(double(*Default), 4294967040.0)), 0};
-  else
-    Decided = R == Rule::Random ? anyPriority(D) : drawPriority(P->unit(Row), {S.Temperature, 0}, D);
-  if (Log) {
-    if (Log->currentContext() != Function)
-      Log->switchContext(Function);
-    const int64_t Exact = *Default;
-    size_t Column = 0;
-    auto Write = [&](const auto &Now) { Log->logTensorValue(Column++, reinterpret_cast<const char *>(&Now)); };
-    Log->startObservation();
-    Write(Size);
-    Write(Stage);
-    Write(Weight);
-    for (float Value : Ours)
-      Write(Value);
-    Write(Exact);
-    Write(Decided.Value);
-    Write(float(Decided.LogProbability));
-    Log->endObservation();
-  }
-  return ByHeuristic ? *Default : unsigned(Decided.Value);
-}
 
 /// Lets LLVM's ML advisor fill the buffers, then asks the model.
 class Advisor final : public MLPriorityAdvisor {
 public:
   Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, FunctionPlan *P)
-      : MLPriorityAdvisor(MF, RA, Indexes, &M), MF(MF), Indexes(*Indexes), M(M), P(P) {
-    M.enter(MF.getName());
-  }
+      : MLPriorityAdvisor(MF, RA, Indexes, &M), MF(MF), Indexes(*Indexes), M(M), P(P),
+        DecidesPriorities(M.Priorities.isWantedIn(MF)),
+        DecidesWeights(M.Weights.isWantedIn(MF) && (!P || P->ByRule || P->hasTriedPolicy())) {}
 
 private:
   unsigned getPriority(const LiveInterval &Range) const override {
+    if (DecidesWeights && Range.isSpillable() && Weighed.insert(Range.reg().id()).second)
+      weigh(Range);
     if (!P)
       return decide(Range);
     const std::optional<PlannedOverride> Wanted = P->Priorities.next(P->Shape.numberOf(Range.reg()));
     if (P->hasTriedPolicy())
       return decide(Range);
     const unsigned Default = getDefaultAdvisor().getPriority(Range);
-    if (Wanted || !P->ByRule || M.followsHeuristic())
+    if (Wanted || !P->ByRule || M.Priorities.followsHeuristic())
       return P->priority(Default, Wanted);
     return P->priorityNear(decide(Range), Default);
   }
 
   unsigned decide(const LiveInterval &Range) const {
     const auto Heuristic = [&] { return getDefaultAdvisor().getPriority(Range); };
+    if (!DecidesPriorities)
+      return Heuristic();
+    observe(Range, M.Priorities);
+    const std::optional<float> Decided = M.Priorities.decide(MF.getName(), M.Values, Heuristic);
+    return Decided ? unsigned(*Decided) : Heuristic();
+  }
+
+  void weigh(const LiveInterval &Range) const {
+    observe(Range, M.Weights);
+    const std::optional<float> Decided = M.Weights.decide(MF.getName(), M.Values, [] { return 0; });
+    if (!Decided)
+      return;
+    // An infinite weight would say that the live range must not be spilled.
+    const double Scaled = double(Range.weight()) * std::exp2(double(*Decided));
+    const_cast<LiveInterval &>(Range).setWeight(float(std::min(Scaled, double(std::numeric_limits<float>::max()))));
+  }
+
+  void observe(const LiveInterval &Range, const RangeDecider &D) const {
     getPriorityImpl(Range);
-    if (MutableArrayRef<float> Ours = M.ours(); !Ours.empty())
-      observeRange(MF, Indexes, Range, Heuristic(), Ours);
-    return M.decide(Heuristic);
+    if (D.seesOurs())
+      observeRange(MF, Indexes, Range, getDefaultAdvisor().getPriority(Range), M.Values.Ours);
   }
 
   const MachineFunction &MF;
   const SlotIndexes &Indexes;
   Model &M;
   FunctionPlan *const P; // it lives as long as the function is in the allocator
+  const bool DecidesPriorities, DecidesWeights;
+  mutable DenseSet<unsigned> Weighed; // registers whose weight is decided
 };
 
 /// What the plugin keeps for the code generation of one module.
@@ -231,11 +147,11 @@ public:
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
     FunctionPlan *const Planned = planOf(MF);
-    const bool StandsAside =
-        Planned ? !Planned->ByRule && !Planned->hasTriedPolicy() && Planned->Priorities.isIdle() : M.standsAside();
+    const bool StandsAside = Planned ? !Planned->ByRule && !Planned->hasTriedPolicy() && Planned->Priorities.isIdle()
+                                     : !M.Priorities.isWantedIn(MF) && !M.Weights.isWantedIn(MF);
     // Only a copy has one, and it ends with this function.
     if (Planned && Planned->hasTriedPolicy())
-      if (Error E = M.decideBy(parsePolicy(Problem::RegallocPriority, Planned->TriedPolicy, "of a trial")))
+      if (Error E = M.decideBy(Planned->TriedPolicy))
         report_fatal_error(std::move(E));
     if (Failed || StandsAside)
       return std::make_unique<DefaultPriorityAdvisor>(MF, RA, Indexes);
@@ -283,7 +199,7 @@ void registerPriorityAdvisor() {
 #else
   initializeRegAllocPriorityAdvisorAnalysisPass(Registry);
 #endif
-  replaceAnalysis<Problem::RegallocPriority, Analysis>();
+  replaceAnalysis<Analysis, Problem::RegallocPriority, Problem::RegallocWeight>();
 }
 
 } // namespace mlgokit

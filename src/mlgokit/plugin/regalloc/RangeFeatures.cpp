@@ -82,13 +82,15 @@ Observed observe(const MachineFunction &MF, const SlotIndexes &Indexes, const Li
   const TargetRegisterClass &Class = *Registers.getRegClass(Range.reg());
   O.class_registers = Class.getNumRegs();
   O.class_priority = Class.AllocationPriority;
-  O.is_minsize = MF.getFunction().hasMinSize();
+  O.is_minsize = isForSize(MF);
   return O;
 }
 
 } // namespace
 
 ArrayRef<StringRef> rangeFeatureNames() { return Names; }
+
+bool isForSize(const MachineFunction &MF) { return MF.getFunction().hasMinSize(); }
 
 void observeRange(const MachineFunction &MF, const SlotIndexes &Indexes, const LiveInterval &Range, unsigned Heuristic,
                   MutableArrayRef<float> Found) {

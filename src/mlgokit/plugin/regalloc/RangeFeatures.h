@@ -1,4 +1,4 @@
-// What a policy of priorities is told of a live range, beside LLVM's own three features.
+// What a policy of priorities or of weights is told of a live range, beside LLVM's own three features.
 #ifndef MLGOKIT_REGALLOC_RANGEFEATURES_H
 #define MLGOKIT_REGALLOC_RANGEFEATURES_H
 
@@ -12,6 +12,10 @@ class SlotIndexes;
 } // namespace llvm
 
 namespace mlgokit {
+
+/// The name of the feature that says whether a function is compiled for minimal size.
+inline constexpr llvm::StringLiteral LevelFeature("is_minsize");
+bool isForSize(const llvm::MachineFunction &MF);
 
 /// The names, in the order of observeRange.
 llvm::ArrayRef<llvm::StringRef> rangeFeatureNames();

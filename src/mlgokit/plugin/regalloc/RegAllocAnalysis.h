@@ -51,12 +51,12 @@ private:
   }
 };
 
-/// Puts \p Ours in the place of LLVM's registered analysis, which is still the one to make when \p P has no policy.
-template <Problem P, class Ours> void replaceAnalysis() {
+/// Puts \p Ours in the place of LLVM's registered analysis, which is still the one to make when no \p P has a policy.
+template <class Ours, Problem... P> void replaceAnalysis() {
   static llvm::PassInfo::NormalCtor_t Llvms = nullptr;
   auto *Info = const_cast<llvm::PassInfo *>(llvm::PassRegistry::getPassRegistry()->getPassInfo(&Ours::ID));
   Llvms = Info->getNormalCtor();
-  Info->setNormalCtor([]() -> llvm::Pass * { return isWanted(P) ? new Ours : Llvms(); });
+  Info->setNormalCtor([]() -> llvm::Pass * { return (isWanted(P) || ...) ? new Ours : Llvms(); });
 }
 
 } // namespace mlgokit

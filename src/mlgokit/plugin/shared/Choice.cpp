@@ -11,6 +11,17 @@ namespace {
 constexpr double UnitBound = 16;
 constexpr double PrioritiesPerUnit = 67108864;
 constexpr double LargestPriority = 2147483520; // the largest float below 2**31
+constexpr double FactorBound = 8;
+
+float factorOf(double Unit) { return std::isnan(Unit) ? 0 : float(std::clamp(Unit, -FactorBound, FactorBound)); }
+
+/// What \p Of makes of a unit number, or of one drawn around it.
+RangeDecision drawAround(double Unit, const Spread &S, const Draw &D, float (*Of)(double)) {
+  if (!(S.Temperature > 0))
+    return {Of(Unit), 0};
+  const double Normal = std::sqrt(-2 * std::log(1 - D.Choice)) * std::cos(6.283185307179586 * D.Flip);
+  return {Of(Unit + S.Temperature * Normal), -0.5 * Normal * Normal - std::log(S.Temperature * 2.5066282746310002)};
+}
 
 } // namespace
 
@@ -69,16 +80,16 @@ float priorityOf(double Unit) {
   return float(std::min(std::floor((Bounded + UnitBound) * PrioritiesPerUnit), LargestPriority));
 }
 
-Priority drawPriority(double Unit, const Spread &S, const Draw &D) {
-  if (!(S.Temperature > 0))
-    return {priorityOf(Unit), 0};
-  const double Normal = std::sqrt(-2 * std::log(1 - D.Choice)) * std::cos(6.283185307179586 * D.Flip);
-  return {priorityOf(Unit + S.Temperature * Normal),
-          -0.5 * Normal * Normal - std::log(S.Temperature * 2.5066282746310002)};
+RangeDecision drawPriority(double Unit, const Spread &S, const Draw &D) { return drawAround(Unit, S, D, priorityOf); }
+
+RangeDecision anyPriority(const Draw &D) {
+  return {priorityOf(2 * UnitBound * D.Choice - UnitBound), -std::log(2 * UnitBound)};
 }
 
-Priority anyPriority(const Draw &D) {
-  return {priorityOf(2 * UnitBound * D.Choice - UnitBound), -std::log(2 * UnitBound)};
+RangeDecision drawFactor(double Unit, const Spread &S, const Draw &D) { return drawAround(Unit, S, D, factorOf); }
+
+RangeDecision anyFactor(const Draw &D) {
+  return {factorOf(2 * FactorBound * D.Choice - FactorBound), -std::log(2 * FactorBound)};
 }
 
 } // namespace mlgokit

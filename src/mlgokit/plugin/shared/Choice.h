@@ -23,7 +23,7 @@ struct Draw {
   double Flip = 0;
 };
 
-/// The decision and the natural logarithm of its probability (of the unit number's density, for a priority).
+/// The decision and the natural logarithm of its probability (of the unit number's density, about a live range).
 struct Binary {
   bool Yes = false;
   double LogProbability = 0;
@@ -32,7 +32,7 @@ struct Column {
   size_t Index = 0;
   double LogProbability = 0;
 };
-struct Priority {
+struct RangeDecision {
   float Value = 0;
   double LogProbability = 0;
 };
@@ -44,11 +44,15 @@ Binary decideBinary(double Preference, const Spread &S, const Draw &D);
 Column chooseColumn(Span<double> Logits, Span<int64_t> Mask, const Spread &S, const Draw &D);
 
 /// A priority: a whole float from 0 to below 2**31.
-Priority drawPriority(double Unit, const Spread &S, const Draw &D);
+RangeDecision drawPriority(double Unit, const Spread &S, const Draw &D);
 
 /// The priority of a unit number, and any unit number at all with the logarithm of its density.
 float priorityOf(double Unit);
-Priority anyPriority(const Draw &D);
+RangeDecision anyPriority(const Draw &D);
+
+/// The binary logarithm of the factor of a live range's weight: from -8 to 8.
+RangeDecision drawFactor(double Unit, const Spread &S, const Draw &D);
+RangeDecision anyFactor(const Draw &D);
 
 } // namespace mlgokit
 

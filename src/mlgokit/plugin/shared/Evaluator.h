@@ -21,7 +21,7 @@
 namespace mlgokit {
 
 enum class NormaliserKind { SignedLog, Quantile };
-enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority, ColumnEffect };
+enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority, ColumnEffect, Log2Factor };
 
 /// The numbers of a policy. Vectors have the sizes that are beside them, and rows of boundaries are sorted.
 struct PolicyNumbers {
@@ -61,7 +61,7 @@ public:
   double columnLogit(Span<double> Values);
   /// By how much one column is preferred to the heuristic's, a positive number; none where that is not believed.
   std::optional<double> departure(Span<double> Values);
-  /// The unit number of a live range, never NaN; greater is allocated earlier.
+  /// The unit number of a live range, never NaN; greater is allocated earlier, or kept in its register.
   double unit(Span<double> Values);
 
 private:

@@ -24,6 +24,8 @@ bool fits(Problem P, OutputKind Output) {
     return P == Problem::RegallocEviction;
   case OutputKind::Priority:
     return P == Problem::RegallocPriority;
+  case OutputKind::Log2Factor:
+    return P == Problem::RegallocWeight;
   }
   return false;
 }

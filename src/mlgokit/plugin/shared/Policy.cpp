@@ -257,15 +257,15 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       return failure(Origin, "expected a positive number as 'bytes_per_unit'");
     if (!(N.Margin >= 0) || !(N.Doubt >= 0) || std::isinf(N.Margin) || std::isinf(N.Doubt))
       return failure(Origin, "expected numbers that are not negative as 'margin' and 'doubt'");
-  } else if (Output == "priority") {
-    N.Output = OutputKind::Priority;
+  } else if (Output == "priority" || Output == "log2-factor") {
+    N.Output = Output == "priority" ? OutputKind::Priority : OutputKind::Log2Factor;
     if (Version == GatedFormatVersion || (Version != FormatVersion && Description->get("gate_feature")))
       if (Error E = parseGate(*Description, P.Features, N, Origin))
         return std::move(E);
   } else {
     return failure(Origin,
-                   "expected 'effect-bytes', 'logits', 'column-logit', 'column-effect' or 'priority' as output, "
-                   "found '" +
+                   "expected 'effect-bytes', 'logits', 'column-logit', 'column-effect', 'priority' or 'log2-factor' "
+                   "as output, found '" +
                        printable(Output) + "'");
   }
 

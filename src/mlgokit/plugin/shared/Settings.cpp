@@ -18,6 +18,7 @@ MLGOKIT_EMBEDDED(inline_size)
 MLGOKIT_EMBEDDED(regalloc_eviction)
 MLGOKIT_EMBEDDED(regalloc_priority)
 MLGOKIT_EMBEDDED(pass_selection)
+MLGOKIT_EMBEDDED(regalloc_weight)
 MLGOKIT_EMBEDDED(decisions)
 MLGOKIT_EMBEDDED(allocations)
 MLGOKIT_EMBEDDED(passes)
@@ -36,7 +37,7 @@ struct Name {
   const char *Description;
 };
 
-// The first eight are the policy and the log of each problem, in the order of the enumeration.
+// The first ten are the policy and the log of each problem, in the order of the enumeration.
 constexpr Name Names[] = {
     {"mlgokit-policy", "MLGOKIT_POLICY", "inlining policy: file, or :default, :never, :always"},
     {"mlgokit-log", "MLGOKIT_LOG", "file to write the training log of inlining to"},
@@ -46,6 +47,8 @@ constexpr Name Names[] = {
     {"mlgokit-priority-log", "MLGOKIT_PRIORITY_LOG", "file to write the training log of priority to"},
     {"mlgokit-pass-policy", "MLGOKIT_PASS_POLICY", "policy of passes: file, or :default"},
     {"mlgokit-pass-log", "MLGOKIT_PASS_LOG", "file to write the training log of passes to"},
+    {"mlgokit-weight-policy", "MLGOKIT_WEIGHT_POLICY", "policy of spill weights: file, or :default, :random"},
+    {"mlgokit-weight-log", "MLGOKIT_WEIGHT_LOG", "file to write the training log of spill weights to"},
     {"mlgokit-seed", "MLGOKIT_SEED", "seed of the exploration"},
     {"mlgokit-temperature", "MLGOKIT_TEMPERATURE", "temperature of drawn decisions; 0 acts greedily"},
     {"mlgokit-flip-probability", "MLGOKIT_FLIP_PROBABILITY", "probability of flipping a decision"},
@@ -93,7 +96,7 @@ Expected<double> numberOf(size_t I) {
 
 StringRef nameOf(Problem P) {
   constexpr const char *ProblemNames[ProblemCount] = {"inline-size", "regalloc-eviction", "regalloc-priority",
-                                                      "pass-selection"};
+                                                      "pass-selection", "regalloc-weight"};
   return ProblemNames[size_t(P)];
 }
 
@@ -159,6 +162,7 @@ StringRef embeddedPolicy(Problem P) {
       {mlgokit_regalloc_eviction_begin, mlgokit_regalloc_eviction_end},
       {mlgokit_regalloc_priority_begin, mlgokit_regalloc_priority_end},
       {mlgokit_pass_selection_begin, mlgokit_pass_selection_end},
+      {mlgokit_regalloc_weight_begin, mlgokit_regalloc_weight_end},
   };
   const auto [Begin, End] = Embedded[size_t(P)];
   return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();

@@ -11,10 +11,11 @@
 
 namespace mlgokit {
 
-enum class Problem : size_t { InlineSize, RegallocEviction, RegallocPriority, PassSelection };
-inline constexpr size_t ProblemCount = 4;
+enum class Problem : size_t { InlineSize, RegallocEviction, RegallocPriority, PassSelection, RegallocWeight };
+inline constexpr size_t ProblemCount = 5;
 inline constexpr Problem AllProblems[ProblemCount] = {Problem::InlineSize, Problem::RegallocEviction,
-                                                      Problem::RegallocPriority, Problem::PassSelection};
+                                                      Problem::RegallocPriority, Problem::PassSelection,
+                                                      Problem::RegallocWeight};
 
 /// The name that a user types and a policy file carries.
 llvm::StringRef nameOf(Problem P);

@@ -1,0 +1,83 @@
+// What a rule or a policy says about one live range, with its log: the same for its priority and for its weight.
+#ifndef MLGOKIT_REGALLOC_RANGEDECIDER_H
+#define MLGOKIT_REGALLOC_RANGEDECIDER_H
+
+#include "shared/Choice.h"
+#include "shared/Exploration.h"
+#include "shared/Files.h"
+#include "shared/Policy.h"
+#include "shared/Settings.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlgokit {
+
+/// What is known about a live range: LLVM's three features, then ours.
+struct RangeValues {
+  int64_t Size = 0, Stage = 0;
+  float Weight = 0;
+  std::vector<float> Ours;
+};
+
+/// Decides for the live ranges of one module.
+class RangeDecider {
+public:
+  /// How the numbers of a policy become decisions.
+  struct Kind {
+    Problem Of;
+    const char *Decision, *Default; // columns of the log
+    bool HasWholeDefault;           // and whether the latter is a whole number
+    RangeDecision (*Draw)(double Unit, const Spread &S, const mlgokit::Draw &D);
+    RangeDecision (*Any)(const mlgokit::Draw &D);
+  };
+
+  explicit RangeDecider(const Kind &K) : K(K) {}
+
+  llvm::Error open(const Settings &S);
+  /// Lets a policy decide from now on.
+  llvm::Error decideBy(llvm::Expected<Policy> Loaded);
+
+  /// Whether anything but the heuristic is wanted, or somebody reads how that came to its values.
+  bool isWanted() const { return R != Rule::Default || Log; }
+  /// The same for one function: a policy whose gate is closed there has nothing to say.
+  bool isWantedIn(const llvm::MachineFunction &MF) const;
+  bool followsHeuristic() const { return R == Rule::Default; }
+  /// Whether features of ours are read.
+  bool seesOurs() const { return SeesOurs; }
+
+  /// The decision about a live range of \p Function; none if it is the heuristic's. \p AskHeuristic gives the latter.
+  std::optional<float> decide(llvm::StringRef Function, const RangeValues &Values,
+                              llvm::function_ref<unsigned()> AskHeuristic);
+
+private:
+  enum class Rule { Policy, Default, Random };
+
+  void enter(llvm::StringRef Name);
+  void write(const RangeValues &Values, unsigned Default, const RangeDecision &Decided);
+
+  const Kind &K;
+  Rule R = Rule::Default;
+  double Temperature = 0;
+  std::optional<Policy> P;
+  std::vector<size_t> Sources;
+  std::optional<size_t> GateAt; // which of these the policy's gate goes by
+  bool GatedByLevel = false;    // it is whether the function is compiled for minimal size
+  bool SeesOurs = false;
+  std::unique_ptr<llvm::Logger> Log;
+  std::string Function;
+  std::optional<FunctionDraws> Draws;
+};
+
+} // namespace mlgokit
+
+#endif

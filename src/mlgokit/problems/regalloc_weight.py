@@ -1,0 +1,50 @@
+"""Spill weights in the greedy register allocator: how hard a live range defends its register.
+
+Sources: ``llvm/lib/CodeGen/CalcSpillWeights.cpp`` (LLVM's weight: frequency of uses over size),
+``llvm/lib/CodeGen/RegAllocGreedy.cpp`` (who is evicted, split or spilled goes by it). LLVM asks nobody about weights;
+only the plugin has an advisor for them.
+"""
+
+from mlgokit.problems.problem import Feature, Problem
+from mlgokit.spec import AdviceKind
+
+REGALLOC_WEIGHT = Problem(
+    name="regalloc-weight",
+    summary="how hard a live range defends its register, so that spilled code costs less",
+    policy_variable="MLGOKIT_WEIGHT_POLICY",
+    log_variable="MLGOKIT_WEIGHT_LOG",
+    rules=(":default", ":random"),
+    log_option="",
+    advice_kind=AdviceKind.REAL,
+    decision="log2_factor",
+    default_decision="log2_factor_default",
+    context="function",
+    channel_options=(),
+    default_option=None,
+    default_overwrites=None,
+    features=(
+        Feature("li_size"),
+        Feature("stage"),
+        *(
+            Feature(name, "float")
+            for name in (
+                "weight",
+                "heuristic_priority",
+                "fine_weight",
+                "position",
+                "instructions",
+                "definitions",
+                "cheap_definitions",
+                "is_local",
+                "values",
+                "segments",
+                "has_hint",
+                "has_physical_hint",
+                "class_registers",
+                "class_priority",
+                "is_minsize",
+            )
+        ),
+    ),
+    scores=("regalloc-cost",),
+)
