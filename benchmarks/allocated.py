@@ -21,21 +21,21 @@ NOTE = (
 )
 _OFFSET = 0.01
 _EXECUTED, _CODE = MEASURES.index("executed"), MEASURES.index("code")
-_MEMORY = [place for place, name in enumerate(MEASURES) if "spills" in name or "reloads" in name]
+MEMORY = [place for place, name in enumerate(MEASURES) if "spills" in name or "reloads" in name]
 _BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
 Floats = npt.NDArray[np.float64]
 
 
 def compared(then: Floats, now: Floats) -> Floats:
     """[7] the numbers of :data:`COLUMNS`, changes as parts, of functions that measure [N, 9] each."""
-    spills = (then[:, _MEMORY].sum(axis=1) > 0) | (now[:, _MEMORY].sum(axis=1) > 0)
+    spills = (then[:, MEMORY].sum(axis=1) > 0) | (now[:, MEMORY].sum(axis=1) > 0)
     costs = np.log((now[spills] @ SPILL_COST + _OFFSET) / (then[spills] @ SPILL_COST + _OFFSET))
     executed = np.maximum(then[:, _EXECUTED], 1e-9)
     return np.array(
         [
             len(then), int(spills.sum()), np.expm1(costs.mean()) if spills.any() else 0.0,
             ((now - then)[:, _EXECUTED] / executed).mean(),
-            ((now - then)[:, _MEMORY].sum(axis=1) / executed).mean(),
+            ((now - then)[:, MEMORY].sum(axis=1) / executed).mean(),
             now[:, _CODE].sum() / then[:, _CODE].sum() - 1,
             (now @ _BYTES).sum() / (then @ _BYTES).sum() - 1,
         ]

@@ -1,6 +1,7 @@
 """What policies of priorities, or of spill weights, do to functions of projects that did not teach them."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mlgokit.algorithms.live_range_search import linear_policy
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
@@ -40,6 +42,10 @@ class LiveRanges:
     """Policies of the problem, such as `mlgokit train --problem regalloc-priority` makes with several seeds."""
     problem: str = REGALLOC_PRIORITY.name
     """What they decide: regalloc-priority or regalloc-weight."""
+    knobs: tuple[str, ...] = ()
+    """Options of LLVM, each a side of its own, such as -regalloc-csr-first-time-cost=50."""
+    training: bool = False
+    """Judge on the training projects in place of the held-out ones, as a choice among knobs must be made."""
     score: str = "bytes"
     """What they were trained for: spill-cost, executed, or bytes."""
     seed: int = 1
@@ -67,21 +73,26 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
         )
     problem = PROBLEMS[config.problem]
     toolchain = setup.toolchain(config.llvm)
-    modules = [module for module in setup.corpus(config.corpus).modules if module.held_out]
+    modules = [module for module in setup.corpus(config.corpus).modules if module.held_out is not config.training]
     compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
     data = [
         policy_bytes(linear_policy(problem, ("fine_weight",), nothing, np.ones(1))),
         *(policy_bytes(load_policy(policy_file(one), problem=problem.name)) for one in config.policies),
     ]
-    names = (_SIMPLEST[problem.name], *config.policies)
+    names = (_SIMPLEST[problem.name], *config.policies, *config.knobs)
 
     def work(module: Module) -> list[Floats]:
         _, questions = ask_ranges(compiler, module, problem, rows=1, seed=config.seed)
         keys = () if questions is None else questions.keys
-        return list(try_ranges(compiler, module, problem, keys, data).measured.values())
+        parts = [try_ranges(compiler, module, problem, keys, data).measured]
+        for knob in config.knobs:
+            turned = dataclasses.replace(module, command_line=(*module.command_line, "-mllvm", knob))
+            parts.append(try_ranges(compiler, turned, problem, keys, ()).measured)
+        missing = np.full((1, len(MEASURES)), np.nan)
+        return [np.concatenate([part.get(key, missing) for part in parts]) for key in parts[0]]
 
-    done = parallel(work, modules, workers=config.workers, report=setup.report, label="held-out functions")
+    done = parallel(work, modules, workers=config.workers, report=setup.report, label="functions")
     projects = sorted({module.project for module in modules})
     rows: list[tuple[Cell, ...]] = []
     found: dict[tuple[str, str], Floats] = {}
@@ -98,13 +109,45 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
             failed += int(np.count_nonzero(~works))
             found[name, project] = compared(measured[works, 0], measured[works, place])
             rows.append((name, project, *_cells(found[name, project])))
+    means, judged = _in_the_mean(config, names, found, languages)
+    where = "on the projects that teach" if config.training else "where nothing taught them"
+    learned = {name: value for name, value in judged.items() if not name.startswith(names[0])}
+    return Result(
+        benchmark=config.json.stem,
+        question=f"Do policies of {problem.name} pay {where}?",
+        answer=f"{_WHAT[config.score]}, in the mean of projects: "
+        + "; ".join(f"{name}: {fine(value)}" for name, value in learned.items())
+        + f"; {failed} trials of functions failed",
+        bar=f"{_WHAT[config.score]} {fine(BARS[config.score])} or less",
+        passed=bool(learned) and not failed and all(value <= BARS[config.score] for value in learned.values()),
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Training projects, in the mean" if config.training else "Held-out projects, in the mean",
+                columns=("policy", "language", "projects", f"95 % interval over projects, {_WHAT[config.score]}",
+                         *COLUMNS[2:], f"the worst project, {_WHAT[config.score]}"),
+                rows=tuple(means),
+                note=f"All functions that ask about live ranges, against LLVM's own allocation. {NOTE}",
+            ),
+            Table(title="By project", columns=("policy", "project", *COLUMNS), rows=tuple(rows)),
+        ),
+    )  # fmt: skip
+
+
+def _in_the_mean(
+    config: LiveRanges,
+    names: Sequence[str],
+    found: Mapping[tuple[str, str], Floats],
+    languages: Mapping[str, str],
+) -> tuple[list[tuple[Cell, ...]], dict[str, float]]:
+    """Rows of policies and languages, and what the score became by name of both."""
     means: list[tuple[Cell, ...]] = []
     judged: dict[str, float] = {}
     for name in names:
         for language in ("c++", "c"):
             every = [
                 found[name, project]
-                for project in projects
+                for project in languages
                 if languages[project] == language and (name, project) in found
             ]
             if not every:
@@ -119,27 +162,7 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
                 )
             )  # fmt: skip
             judged[f"{name}, {language.upper()}"] = float(changes.mean())
-    learned = {name: value for name, value in judged.items() if not name.startswith(names[0])}
-    return Result(
-        benchmark=config.json.stem,
-        question=f"Do policies of {problem.name} pay where nothing taught them?",
-        answer=f"{_WHAT[config.score]} on held-out projects, in the mean: "
-        + "; ".join(f"{name}: {fine(value)}" for name, value in learned.items())
-        + f"; {failed} trials of functions failed",
-        bar=f"{_WHAT[config.score]} {fine(BARS[config.score])} or less",
-        passed=bool(learned) and not failed and all(value <= BARS[config.score] for value in learned.values()),
-        seed=config.seed,
-        tables=(
-            Table(
-                title="Held-out projects, in the mean",
-                columns=("policy", "language", "projects", f"95 % interval over projects, {_WHAT[config.score]}",
-                         *COLUMNS[2:], f"the worst project, {_WHAT[config.score]}"),
-                rows=tuple(means),
-                note=f"All functions that ask about live ranges, against LLVM's own allocation. {NOTE}",
-            ),
-            Table(title="By project", columns=("policy", "project", *COLUMNS), rows=tuple(rows)),
-        ),
-    )  # fmt: skip
+    return means, judged
 
 
 def _cells(numbers: Floats) -> tuple[Cell, ...]:

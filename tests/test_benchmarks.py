@@ -56,6 +56,7 @@ PARTS = (
     "overhead_passes",
     "pass_switches",
     "passes_share",
+    "cost_truth",
     "cluster",
     "cluster_faults",
     "engine",

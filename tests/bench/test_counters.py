@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.bench.callgrind import find_callgrind, read_profile
+from mlgokit.bench.callgrind import find_callgrind, read_functions, read_profile
 from mlgokit.bench.counts import Counts, Execution
 from mlgokit.bench.perf import Perf, find_perf, read_counters
 from mlgokit.compiler import process
@@ -47,6 +47,13 @@ def test_a_profile_is_counted_without_the_calls_to_others(tmp_path: Path):
         assert found == Counts(instructions=43, loads=8, stores=4, branches=3)
         assert whole.instructions == 50
     assert read_profile(profile, tmp_path / "other.so")[0].instructions == 0
+
+
+def test_functions_have_what_they_executed_themselves(tmp_path: Path):
+    again = "\nob=(2)\nfn=(3) entered'2\n0 7 1\n"
+    (tmp_path / "profile").write_text(PROFILE.format(image=tmp_path / "libtuned.so") + again)
+    found = read_functions(tmp_path / "profile", tmp_path)
+    assert found == {"entered": Counts(instructions=50, loads=9, stores=4, branches=3)}
 
 
 def test_a_profile_that_is_none_is_refused(tmp_path: Path):

@@ -14,7 +14,7 @@ _LEAST_COST = 0.3
 _REST = 0.2
 """Weight of an instruction that is no spill, reload or copy: what LLVM's own score gives one that is made again instead
 of being reloaded (``llvm/lib/CodeGen/RegAllocScore.cpp``). LLVM's record leaves those out, and what saves registers."""
-_MOST_EXECUTED = 0.01
+_MOST_EXECUTED = 0.03
 _EXECUTED = MEASURES.index("executed")
 _WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
 _WITH_THE_REST[_EXECUTED] = _REST
@@ -28,7 +28,7 @@ def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
         before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
         after: [N, 9] the same.
         score: percent of what spills, reloads and copies cost and other instructions add, at most 100; parts in a
-            thousand of the instructions that one call executes by LLVM's estimate, at most 10, as single functions
+            thousand of the instructions that one call executes by LLVM's estimate, at most 30, as single functions
             would decide alone otherwise; or bytes of code and tables.
 
     Example:

@@ -15,9 +15,16 @@ from mlgokit.errors import InputError, ToolError
 SLOWER = 150.0
 """How many times the deadline of a plain run it may take."""
 _TERMS = {"instructions": ("Ir",), "loads": ("Dr",), "stores": ("Dw",), "branches": ("Bc", "Bi")}
-_OBJECT = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?$")
+_NAMED = re.compile(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?$")
 _POSITIONS = "+-*0123456789"
-_SWITCHES = ("-q", "--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes", "--trace-children=yes")
+_SWITCHES = (
+    "-q",
+    "--tool=callgrind",
+    "--cache-sim=yes",
+    "--branch-sim=yes",
+    "--trace-children=yes",
+    "--demangle=no",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,45 +103,74 @@ def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
     Raises:
         InputError: it is no such profile.
     """
+    columns, by_function = _by_function(path, own)
+    mine, whole = ([0] * len(columns), [0] * len(columns))
+    for (_, is_own), costs in by_function.items():
+        for column, cost in enumerate(costs):
+            whole[column] += cost
+            mine[column] += cost if is_own else 0
+    return _counts(columns, mine), _counts(columns, whole)
+
+
+def read_functions(path: Path, own: Path) -> dict[str, Counts]:
+    """What each function of a file, or of the files of a folder, executed itself by a profile, by its symbol.
+
+    A function that calls itself is in a profile once more for each depth (``f'2``); here it is one.
+
+    Raises:
+        InputError: it is no such profile.
+    """
+    columns, by_function = _by_function(path, own)
+    totals: dict[str, list[int]] = {}
+    for (name, is_own), costs in by_function.items():
+        if is_own:
+            total = totals.setdefault(name.partition("'")[0], [0] * len(columns))
+            total[:] = map(sum, zip(total, costs, strict=True))
+    return {name: _counts(columns, costs) for name, costs in totals.items()}
+
+
+def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
+    """Names of the events; by a function's symbol, and whether it is one of ``own``, how often each happened in it."""
     place = own.resolve()
     known: dict[str, bool] = {}
-    totals: tuple[list[int], list[int]] | None = None
-    columns: list[str] = []
-    for object_file, costs in _costs(path):
-        if totals is None:
+    columns: list[str] | None = None
+    found: dict[tuple[str, bool], list[int]] = {}
+    for object_file, function, costs in _costs(path):
+        if columns is None:
             columns = object_file.split()
-            totals = ([0] * len(columns), [0] * len(columns))
             continue
         if object_file not in known:
-            found = Path(object_file).resolve()
-            known[object_file] = found == place or place in found.parents
+            resolved = Path(object_file).resolve()
+            known[object_file] = resolved == place or place in resolved.parents
+        totals = found.setdefault((function, known[object_file]), [0] * len(columns))
         for column, cost in enumerate(costs[: len(columns)]):
-            totals[1][column] += cost
-            totals[0][column] += cost if known[object_file] else 0
-    if totals is None:
+            totals[column] += cost
+    if columns is None:
         raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
-    return _counts(columns, totals[0]), _counts(columns, totals[1])
+    return columns, found
 
 
-def _costs(path: Path) -> Generator[tuple[str, list[int]]]:
-    """First the names of the events; then of each line its object file and costs, without zeros at the end."""
-    names: dict[str, str] = {}
-    current, skipped, begun = "", False, False
+def _costs(path: Path) -> Generator[tuple[str, str, list[int]]]:
+    """First the names of the events; then of each line its object, its function, and costs without zeros at the end."""
+    names: dict[tuple[str, str], str] = {}
+    current = {"ob": "", "fn": ""}
+    skipped, begun = False, False
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("events:"):
                 begun = True
-                yield line.partition(":")[2], []
-            elif found := _OBJECT.match(line):
-                if found[3] is not None:
-                    names.setdefault(found[2], found[3])
-                if not found[1]:
-                    current = names.get(found[2], "")
+                yield line.partition(":")[2], "", []
+            elif found := _NAMED.match(line):
+                is_called, kind, number, name = found.groups()
+                if name is not None:
+                    names.setdefault((kind, number), name)
+                if not is_called:
+                    current[kind] = names.get((kind, number), "")
             elif line.startswith("calls="):
                 skipped = True
             elif begun and line[0] in _POSITIONS:
                 if not skipped:
-                    yield current, [int(word) for word in line.split()[1:]]
+                    yield current["ob"], current["fn"], [int(word) for word in line.split()[1:]]
                 skipped = False
 
 

@@ -43,6 +43,8 @@ REGALLOC_WEIGHT = Problem(
                 "class_registers",
                 "class_priority",
                 "is_minsize",
+                "calls_across",
+                "registers",
             )
         ),
     ),

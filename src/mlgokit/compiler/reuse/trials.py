@@ -220,7 +220,7 @@ class TrialRequest:
         seconds: processor time for one trial, at most.
         weights: [9] of :data:`MEASURES` in the score.
         penalty: what is added for each unit of weighted costs beyond those that are free.
-        policies: files of policies for the priorities of live ranges, which trials name from :data:`FIRST_POLICY` on.
+        policies: files of policies of priorities or spill weights, which trials name from :data:`FIRST_POLICY` on.
     """
 
     series: tuple[Series, ...] = ()

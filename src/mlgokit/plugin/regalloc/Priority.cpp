@@ -83,7 +83,7 @@ private:
 class Advisor final : public MLPriorityAdvisor {
 public:
   Advisor(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes, Model &M, FunctionPlan *P)
-      : MLPriorityAdvisor(MF, RA, Indexes, &M), MF(MF), Indexes(*Indexes), M(M), P(P),
+      : MLPriorityAdvisor(MF, RA, Indexes, &M), MF(MF), Observer(MF, *Indexes), M(M), P(P),
         DecidesPriorities(M.Priorities.isWantedIn(MF)),
         DecidesWeights(M.Weights.isWantedIn(MF) && (!P || P->ByRule || P->hasTriedPolicy())) {}
 
@@ -124,11 +124,11 @@ private:
   void observe(const LiveInterval &Range, const RangeDecider &D) const {
     getPriorityImpl(Range);
     if (D.seesOurs())
-      observeRange(MF, Indexes, Range, getDefaultAdvisor().getPriority(Range), M.Values.Ours);
+      Observer.observe(Range, getDefaultAdvisor().getPriority(Range), M.Values.Ours);
   }
 
   const MachineFunction &MF;
-  const SlotIndexes &Indexes;
+  mutable RangeObserver Observer;
   Model &M;
   FunctionPlan *const P; // it lives as long as the function is in the allocator
   const bool DecidesPriorities, DecidesWeights;

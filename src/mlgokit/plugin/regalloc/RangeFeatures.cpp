@@ -1,5 +1,6 @@
 #include "regalloc/RangeFeatures.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/CodeGen/LiveInterval.h"
 #include "llvm/CodeGen/MachineFunction.h"
 #include "llvm/CodeGen/MachineInstr.h"
@@ -32,7 +33,9 @@ namespace {
   X(has_physical_hint)                                                                                                 \
   X(class_registers)                                                                                                   \
   X(class_priority)                                                                                                    \
-  X(is_minsize)
+  X(is_minsize)                                                                                                        \
+  X(calls_across)                                                                                                      \
+  X(registers)
 
 struct Observed {
 #define MLGOKIT_FIELD(NAME) float NAME = 0;
@@ -52,7 +55,8 @@ constexpr StringRef Names[] = {
 constexpr float FineUnit = 65536, MostFine = 1099511627776;
 constexpr float Positions = 65536;
 
-Observed observe(const MachineFunction &MF, const SlotIndexes &Indexes, const LiveInterval &Range, unsigned Heuristic) {
+Observed observed(const MachineFunction &MF, const SlotIndexes &Indexes, const LiveInterval &Range, unsigned Heuristic,
+                  ArrayRef<SlotIndex> Calls) {
   const MachineRegisterInfo &Registers = MF.getRegInfo();
   auto &Slots = const_cast<SlotIndexes &>(Indexes); // its first and last index have no const accessors
   Observed O;
@@ -83,6 +87,9 @@ Observed observe(const MachineFunction &MF, const SlotIndexes &Indexes, const Li
   O.class_registers = Class.getNumRegs();
   O.class_priority = Class.AllocationPriority;
   O.is_minsize = isForSize(MF);
+  for (const LiveRange::Segment &S : Range)
+    O.calls_across += float(lower_bound(Calls, S.end) - lower_bound(Calls, S.start));
+  O.registers = float(Registers.getNumVirtRegs());
   return O;
 }
 
@@ -92,13 +99,24 @@ ArrayRef<StringRef> rangeFeatureNames() { return Names; }
 
 bool isForSize(const MachineFunction &MF) { return MF.getFunction().hasMinSize(); }
 
-void observeRange(const MachineFunction &MF, const SlotIndexes &Indexes, const LiveInterval &Range, unsigned Heuristic,
-                  MutableArrayRef<float> Found) {
+void RangeObserver::observe(const LiveInterval &Range, unsigned Heuristic, MutableArrayRef<float> Found) {
   static_assert(sizeof(Observed) == std::size(Names) * sizeof(float), "nothing but the features");
   assert(Found.size() == std::size(Names));
-  const Observed O = observe(MF, Indexes, Range, Heuristic);
+  if (!KnowsCalls)
+    findCalls();
+  const Observed O = observed(MF, Indexes, Range, Heuristic, Calls);
   const auto *Begin = reinterpret_cast<const float *>(&O);
   std::copy(Begin, Begin + std::size(Names), Found.begin());
+}
+
+void RangeObserver::findCalls() {
+  KnowsCalls = true;
+  for (const MachineBasicBlock &Block : MF)
+    for (const MachineInstr &I : Block)
+      if (Indexes.hasIndex(I) &&
+          any_of(I.operands(), [](const MachineOperand &Operand) { return Operand.isRegMask(); }))
+        Calls.push_back(Indexes.getInstructionIndex(I).getRegSlot());
+  sort(Calls); // blocks may stand in another order than their indexes
 }
 
 } // namespace mlgokit

@@ -4,11 +4,13 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/CodeGen/SlotIndexes.h"
+
+#include <vector>
 
 namespace llvm {
 class LiveInterval;
 class MachineFunction;
-class SlotIndexes;
 } // namespace llvm
 
 namespace mlgokit {
@@ -20,9 +22,22 @@ bool isForSize(const llvm::MachineFunction &MF);
 /// The names, in the order of observeRange.
 llvm::ArrayRef<llvm::StringRef> rangeFeatureNames();
 
-/// What is so of \p Range as it asks, into \p Found; \p Heuristic is the priority that LLVM would give it.
-void observeRange(const llvm::MachineFunction &MF, const llvm::SlotIndexes &Indexes, const llvm::LiveInterval &Range,
-                  unsigned Heuristic, llvm::MutableArrayRef<float> Found);
+/// Observes live ranges of one function.
+class RangeObserver {
+public:
+  RangeObserver(const llvm::MachineFunction &MF, const llvm::SlotIndexes &Indexes) : MF(MF), Indexes(Indexes) {}
+
+  /// What is so of \p Range as it asks, into \p Found; \p Heuristic is the priority that LLVM would give it.
+  void observe(const llvm::LiveInterval &Range, unsigned Heuristic, llvm::MutableArrayRef<float> Found);
+
+private:
+  void findCalls();
+
+  const llvm::MachineFunction &MF;
+  const llvm::SlotIndexes &Indexes;
+  bool KnowsCalls = false;
+  std::vector<llvm::SlotIndex> Calls; // where registers are clobbered, in their order; allocation adds and takes none
+};
 
 } // namespace mlgokit
 

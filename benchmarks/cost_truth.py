@@ -1,0 +1,305 @@
+"""Do estimated costs of an allocation tell what programs then execute, function by function?"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from allocated import MEMORY, Floats, fine
+from harness import Setup, run_benchmark
+from results import Cell, Result, Table
+
+from mlgokit.algorithms.live_range_search import linear_policy
+from mlgokit.bench.build import Place, Shop, build_sides, clean_environment
+from mlgokit.bench.callgrind import Callgrind, find_callgrind, read_functions
+from mlgokit.bench.counts import Counts, Execution
+from mlgokit.bench.inputs import write_input
+from mlgokit.bench.record import SIDES, SideName
+from mlgokit.bench.running import Stage
+from mlgokit.bench.side import SideFlags, open_side
+from mlgokit.bench.workloads import Workload, choose_workloads
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.reuse.trials import MEASURES, SPILL_COST
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.errors import CorpusError
+from mlgokit.evaluation.sides import make_side
+from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
+from mlgokit.module import Module
+from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.store import save_policy
+from mlgokit.problems import REGALLOC_WEIGHT
+
+BAR = 0.7
+"""Rank correlation of estimated and counted instructions over functions."""
+LEAST = 10_000
+"""Instructions that a function must execute to be compared."""
+_SAME = 1e-6
+_EXECUTED = MEASURES.index("executed")
+_SPREAD = 0.3
+"""Standard deviation of the weights of drawn policies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostTruth:
+    """Allocate programs by drawn policies of spill weights, and count what each function executes; needs valgrind."""
+
+    corpus: Path = Path("quickstart/corpus")
+    """Corpus at the level of ``options``, which has the programs' sources."""
+    workloads: tuple[str, ...] = ("zstd", "snappy", "re2", "yaml-cpp", "double-conversion", "fmt", "leveldb")
+    """Workloads of `mlgokit bench`."""
+    options: str = "-O2"
+    """Level of both builds."""
+    policies: int = 3
+    """Drawn policies."""
+    folder: Path = Path("build/cost_truth")
+    """Where programs are built."""
+    seed: int = 1
+    """Of the policies."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    workers: int = 2
+    """Compilers that run at once."""
+    json: Path = Path("docs/results/cost_truth.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Changes:
+    """What functions of one program changed by under the policies, one row for each function and policy.
+
+    Attributes:
+        instructions: [N] that the plain one executes.
+        executed: [N] estimated change of instructions, as a part of those.
+        memory: [N] that of spills and reloads, as such a part.
+        cost: [N] that of LLVM's cost of spills, reloads and copies, as such a part.
+        counted: [N] counted change of instructions, as a part.
+        counted_memory: [N] counted change of loads and stores, as a part of instructions.
+    """
+
+    instructions: Floats
+    executed: Floats
+    memory: Floats
+    cost: Floats
+    counted: Floats
+    counted_memory: Floats
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Changes))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(CostTruth, measure, arguments)
+
+
+def measure(config: CostTruth, setup: Setup) -> Result:
+    """Estimate, count, and correlate."""
+    toolchain = setup.toolchain(config.llvm)
+    compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
+    callgrind = find_callgrind()
+    setup.tools["counter"] = callgrind.name
+    workloads = choose_workloads(None, config.workloads)
+    names = {project.name for workload in workloads for project in workload.projects}
+    modules = [module for module in setup.corpus(config.corpus).modules if module.project in names]
+    files = _drawn_policies(config, compiler, modules)
+    estimates = _estimates(config, setup, compiler, modules, [path.read_bytes() for path in files])
+    sides = [SideFlags(words=(config.options,))]
+    for path in files:
+        record = make_side((str(path),), options=(config.options,)).record
+        sides.append(open_side(record, toolchain, path.with_suffix(".so")))
+    shop = Shop(
+        toolchain=toolchain,
+        sides={},
+        sources=config.folder / "sources",
+        workers=1,
+        compile_seconds=600,
+        build_seconds=3600,
+    )
+    for workload in workloads:
+        for project in workload.projects:
+            archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
+            prepare_sources(project, archive_path=archive, sources_folder=shop.sources)
+    counted = parallel(
+        lambda workload: _counted(config, shop, sides, workload, callgrind),
+        workloads,
+        workers=config.workers,
+        report=setup.report,
+        label="programs",
+    )
+    found = {workload.name: _changes(estimates, counts) for workload, counts in zip(workloads, counted, strict=True)}
+    return _result(config, found)
+
+
+def _drawn_policies(config: CostTruth, compiler: ClangCompiler, modules: Sequence[Module]) -> list[Path]:
+    """Files of policies with random weights."""
+    _, asked = ask_ranges(compiler, modules[0], REGALLOC_WEIGHT, rows=4000, seed=config.seed)
+    if asked is None:
+        raise CorpusError(f"{modules[0].name}: expected a module with live ranges, found none; name another corpus")
+    rng = np.random.default_rng(config.seed)
+    paths: list[Path] = []
+    for number in range(config.policies):
+        weights = _SPREAD * rng.normal(size=len(asked.features))
+        policy = linear_policy(REGALLOC_WEIGHT, asked.features, fit_signed_log(asked.rows), weights)
+        paths.append(config.folder.absolute() / f"drawn{number}.policy")
+        save_policy(policy, paths[-1])
+    return paths
+
+
+def _estimates(
+    config: CostTruth, setup: Setup, compiler: ClangCompiler, modules: Sequence[Module], policies: Sequence[bytes]
+) -> dict[str, Floats]:
+    """By symbol [1 + P, 9] what trials measure; without symbols that are not the same in all modules that have them."""
+
+    def work(module: Module) -> dict[str, Floats]:
+        done, asked = ask_ranges(compiler, module, REGALLOC_WEIGHT, rows=1, seed=config.seed)
+        if asked is None:
+            return {}
+        measured = try_ranges(compiler, module, REGALLOC_WEIGHT, asked.keys, policies).measured
+        return {one.name: measured[one.key] for one in done.tried if one.key in measured}
+
+    found: dict[str, Floats] = {}
+    differ: set[str] = set()
+    for part in parallel(work, modules, workers=config.workers, report=setup.report, label="estimates"):
+        for name, rows in part.items():
+            if not np.array_equal(found.setdefault(name, rows), rows, equal_nan=True):
+                differ.add(name)
+    return {name: rows for name, rows in found.items() if name not in differ}
+
+
+def _counted(
+    config: CostTruth, shop: Shop, sides: Sequence[SideFlags], workload: Workload, callgrind: Callgrind
+) -> list[Mapping[str, Counts]]:
+    """What functions execute in the plain build and in those by the policies; two are built at once."""
+    found: list[Mapping[str, Counts]] = []
+    place = Place(folder=(config.folder / workload.name).absolute())
+    for first in range(0, len(sides), 2):
+        pair = (sides[first], sides[min(first + 1, len(sides) - 1)])
+        place.clear()
+        these = Shop(
+            toolchain=shop.toolchain,
+            sides=dict(zip(SIDES, pair, strict=True)),
+            sources=shop.sources,
+            workers=shop.workers,
+            compile_seconds=shop.compile_seconds,
+            build_seconds=shop.build_seconds,
+        )
+        for side, built in build_sides(workload, place, these, report=lambda *_: None):
+            if built.failure:
+                raise CorpusError(f"{workload.name}, {side}: expected it to build, found: {built.failure.reason}")
+        for wanted in workload.inputs:
+            write_input(wanted, place.inputs)
+        stage = Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=60)
+        found += [_profile(stage, side, callgrind) for side in SIDES[: len(sides) - first]]
+    return found
+
+
+def _profile(stage: Stage, side: SideName, callgrind: Callgrind) -> Mapping[str, Counts]:
+    scratch = stage.place.folder / "counts"
+    scratch.mkdir(exist_ok=True)
+    with stage.place.standing(side):
+        stage.prepare()
+        execution = Execution(
+            argv=stage.argv,
+            folder=stage.folder,
+            environment=clean_environment(),
+            own=stage.place.build,
+            expected=stage.workload.exit_code,
+            timeout_seconds=stage.run_seconds,
+        )
+        counted = callgrind.count(execution, scratch)
+        if counted.reason:
+            raise CorpusError(f"{stage.workload.name}, {side}: expected counts, found: {counted.reason}")
+        (profile,) = scratch.glob("profile.*")
+        return read_functions(profile, stage.place.build)
+
+
+def _changes(estimates: Mapping[str, Floats], counted: Sequence[Mapping[str, Counts]]) -> Changes:
+    """Functions that are estimated, run long enough, and are changed by a policy."""
+    rows: list[tuple[float, ...]] = []
+    for name, plain in counted[0].items():
+        if name not in estimates or (plain.instructions or 0) < LEAST:
+            continue
+        before = estimates[name][0]
+        for after, now in zip(estimates[name][1:], counted[1:], strict=True):
+            if name not in now or not np.isfinite(after).all() or before[_EXECUTED] <= 0:
+                continue
+            changed = (after - before) / before[_EXECUTED]
+            whole = float(plain.instructions or 0)
+            other = now[name]
+            more = ((other.instructions or 0) - whole) / whole
+            touched = (other.loads or 0) + (other.stores or 0) - (plain.loads or 0) - (plain.stores or 0)
+            if np.abs(changed).max() > _SAME or more:
+                rows.append(
+                    (
+                        whole, changed[_EXECUTED], changed[MEMORY].sum(), changed @ SPILL_COST, more, touched / whole,
+                    )
+                )  # fmt: skip
+    columns = np.array(rows, np.float64).reshape(-1, len(_FIELDS)).T
+    return Changes(**dict(zip(_FIELDS, columns, strict=True)))
+
+
+def _result(config: CostTruth, found: Mapping[str, Changes]) -> Result:
+    every = Changes(**{name: np.concatenate([getattr(one, name) for one in found.values()]) for name in _FIELDS})
+    rows = [(name, *_row(one)) for name, one in (*found.items(), ("all", every)) if len(one.counted) > 2]
+    rank = ranked(every.executed, every.counted)
+    return Result(
+        benchmark="cost_truth",
+        question="Do estimated costs of an allocation tell what programs then execute, function by function?",
+        answer=f"rank correlation with counted instructions over {len(every.counted)} changes of functions in "
+        f"{len(found)} programs: {rank:.2f} by estimated instructions, {ranked(every.cost, every.counted):.2f} by "
+        f"LLVM's spill cost; of estimated spills and reloads with counted loads and stores "
+        f"{ranked(every.memory, every.counted_memory):.2f}",
+        bar=f"at least {BAR} by estimated instructions",
+        passed=rank >= BAR,
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Programs",
+                columns=(
+                    "program", "changes of functions", "instructions, rank correlation", "slope",
+                    "the same sign", "spill cost with instructions, rank correlation",
+                    "spills and reloads with loads and stores, rank correlation",
+                    "all functions together, estimated", "counted",
+                ),
+                rows=tuple(rows),
+                note=f"{config.policies} drawn policies of spill weights at {config.options} against LLVM's own, "
+                f"functions that execute at least {LEAST} instructions themselves and that a policy changes. Slope: "
+                "counted over estimated change, by least squares weighted by instructions. All together: the mean "
+                "change over functions, weighted by instructions.",
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _row(one: Changes) -> tuple[Cell, ...]:
+    weights = one.instructions / one.instructions.sum()
+    slope = float((weights * one.executed * one.counted).sum() / max((weights * one.executed**2).sum(), 1e-300))
+    moved = (np.abs(one.executed) > _SAME) & (one.counted != 0)
+    sign = float((np.sign(one.executed) == np.sign(one.counted))[moved].mean()) if moved.any() else 1.0
+    return (
+        len(one.counted), round(ranked(one.executed, one.counted), 2), round(slope, 2), f"{100 * sign:.0f} %",
+        round(ranked(one.cost, one.counted), 2), round(ranked(one.memory, one.counted_memory), 2),
+        fine(float((weights * one.executed).sum())), fine(float((weights * one.counted).sum())),
+    )  # fmt: skip
+
+
+def ranked(one: Floats, other: Floats) -> float:
+    """Rank correlation (Spearman), equal values with their mean rank.
+
+    Example:
+        >>> round(ranked(np.array([1.0, 2.0, 2.0, 9.0]), np.array([0.0, 5.0, 5.0, 6.0])), 2)
+        1.0
+    """
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    _, place, counts = np.unique(np.round(values, 9), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
