@@ -113,7 +113,7 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
     where = "on the projects that teach" if config.training else "where nothing taught them"
     learned = {name: value for name, value in judged.items() if not name.startswith(names[0])}
     return Result(
-        benchmark=config.json.stem,
+        benchmark="live_ranges",
         question=f"Do policies of {problem.name} pay {where}?",
         answer=f"{_WHAT[config.score]}, in the mean of projects: "
         + "; ".join(f"{name}: {fine(value)}" for name, value in learned.items())

@@ -167,7 +167,13 @@ LEARNERS: dict[str, Entry] = {
         trials={
             "regalloc-priority": RangeTrialsConfig(),
             "regalloc-weight": RangeTrialsConfig(
-                score="executed", functions=3000, module_functions=150, share=0.25, opening=0.5, spread=0.2
+                score="executed",
+                functions=3000,
+                module_functions=150,
+                share=0.25,
+                generations=14,
+                opening=0.5,
+                spread=0.2,
             ),
         },
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
