@@ -22,7 +22,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.images import static_link
-from mlgokit.evaluation.sides import make_side
+from mlgokit.evaluation.sides import Side, make_side
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.files import digest_file
 from mlgokit.module import Module
@@ -165,16 +165,25 @@ def _row(policy: Policy, modules: Sequence[Module], *, compiler: Compiler, place
     Raises:
         ToolError: there is no linker, or the project cannot be linked.
     """
-    lld = compiler.toolchain.lld
-    if lld is None:
-        raise ToolError("doubt: expected ld.lld beside clang, found none; install it")
     place.parent.mkdir(parents=True, exist_ok=True)
     file = place.with_suffix(".policy")
     save_policy(policy, file)
+    return linked_row(modules, compiler=compiler, after=make_side([str(file)]), plain=plain)
+
+
+def linked_row(modules: Sequence[Module], *, compiler: Compiler, after: Side, plain: Path) -> dict[str, Any]:
+    """One project, plain and as the side ``after`` builds it, linked both ways; ``plain`` keeps its plain objects.
+
+    Raises:
+        ToolError: there is no linker, or the project cannot be linked.
+    """
+    lld = compiler.toolchain.lld
+    if lld is None:
+        raise ToolError("benchmark: expected ld.lld beside clang, found none; install it")
     found = compare_projects(
         modules,
         compiler=compiler,
-        after=make_side([str(file)]),
+        after=after,
         links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
         before_objects=plain,
     ).projects[0]
