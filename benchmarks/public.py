@@ -1,0 +1,333 @@
+"""What policies do to the projects of the public benchmark, linked whole; the test projects once for each policy."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from doubt import HARM, JUDGED, change, linked_row, mean_of
+from harness import Setup, check_names, kept_row, run_benchmark, shown_command
+from public_looks import check_look, log_of, look, read_looks
+from public_projects import VERSION, public_projects, split_of
+from results import Cell, Result, Table, percent, write_result
+
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.sources.extract import extract_projects
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
+from mlgokit.corpus.sources.projects import Project
+from mlgokit.errors import MlgokitError, ToolError, UsageError
+from mlgokit.evaluation.sides import Side, make_side
+from mlgokit.evaluation.statistics import bootstrap_interval
+from mlgokit.files import digest_file
+from mlgokit.manifest import digest_value, plain_json
+
+LANGUAGES = ("c++", "c")
+CPP_IMAGE, CPP_TEXT, C_IMAGE = -0.06, -0.025, -0.015
+"""The bar: changes of linked images, and of .text in those of C++, in the geometric mean; beside :data:`HARM`."""
+MEASURES = (("gc-sections", "image"), ("gc-sections", "text"), ("icf=all", "image"), ("icf=all", "text"))
+"""Link and part of the image."""
+PART_TITLES = {"image": "image", "text": ".text"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Public:
+    """Score policies on the public benchmark: linked whole projects of one split, against plain -Oz."""
+
+    policies: tuple[str, ...] = ("builtin:size", "builtin:passes", "builtin:regalloc")
+    """Policies that are scored together, one for each problem."""
+    split: Literal["validation", "test"] = "validation"
+    """Projects to score on. Each look at the test is written down, and the same policies may look once."""
+    projects: tuple[str, ...] = ()
+    """Names of the projects, all of the split if none is given; the test is looked at whole."""
+    again: bool = False
+    """Another look at the test by policies that had one."""
+    prepare: bool = False
+    """Only fetch the projects of all splits and make their bitcode; the result says what came of it."""
+    folder: Path = Path("build/public")
+    """Where sources, bitcode, plain objects and rows are kept."""
+    looks: Path = Path("docs/results/public_looks.json")
+    """Where looks at the test are written down; the Markdown goes beside it."""
+    workers: int = 2
+    """Compilers that run at once."""
+    timeout_seconds: float = 300.0
+    """Deadline of one compilation."""
+    seed: int = 1
+    """Of the intervals."""
+    llvm: int | None = None
+    """LLVM major to use; the newest supported one if not given."""
+    json: Path = Path("docs/results/public.json")
+    """Where the result goes; the Markdown goes beside it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    return run_benchmark(Public, measure, arguments)
+
+
+def measure(config: Public, setup: Setup) -> Result:
+    """Prepare the projects and score them.
+
+    Raises:
+        PolicyError: a file is no usable policy.
+        ToolError: there is no linker.
+        UsageError: a project is not in the split, or the policies had their look at the test.
+    """
+    known = public_projects()
+    in_split = [name for name in known if config.prepare or split_of(name) == config.split]
+    check_names("projects", config.projects, in_split)
+    chosen = [known[name] for name in in_split if not config.projects or name in config.projects]
+    toolchain = setup.toolchain(config.llvm)
+    if toolchain.lld is None:
+        raise ToolError("public: expected ld.lld beside clang, found none; install it")
+    setup.inputs[f"list of projects, version {VERSION}"] = digest_value([plain_json(one) for one in known.values()])
+    if config.prepare:
+        return prepared(chosen, config, setup, toolchain)
+    after = make_side(config.policies)
+    digests = policy_digests(after)
+    setup.inputs.update({f"policy {name}": digest for name, digest in digests.items()})
+    looks = read_looks(config.looks)
+    if config.split == "test":
+        if config.projects:
+            raise UsageError("--projects: expected none with --split test, which is looked at whole; leave them out")
+        check_look(looks, digests, again=config.again)
+    rows, failed = _rows(chosen, after, config, setup, toolchain)
+    result = summarise(rows, failed, config=config, complete=not config.projects)
+    if config.split == "test" and rows:
+        numbers = [None if value is None else percent(value) for value in figures(rows).values()]
+        cells = [len(rows), len(failed), *numbers, percent_of(kept_small(rows))]
+        row = look(cells, digests, llvm=toolchain.major, again=config.again)
+        words = ["--split", "test", "--policies", *config.policies]
+        write_result(log_of([*looks, row]), config.looks, command=shown_command("public", words, cwd=Path.cwd()))
+    return result
+
+
+def policy_digests(side: Side) -> dict[str, str]:
+    """What the policies of a side are known by: the SHA-256 of a file, or the rule itself.
+
+    Example:
+        >>> policy_digests(make_side([":never"]))
+        {':never': ':never'}
+    """
+    return {
+        policy if policy.startswith(":") else Path(policy).name: side.record.digests.get(policy, policy)
+        for policy in side.record.policies.values()
+    }
+
+
+def place_of(project: Project, config: Public, toolchain: Toolchain) -> Path:
+    """The folder of a project, which another archive, other options or another compiler have another of."""
+    value = plain_json(project) | {"archive": project.archive.sha256}
+    return config.folder / project.name / digest_value({"project": value, "toolchain": toolchain.describe()})[:12]
+
+
+def corpus_of(project: Project, config: Public, setup: Setup, toolchain: Toolchain) -> Corpus:
+    """The project's bitcode, made unless it is there.
+
+    Raises:
+        CorpusError: no module can be made.
+        FetchError: the archive is not to be had, or has another digest.
+    """
+    place = place_of(project, config, toolchain)
+    archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
+    prepare_sources(project, archive_path=archive, sources_folder=place / "sources")
+    return extract_projects(
+        [project],
+        toolchain=toolchain,
+        sources_folder=place / "sources",
+        corpus_folder=place / "corpus",
+        workers=config.workers,
+        report=lambda done, total, label: setup.report(done, total, f"{project.name}, front end"),  # noqa: ARG005
+    )
+
+
+def prepared(projects: Sequence[Project], config: Public, setup: Setup, toolchain: Toolchain) -> Result:
+    """Make all bitcode, and say of each project what came of it."""
+    rows: list[tuple[Cell, ...]] = []
+    failed: list[str] = []
+    began = time.monotonic()
+    for project in projects:
+        try:
+            corpus = corpus_of(project, config, setup, toolchain)
+        except MlgokitError as error:
+            failed.append(f"{project.name}: {error}")
+            continue
+        left_out = len(corpus.failures) + len(corpus.missing)
+        rows.append((project.name, project.language, split_of(project.name), len(corpus.modules), left_out))
+    counts = [
+        (split, *(sum(row[1:3] == (language, split) for row in rows) for language in LANGUAGES),
+         sum(int(row[3] or 0) for row in rows if row[2] == split))
+        for split in ("train", "validation", "test")
+    ]  # fmt: skip
+    return Result(
+        benchmark="public",
+        question="Which projects are in the public benchmark, and can their modules be made here?",
+        answer=f"{len(rows)} projects with {sum(int(row[3] or 0) for row in rows)} modules, in "
+        f"{time.monotonic() - began:.0f} s; {len(failed)} failed",
+        bar="every module of every project",
+        passed=not failed and not any(row[4] for row in rows),
+        seed=config.seed,
+        tables=(
+            Table(title="Splits", columns=("split", "C++ projects", "C projects", "modules"), rows=tuple(counts)),
+            Table(
+                title="Projects",
+                columns=("project", "language", "split", "modules", "left out, as they fail"),
+                rows=tuple(rows),
+                note=_failures(failed),
+            ),
+        ),
+    )
+
+
+def _rows(
+    projects: Sequence[Project], after: Side, config: Public, setup: Setup, toolchain: Toolchain
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """By project, what linking says; and what failed, which is not kept, so that the next call tries it again."""
+    plugin = build_plugin(toolchain)
+    compiler = ClangCompiler(
+        toolchain=toolchain, plugin=plugin, workers=config.workers, timeout_seconds=config.timeout_seconds
+    )
+    of = {"policies": policy_digests(after), "plugin": digest_file(plugin)}
+    rows: dict[str, dict[str, Any]] = {}
+    failed: list[str] = []
+    for number, project in enumerate(projects):
+        setup.report(number, len(projects), project.name)
+        place = place_of(project, config, toolchain)
+
+        def make(project: Project = project, place: Path = place) -> dict[str, Any]:
+            corpus = corpus_of(project, config, setup, toolchain)
+            # Plain objects are known by their number, which another list of modules gives to others.
+            plain = place / "plain" / digest_value([module.name for module in corpus.modules])[:12]
+            row = linked_row(corpus.modules, compiler=compiler, after=after, plain=plain)
+            row["left_out"] = len(corpus.failures) + len(corpus.missing)
+            return {"project": project.name, "language": project.language, **row}
+
+        try:
+            rows[project.name] = kept_row(place / "rows" / f"{digest_value(of)[:16]}.json", make, of=of)
+        except MlgokitError as error:
+            failed.append(f"{project.name}: {error}")
+    return rows, failed
+
+
+def summarise(
+    rows: Mapping[str, Mapping[str, Any]], failed: Sequence[str], *, config: Public, complete: bool
+) -> Result:
+    """The tables, and whether the bar was reached, which only a ``complete`` split can say."""
+    rng = np.random.default_rng(config.seed)
+    means: list[tuple[Cell, ...]] = []
+    for language in LANGUAGES:
+        for link, part in MEASURES:
+            mine = {name: change(row, link, part) for name, row in rows.items() if row["language"] == language}
+            if mine:
+                low, high = _interval(list(mine.values()), rng)
+                mean, worst = mean_of(list(mine.values())), max(mine, key=lambda name: mine[name])
+                means.append(
+                    (language, link, PART_TITLES[part], len(mine), percent(mean), percent(low), percent(high),
+                     f"{percent(mine[worst])}, {worst}")
+                )  # fmt: skip
+    found = figures(rows)
+    modules, broken = (sum(row[key] for row in rows.values()) for key in ("modules", "failures"))
+    shown = "; ".join(f"{title} {percent(value)}" for title, value in found.items() if value is not None)
+    if rows:
+        worst = max(rows, key=lambda name: change(rows[name], JUDGED))
+        shown += f", {worst}; {percent_of(kept_small(rows))} of {modules} modules not larger"
+    return Result(
+        benchmark="public",
+        question=f"What do {' and '.join(config.policies)} do to the {config.split} projects of the public benchmark, "
+        "against plain -Oz?",
+        answer=f"{shown or 'nothing could be linked'}; {_counted(len(failed), 'project')} and "
+        f"{_counted(broken, 'module')} fail",
+        bar=f"C++ images {percent(CPP_IMAGE)} or less and their .text {percent(CPP_TEXT)}, C images "
+        f"{percent(C_IMAGE)}, no project above {percent(HARM)}, nothing fails",
+        passed=reached(found) and not failed and not broken if complete else None,
+        seed=config.seed,
+        tables=(
+            Table(
+                title="Geometric means",
+                columns=("language", "link", "part", "projects", "change", "from", "to", "worst project"),
+                rows=tuple(means),
+                note="Over projects, with 95 % bootstrap intervals over projects. gc-sections is a link of all objects "
+                "of a project with --gc-sections, icf=all the same with identical code folded.",
+            ),
+            Table(
+                title="Projects",
+                columns=("project", "language", "modules", "image", ".text", "image, icf=all", ".text, icf=all",
+                         "modules not larger", "fail under the policies", "left out, as they make no bitcode"),
+                rows=tuple(
+                    (
+                        name, row["language"], row["modules"],
+                        *(percent(change(row, link, part)) for link, part in MEASURES),
+                        row["modules"] - row["larger_modules"], row["failures"], row["left_out"],
+                    )
+                    for name, row in rows.items()
+                ),
+                note=_failures(failed),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def figures(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+    """What the bar and a look are about, by title; ``None`` where no project says it."""
+
+    def mean(language: str, link: str, part: str) -> float | None:
+        changes = [change(row, link, part) for row in rows.values() if row["language"] == language]
+        return mean_of(changes) if changes else None
+
+    return {
+        "C++ image": mean("c++", JUDGED, "image"),
+        "C++ .text": mean("c++", JUDGED, "text"),
+        "C++ image, icf=all": mean("c++", "icf=all", "image"),
+        "C image": mean("c", JUDGED, "image"),
+        "worst image": max((change(row, JUDGED) for row in rows.values()), default=None),
+    }
+
+
+def reached(found: Mapping[str, float | None]) -> bool:
+    """Whether figures reach the bar.
+
+    Example:
+        >>> found = {"C++ image": -0.07, "C++ .text": -0.03, "C image": -0.02, "worst image": 0.001}
+        >>> reached(found), reached(found | {"worst image": 0.004}), reached(found | {"C image": None})
+        (True, False, False)
+    """
+    bars = {"C++ image": CPP_IMAGE, "C++ .text": CPP_TEXT, "C image": C_IMAGE, "worst image": HARM}
+    return all((value := found[title]) is not None and value <= bar for title, bar in bars.items())
+
+
+def kept_small(rows: Mapping[str, Mapping[str, Any]]) -> float:
+    """The share of modules whose objects are not larger."""
+    modules = sum(row["modules"] for row in rows.values())
+    return 1 - sum(row["larger_modules"] for row in rows.values()) / modules if modules else 0.0
+
+
+def percent_of(share: float) -> str:
+    """A share for people.
+
+    Example:
+        >>> percent_of(0.9274)
+        '92.7 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def _interval(changes: Sequence[float], rng: np.random.Generator) -> tuple[float, float]:
+    if len(changes) < 2:
+        return changes[0], changes[0]
+    return bootstrap_interval([1.0] * len(changes), [1 + one for one in changes], rng=rng)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _failures(failed: Sequence[str]) -> str:
+    return f"Failed: {'; '.join(failed)}." if failed else "No project failed."
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
