@@ -242,7 +242,9 @@ def summarise(
         answer=f"{shown or 'nothing could be linked'}; {_counted(len(failed), 'project')} and "
         f"{_counted(broken, 'module')} fail",
         bar=f"C++ images {percent(CPP_IMAGE)} or less and their .text {percent(CPP_TEXT)}, C images "
-        f"{percent(C_IMAGE)}, no project above {percent(HARM)}, nothing fails",
+        f"{percent(C_IMAGE)}, no project above {percent(HARM)}, nothing fails"
+        if complete
+        else "",
         passed=reached(found) and not failed and not broken if complete else None,
         seed=config.seed,
         tables=(
