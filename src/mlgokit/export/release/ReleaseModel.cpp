@@ -92,6 +92,7 @@ void ReleaseModel::run() {
     Answer.Index = column(Now);
     break;
   case OutputKind::Priority:
+  case OutputKind::Log2Factor: // not exported
     fill(Now, 0);
     Answer.Priority = priorityOf(Now.Numbers.unit(Row));
     break;
