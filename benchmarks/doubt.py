@@ -193,6 +193,7 @@ def linked_row(modules: Sequence[Module], *, compiler: Compiler, after: Side, pl
         "modules": found.modules,
         "failures": len(found.failures),
         "larger_modules": found.larger_modules,
+        "link_aware": [found.before.link_aware, found.after.link_aware],
         "images": {one.image: [dataclasses.asdict(one.before), dataclasses.asdict(one.after)] for one in found.images},
     }
 

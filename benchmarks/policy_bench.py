@@ -15,7 +15,7 @@ from mlgokit.bench.record import load_bench
 from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.options import CompilerOptions
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import policy_files
 
 MOST_MEAN, MOST = 0.003, 0.02
 """More instructions than these, in the mean and in one program, are too many."""
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: PolicyBench, setup: Setup) -> Result:
     """Count, and make the tables."""
     setup.toolchain(config.llvm)
-    setup.policies([policy_file(config.policy)])
+    setup.policies(policy_files([config.policy]))
     setup.tools["counter"] = find_callgrind().name
     if not (config.folder / "bench.json").exists():
         call = Bench(

@@ -13,7 +13,7 @@ from mlgokit.commands.evaluate import Evaluate, run as evaluate
 from mlgokit.commands.options import COMPILER
 from mlgokit.evaluation.records import ProjectComparison
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import policy_files
 
 WORST = 0.003
 """By which no project may be larger."""
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: Pretrained, setup: Setup) -> Result:
     """Evaluate all of them."""
     toolchain = setup.toolchain(config.llvm)
-    setup.policies([policy_file(policy) for policy in config.policies])
+    setup.policies(policy_files(config.policies))
     setup.corpus(config.corpus)
     asked = Evaluate(
         policies=config.policies,

@@ -65,6 +65,7 @@ def made_row(language: str, image: float, *, text: float = 1.0, larger: int = 0,
     after = {"image": 1000 * image, "text": 500 * text}
     return {
         "language": language, "modules": 10, "larger_modules": larger, "failures": failures, "left_out": 0,
+        "link_aware": [1000.0, 1000 * image],
         "images": {"gc-sections": [before, after], "icf=all": [before, {"image": 1000 * image + 10, "text": 500}]},
     }  # fmt: skip
 
@@ -91,13 +92,15 @@ def test_a_split_reaches_the_bar_or_misses_it(benchmark: Callable[[str], ModuleT
         ("c++", "gc-sections", "image", 2, "-9.01 %"),
         ("c++", "gc-sections", ".text", 2, "-3.50 %"),
     ]
-    assert result.tables[1].rows[0][7] == 9
+    assert result.tables[1].rows[0][8] == 9
+    assert [row[1] for row in result.tables[2].rows] == [None, "100.0 %"]
     part = public.summarise(ROWS, [], config=config, complete=False)
     assert (part.bar, part.passed) == ("", None)
     for missed in (
         ROWS | {"c": made_row("c", 1.0)},
         ROWS | {"d": made_row("c++", 1.004, text=0.9)},
         ROWS | {"a": made_row("c++", 0.9, text=0.96, failures=1)},
+        ROWS | {"a": made_row("c++", 0.9, text=0.96, larger=7)},
     ):
         assert public.summarise(missed, [], config=config, complete=True).passed is False
 

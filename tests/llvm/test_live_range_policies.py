@@ -5,6 +5,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.learning import live_ranges
+from mlgokit.learning import live_range_functions, live_ranges
+from mlgokit.learning.live_range_functions import PlacedFunction
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.learning.live_ranges import learn_live_ranges
 from mlgokit.learning.settings import Learning
@@ -128,7 +130,8 @@ SETTING = ("functions=6", "share=1.0", "population=6", "judges=0")
 def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Problem
 ):
-    learning = Learning(preset=TRIALS, setting=(*SETTING, "generations=3", "score=bytes"), validation_share=0.5)
+    setting = (*SETTING, "generations=3", "renewed=1", "score=bytes")
+    learning = Learning(preset=TRIALS, setting=setting, validation_share=0.5)
     learn = functools.partial(learn_live_ranges, compiler, modules, "es", learning, problem=problem)
     learned = learn(folder=tmp_path / "whole")
 
@@ -151,6 +154,32 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     again = learn(folder=tmp_path / "parts")
     assert again.counters.turn == 3
     assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
+
+
+def test_functions_that_only_the_search_changes_begin_to_teach(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    find = live_range_functions.changed_functions
+
+    def first(*given: Any, **words: Any) -> tuple[frozenset[PlacedFunction], float]:
+        found, seconds = find(*given, **words)
+        return frozenset([min(found)]), seconds
+
+    monkeypatch.setattr(live_range_functions, "changed_functions", first)
+
+    def learn(renewed: int) -> list[tuple[float, float]]:
+        setting = (*SETTING, "generations=3", f"renewed={renewed}", "functions=100", "score=bytes")
+        learning = Learning(preset=TRIALS, setting=setting, validation_share=None)
+        learned = learn_live_ranges(
+            compiler, modules, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path / str(renewed)
+        )
+        return [(row["learner/functions"], row["learner/joined"]) for row in learned.rows]
+
+    assert learn(0) == [(1, 0)] * 3
+    first_turn, second_turn, third_turn = learn(2)
+    assert first_turn == (1, 0)
+    assert second_turn[1] > 0
+    assert third_turn == (1 + second_turn[1], second_turn[1])
 
 
 def test_what_does_not_pay_elsewhere_is_refused(

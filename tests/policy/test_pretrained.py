@@ -8,7 +8,7 @@ from mlgokit.commands.export import Export, run as export
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.sides import policies_by_problem
 from mlgokit.files import digest_file
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import SETS, policy_file
 from mlgokit.policy.store import load_policy
 
 
@@ -37,9 +37,25 @@ def test_it_is_named_where_a_file_may_stand():
     assert policies_by_problem(["builtin:size"]) == {"inline-size": str(policy_file("builtin:size"))}
 
 
+def test_one_name_stands_for_all_that_fit_together():
+    named = {"inline-size": "size", "pass-selection": "passes", "regalloc-priority": "regalloc"}
+    assert policies_by_problem(["builtin:Oz"]) == {
+        problem: str(policy_file(f"builtin:{name}"))
+        for problem, name in (named | {"regalloc-weight": "weights-size"}).items()
+    }
+    with pytest.raises(UsageError, match=r"expected at most one for each problem, found .*size.policy"):
+        policies_by_problem(["builtin:size", "builtin:Oz"])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_is_refused_where_one_policy_stands(name: str):
+    with pytest.raises(UsageError, match=r"expected one policy here, found the name of several; name one of builtin:"):
+        policy_file(f"builtin:{name}")
+
+
 def test_a_name_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(
         UsageError,
-        match=r"policy builtin:speed: expected builtin:passes or builtin:regalloc or builtin:size or .*, found 'speed'",
+        match=r"policy builtin:speed: expected builtin:Oz or builtin:passes or builtin:regalloc or .*, found 'speed'",
     ):
         export(Export(policies=(Path("builtin:speed"),)))

@@ -100,6 +100,9 @@ class RangeTrialsConfig:
     """Part of them that a generation allocates; another one each time."""
     generations: int = 30
     """Generations of the search."""
+    renewed: int = 5
+    """Generations after which all functions are tried, and those that the search's centre changes teach, too; 0 for
+    never."""
     population: int = 16
     """Policies in one generation."""
     opening: float = 1.0

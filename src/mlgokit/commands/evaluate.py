@@ -57,7 +57,7 @@ class Evaluate:
     policies: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Policies that are judged, as with --policy."""
     policy: Texts = ()
-    """Policy to judge, at most one for each problem: a file, builtin:size, which comes with mlgokit, a rule for
+    """Policy to judge, at most one for each problem: a file, builtin:Oz for those that come with mlgokit, a rule for
     inlining (:default is LLVM's heuristic, :never, :always), or PROBLEM=RULE; may be repeated."""
     plugin: Path | None = None
     """Plugin to judge, as `mlgokit tune` or `mlgokit export plugin` writes it."""

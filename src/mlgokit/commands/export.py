@@ -8,7 +8,7 @@ import tyro
 
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.export.plugin import ExportedPlugin, export_plugin
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report, say_nothing
 
 
@@ -17,7 +17,8 @@ class Export:
     """Link policies into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Policy files, at most one for each problem; builtin:size is one that comes with mlgokit."""
+    """Policy files, at most one for each problem; builtin:Oz stands for those that come with mlgokit, builtin:size for
+    the one for inlining among them."""
     output: Path = Path("policy.so")
     """Plugin to write."""
     llvm: int | None = None
@@ -29,6 +30,6 @@ class Export:
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)
     """Link the policies into a plugin."""
-    policies = [policy_file(policy) for policy in config.policies]
+    policies = policy_files(config.policies)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
     return export_plugin(toolchain, policies, config.output, doubt=config.doubt)

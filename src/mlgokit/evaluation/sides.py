@@ -1,7 +1,7 @@
 """The two ways of building that are compared: plain, under policies, with a plugin, with other options."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.files import digest_file
 from mlgokit.module import Module
-from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.pretrained import BUILTIN, policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 
@@ -60,6 +60,8 @@ PLAIN_SIDE = Side()
 def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
     """Policy files and rules by the problem that they decide; a rule alone is one for inlining.
 
+    A name may stand for several policies, see :func:`~mlgokit.policy.pretrained.policy_files`.
+
     Raises:
         PolicyError: a file is no usable policy.
         UsageError: a rule or problem does not exist, or two are for the same problem.
@@ -69,13 +71,13 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
         {'inline-size': ':never', 'regalloc-eviction': ':first'}
     """
     found: dict[str, str] = {}
-    for text in texts:
+    for text in _single(texts):
         named, is_named, rest = text.partition("=:")
         problem, policy = (named, f":{rest}") if is_named else (INLINE_SIZE.name, text)
         if problem not in PROBLEMS:
             raise UsageError(f"policy {text}: expected a problem among {', '.join(PROBLEMS)}, found {problem!r}")
         if not policy.startswith(":"):
-            policy = str(policy_file(policy))
+            policy = str(Path(policy))
             problem = load_policy(Path(policy)).problem
             if problem not in PROBLEMS:
                 raise PolicyError(
@@ -92,6 +94,12 @@ def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:
             )
         found[problem] = policy
     return found
+
+
+def _single(texts: Sequence[str]) -> Iterator[str]:
+    """The same, with the files of what comes with the package."""
+    for text in texts:
+        yield from map(str, policy_files([text])) if text.startswith(BUILTIN) else [text]
 
 
 def make_side(

@@ -1,15 +1,16 @@
 """Functions on which policies about live ranges are tried, and what such a policy sees.
 
 Each module is compiled once to hear what the allocator asks. A few policies by one feature alone find the functions
-whose score depends on what live ranges get; the others teach nothing.
+whose score depends on what live ranges get; the others teach nothing, until a search comes to policies that change
+them, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.algorithms.allocation_score import in_score
+from mlgokit.algorithms.allocation_score import AllocationScore, in_score
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats
 from mlgokit.algorithms.live_range_search import GATES, linear_policy, single_weights
@@ -17,7 +18,7 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning.function_judges import ModuleFunctions
-from mlgokit.learning.live_range_trials import RangeQuestions, RangeTrials, ask_ranges, try_ranges
+from mlgokit.learning.live_range_trials import RangeQuestions, ask_ranges, try_ranges
 from mlgokit.learning.settings import Learning
 from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
@@ -35,6 +36,9 @@ _EQUAL = 1e-9
 _LLVMS = REGALLOC_PRIORITY.feature_names
 """What LLVM's own advisor knows of a live range."""
 
+PlacedFunction = tuple[int, int]
+"""Place of its module among those that may teach, and its key."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeBench:
@@ -45,7 +49,8 @@ class RangeBench:
         features: that a policy sees, beside its gate's.
         normaliser: of them.
         gate: where a policy leaves the decision to LLVM; none if the compiler does not tell what it goes by.
-        taught: modules, with the functions that teach.
+        teaching: modules, with the functions that may teach.
+        depending: those of them that policies by one feature change, which teach from the beginning.
         judges: modules of projects kept apart, with their functions.
         left_out: why modules gave nothing.
         compilations: that were made to find them.
@@ -56,7 +61,8 @@ class RangeBench:
     features: tuple[str, ...]
     normaliser: SignedLog
     gate: Gate | None
-    taught: tuple[ModuleFunctions, ...]
+    teaching: tuple[ModuleFunctions, ...]
+    depending: frozenset[PlacedFunction]
     judges: tuple[ModuleFunctions, ...]
     left_out: tuple[str, ...]
     compilations: int
@@ -65,6 +71,22 @@ class RangeBench:
     def policy(self, weights: Floats) -> Policy:
         """The policy with one weight [F] for each feature."""
         return linear_policy(self.problem, self.features, self.normaliser, weights, gate=self.gate)
+
+    def drawn(
+        self, depending: Iterable[PlacedFunction], most: int, rng: np.random.Generator
+    ) -> tuple[ModuleFunctions, ...]:
+        """At most so many of the functions, evenly over projects, with their modules."""
+        found: dict[str, list[PlacedFunction]] = {}
+        for place, key in sorted(depending):
+            found.setdefault(self.teaching[place][0].project, []).append((place, key))
+        each = _evenly([len(mine) for mine in found.values()], most)
+        keys: dict[int, list[int]] = {}
+        for mine, count in zip(found.values(), each, strict=True):
+            chosen: list[int] = np.sort(rng.permutation(len(mine))[:count]).tolist()
+            for number in chosen:
+                place, key = mine[number]
+                keys.setdefault(place, []).append(key)
+        return tuple((self.teaching[place][0], tuple(mine)) for place, mine in sorted(keys.items()))
 
 
 def gather_functions(
@@ -115,25 +137,56 @@ def gather_functions(
     teaching = [(module, keys) for module, _, keys in plan if module.project not in apart]
     single = settings.opening * single_weights(len(features))
     probes = [row for row in single if features[int(np.abs(row).argmax())] in _PROBES]
-    data = [policy_bytes(linear_policy(problem, features, normaliser, row, gate=gate)) for row in probes]
-    tried = parallel(
-        lambda part: try_ranges(compiler, part[0], problem, part[1], data),
-        teaching,
-        workers=compiler.workers,
-        report=report,
-        label="which functions depend on them",
+    policies = [linear_policy(problem, features, normaliser, row, gate=gate) for row in probes]
+    depending, user_seconds = changed_functions(
+        compiler, problem, teaching, policies, settings.score, report=report, label="which functions depend on them"
     )
+    if not depending:
+        raise CorpusError(
+            "training: expected functions that what live ranges get makes better or worse, found none; add projects "
+            "to the corpus, at Oz for the score bytes, at another level for the others"
+        )
     return RangeBench(
         problem=problem,
         features=features,
         normaliser=normaliser,
         gate=gate,
-        taught=_that_depend(teaching, tried, settings, rng),
+        teaching=tuple(teaching),
+        depending=depending,
         judges=tuple(judging[place] for place in chosen),
         left_out=left_out,
         compilations=len(modules) + len(teaching),
-        user_seconds=sum(done.user_seconds for done, _ in asked) + sum(one.user_seconds for one in tried),
+        user_seconds=sum(done.user_seconds for done, _ in asked) + user_seconds,
     )
+
+
+def changed_functions(
+    compiler: Compiler,
+    problem: Problem,
+    teaching: Sequence[ModuleFunctions],
+    policies: Sequence[Policy],
+    score: AllocationScore,
+    *,
+    report: Report,
+    label: str,
+) -> tuple[frozenset[PlacedFunction], float]:
+    """Those functions whose score is another one under at least one of the policies, and the processor time it took."""
+    data = [policy_bytes(policy) for policy in policies]
+    tried = parallel(
+        lambda part: try_ranges(compiler, part[0], problem, part[1], data),
+        teaching,
+        workers=compiler.workers,
+        report=report,
+        label=label,
+    )
+    found: set[PlacedFunction] = set()
+    for place, trials in enumerate(tried):
+        for key, measured in trials.measured.items():
+            before = np.repeat(measured[:1], len(measured) - 1, axis=0)
+            then, now = in_score(before, np.where(np.isfinite(measured[1:]), measured[1:], before), score)
+            if np.any(np.abs(now - then) > _EQUAL):
+                found.add((place, key))
+    return frozenset(found), sum(trials.user_seconds for trials in tried)
 
 
 def _drawn(
@@ -159,39 +212,6 @@ def _kept_apart(projects: Sequence[str], config: Learning) -> frozenset[str]:
     wanted = min(len(names) - 1, round((config.validation_share or 0) * len(names)))
     drawn: list[int] = np.random.default_rng([config.seed, len(names)]).permutation(len(names))[:wanted].tolist()
     return frozenset(names[place] for place in drawn)
-
-
-def _that_depend(
-    teaching: Sequence[ModuleFunctions],
-    tried: Sequence[RangeTrials],
-    settings: RangeTrialsConfig,
-    rng: np.random.Generator,
-) -> tuple[ModuleFunctions, ...]:
-    """Those functions whose score is not the same under all policies, at most so many, evenly over projects.
-
-    Raises:
-        CorpusError: there are none.
-    """
-    found: dict[str, list[tuple[int, int]]] = {}
-    for place, ((module, _), rows) in enumerate(zip(teaching, tried, strict=True)):
-        for key, measured in rows.measured.items():
-            before = np.repeat(measured[:1], len(measured) - 1, axis=0)
-            then, now = in_score(before, np.where(np.isfinite(measured[1:]), measured[1:], before), settings.score)
-            if np.any(np.abs(now - then) > _EQUAL):
-                found.setdefault(module.project, []).append((place, key))
-    if not found:
-        raise CorpusError(
-            "training: expected functions that what live ranges get makes better or worse, found none; add projects "
-            "to the corpus, at Oz for the score bytes, at another level for the others"
-        )
-    each = _evenly([len(mine) for mine in found.values()], settings.functions)
-    keys: dict[int, list[int]] = {}
-    for mine, count in zip(found.values(), each, strict=True):
-        drawn: list[int] = np.sort(rng.permutation(len(mine))[:count]).tolist()
-        for number in drawn:
-            place, key = mine[number]
-            keys.setdefault(place, []).append(key)
-    return tuple((teaching[place][0], tuple(mine)) for place, mine in sorted(keys.items()))
 
 
 def _evenly(counts: Sequence[int], most: int) -> list[int]:

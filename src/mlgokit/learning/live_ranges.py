@@ -1,8 +1,10 @@
 """Learning what the allocator is told of live ranges: generations of policies, each on the same functions, and judges.
 
 Priorities or spill weights: each generation allocates a part of the functions that teach (``live_range_functions.py``)
-by all its policies, and CMA-ES moves to where scores are lower. A generation is kept when it ends, so a run that was
-interrupted goes on. At last functions of projects kept apart judge the policy.
+by all its policies, and CMA-ES moves to where scores are lower. After some generations the search's centre is tried on
+all functions, and those that it changes teach, too: a function that needs no spill as LLVM allocates it may get one by
+no policy but such a one. A generation is kept when it ends, so a run that was interrupted goes on. At last functions of
+projects kept apart judge the policy.
 """
 
 import dataclasses
@@ -22,8 +24,8 @@ from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import CorpusError
 from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
-from mlgokit.learning.function_judges import judge_functions
-from mlgokit.learning.live_range_functions import RangeBench, gather_functions
+from mlgokit.learning.function_judges import ModuleFunctions, judge_functions
+from mlgokit.learning.live_range_functions import PlacedFunction, RangeBench, changed_functions, gather_functions
 from mlgokit.learning.live_range_trials import try_ranges
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.metrics import Row, write_metrics
@@ -38,6 +40,8 @@ from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
 
 ALGORITHM = "es"
+_JOINED = "joined"
+"""In the state [J, 2] of functions that began to teach later: places and keys."""
 
 
 def learn_live_ranges(
@@ -110,7 +114,7 @@ def learn_live_ranges(
         policy=policy,
         counters=counters,
         rows=tuple(rows),
-        taught=len(bench.taught),
+        taught=len(run.taught(state, counters.turn)),
         judged=len(judged.modules),
         left_out=dict(Counter(bench.left_out)),
         judged_modules=judged.modules,
@@ -141,28 +145,58 @@ class _Run:
 
         rng = np.random.default_rng([self.seed, 0])
         single = self.settings.opening * single_weights(len(self.bench.features))
-        gained, _, _ = self._rewards(single, rng, "policies by one feature")
+        taught = self.bench.drawn(self.bench.depending, self.settings.functions, rng)
+        gained, _, _ = self._rewards(taught, single, rng, "policies by one feature")
         best = single[int(np.nanargmax(gained))]
-        return cma.start(best, spread=self.settings.spread, population=self.settings.population)
+        state = cma.start(best, spread=self.settings.spread, population=self.settings.population)
+        return {**state, _JOINED: np.zeros((0, 2), np.uint64)}
+
+    def taught(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
+        """The functions that teach in a turn, with their modules; another draw after others have joined."""
+        depending = self.bench.depending | _functions_of(state)
+        renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
+        return self.bench.drawn(depending, self.settings.functions, np.random.default_rng([self.seed, renewals, 1]))
 
     def generation(self, state: State, counters: Counters) -> tuple[State, Counters, Row]:
-        """One generation of the search."""
+        """One generation of the search, and the functions that join after it."""
         from mlgokit.algorithms import cma
 
         begin = time.monotonic()
         turn = counters.turn + 1
         rng = np.random.default_rng([self.seed, turn])
+        label = f"generation {turn} of {self.settings.generations}"
+        taught = self.taught(state, turn)
         tested = cma.ask(state, rng)
-        gained, failed, user_seconds = self._rewards(tested, rng, f"generation {turn} of {self.settings.generations}")
-        state = cma.tell(state, tested, gained)
+        gained, failed, user_seconds = self._rewards(taught, tested, rng, label)
+        state = {**cma.tell(state, tested, gained), _JOINED: state[_JOINED]}
+        compilations = len(taught)
+        if self.settings.renewed > 0 and turn % self.settings.renewed == 0 and turn < self.settings.generations:
+            joined, more_seconds = changed_functions(
+                self.compiler,
+                self.bench.problem,
+                self.bench.teaching,
+                [self.bench.policy(state["centre"])],
+                self.settings.score,
+                report=self.report,
+                label=f"{label}, which functions join",
+            )
+            known = _functions_of(state) | (joined - self.bench.depending)
+            state = {**state, _JOINED: np.array(sorted(known), np.uint64).reshape(-1, 2)}
+            compilations += len(self.bench.teaching)
+            user_seconds += more_seconds
         counters = dataclasses.replace(
             counters,
             turn=turn,
-            compilations=counters.compilations + len(self.bench.taught),
+            compilations=counters.compilations + compilations,
             user_seconds=counters.user_seconds + user_seconds,
             seconds=counters.seconds + time.monotonic() - begin,
         )
-        numbers = {"weight_norm": float(np.linalg.norm(state["centre"])), "failed_trials": float(failed)}
+        numbers = {
+            "weight_norm": float(np.linalg.norm(state["centre"])),
+            "failed_trials": float(failed),
+            "functions": float(sum(len(keys) for _, keys in taught)),
+            "joined": float(len(state[_JOINED])),
+        }
         return state, counters, trial_row(counters, numbers, gained)
 
     def judge(self, policy: Policy) -> Validation:
@@ -180,12 +214,14 @@ class _Run:
             self.bench.judges, measure, self.settings.score, workers=self.compiler.workers, report=self.report
         )
 
-    def _rewards(self, weights: Floats, rng: np.random.Generator, label: str) -> tuple[Floats, int, float]:
+    def _rewards(
+        self, taught: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
+    ) -> tuple[Floats, int, float]:
         """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; failures; processor time."""
         data = [policy_bytes(self.bench.policy(row)) for row in weights]
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
-            for module, keys in self.bench.taught
+            for module, keys in taught
         ]
         parts = [part for part in drawn if part[1]]
         done = parallel(
@@ -211,3 +247,8 @@ class _Run:
         gained = rewards(measured, project, self.settings.score)
         failed = int(np.isnan(measured).any(axis=2).sum())
         return gained, failed, sum(trials.user_seconds for trials in done)
+
+
+def _functions_of(state: State) -> frozenset[PlacedFunction]:
+    rows: list[list[int]] = state[_JOINED].tolist()
+    return frozenset((place, key) for place, key in rows)

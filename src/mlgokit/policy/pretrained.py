@@ -1,11 +1,14 @@
 """Policies that come with the package, by name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlgokit.errors import UsageError
 
 BUILTIN = "builtin:"
 """How the name of such a policy begins, where a file could stand."""
+SETS = {"Oz": ("size", "passes", "regalloc", "weights-size")}
+"""Names that stand for several policies, which one plugin holds: all that come with the package for a level."""
 _FOLDER = Path(__file__).parent / "pretrained"
 
 
@@ -13,7 +16,7 @@ def policy_file(named: str | Path) -> Path:
     """The policy file that a user names: a path, or ``builtin:NAME`` for one that comes with the package.
 
     Raises:
-        UsageError: no such policy comes with it.
+        UsageError: no such policy comes with it, or the name stands for several.
 
     Example:
         >>> policy_file("builtin:size").name, policy_file("my.policy").name
@@ -24,9 +27,29 @@ def policy_file(named: str | Path) -> Path:
         return Path(named)
     known = {path.stem: path for path in sorted(_FOLDER.glob("*.policy"))}
     name = text.removeprefix(BUILTIN)
+    if name in SETS:
+        parts = ", ".join(BUILTIN + part for part in SETS[name])
+        raise UsageError(f"policy {text}: expected one policy here, found the name of several; name one of {parts}")
     if name not in known:
+        names = (BUILTIN + one for one in [*SETS, *known])
         raise UsageError(
-            f"policy {text}: expected {' or '.join(BUILTIN + one for one in known)}, found {name!r}; correct the name, "
-            "or name a file"
+            f"policy {text}: expected {' or '.join(names)}, found {name!r}; correct the name, or name a file"
         )
     return known[name]
+
+
+def policy_files(named: Sequence[str | Path]) -> tuple[Path, ...]:
+    """The files that a user names where several policies may stand, ``builtin:Oz`` for all of that level.
+
+    Raises:
+        UsageError: no such policy comes with the package.
+
+    Example:
+        >>> [path.stem for path in policy_files(["my.policy", "builtin:Oz"])]
+        ['my', 'size', 'passes', 'regalloc', 'weights-size']
+    """
+    found: list[Path] = []
+    for one in named:
+        parts = SETS.get(str(one).removeprefix(BUILTIN), ()) if str(one).startswith(BUILTIN) else ()
+        found += [policy_file(BUILTIN + part) for part in parts] or [policy_file(one)]
+    return tuple(found)
