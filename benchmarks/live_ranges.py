@@ -38,6 +38,8 @@ class LiveRanges:
 
     corpus: Path = Path("quickstart/corpus")
     """Corpus at the level that the policies are for."""
+    more: tuple[Path, ...] = ()
+    """Further corpora at that level, whose projects taught no policy; all of their modules are judged."""
     policies: tuple[str, ...] = ("builtin:regalloc",)
     """Policies of the problem, such as `mlgokit train --problem regalloc-priority` makes with several seeds."""
     problem: str = REGALLOC_PRIORITY.name
@@ -74,6 +76,7 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
     problem = PROBLEMS[config.problem]
     toolchain = setup.toolchain(config.llvm)
     modules = [module for module in setup.corpus(config.corpus).modules if module.held_out is not config.training]
+    modules += [module for corpus in config.more for module in setup.corpus(corpus, corpus.name).modules]
     compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
     data = [

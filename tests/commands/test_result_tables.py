@@ -76,9 +76,11 @@ def test_time_and_compilations_are_shown_by_stage_and_in_all():
 
 
 def test_it_ends_with_the_result_in_sentences():
-    result, program, control = shown_run(REPORT).splitlines()[-3:]
+    result, shipped, program, control = shown_run(REPORT).splitlines()[-4:]
 
     assert result.startswith("Linked image of the held-out C++ projects: 2.00 % smaller than plain -Oz")
+    assert shipped.startswith("builtin:Oz, ")
+    assert program.startswith("this policy, ")
     assert program.endswith("the same behaviour in 24 runs.")
     assert control.startswith("The heuristic echoed through the plugin")
 

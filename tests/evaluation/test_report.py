@@ -252,6 +252,7 @@ def test_a_run_without_anything_still_gives_a_page():
         rounds=(),
         control=None,
         program=None,
+        shipped=None,
         evaluation=Evaluation(policy="none", projects=(), summary={}, compilations=0),
     )
     page = run_page(bare)

@@ -449,10 +449,12 @@ def test_the_quickstart_does_everything_once(
     assert first.code == 0
     results = json.loads((folder / "results.json").read_text())
     assert first.json == results
-    assert (results["program"]["name"], results["program"]["same_behaviour"]) == ("tool", True)
+    for program in ("shipped", "program"):
+        assert (results[program]["name"], results[program]["same_behaviour"]) == ("tool", True)
+    assert "builtin:Oz, tool: linked image" in first.err
     assert [project["project"] for project in results["evaluation"]["projects"]] == [HELD_OUT]
     assert not any(stage["reused"] for stage in results["stages"])
-    for name in ("policy.so", "report.html", "train/final.policy"):
+    for name in ("builtin.so", "policy.so", "report.html", "train/final.policy"):
         assert (folder / name).stat().st_size > 0
 
     page = (folder / "report.html").read_text()

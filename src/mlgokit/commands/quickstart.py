@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
 from mlgokit.commands import evaluate, trace, train
@@ -20,12 +20,13 @@ from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.progress_bar import NEWS
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
-from mlgokit.corpus.sources.projects import choose_projects
+from mlgokit.corpus.sources.projects import Project, choose_projects
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.evaluation.importance_page import importance_parts
 from mlgokit.evaluation.page_parts import Part
@@ -46,6 +47,7 @@ from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
+from mlgokit.policy.pretrained import policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
@@ -55,6 +57,8 @@ Value = TypeVar("Value")
 _OBSERVATIONS, _EXPLAINED = 1000, 96
 """Of the traces, for what the policy goes by: some seconds of work."""
 
+SHIPPED = "builtin:Oz"
+SHIPPED_STAGE = "build a program with what comes with mlgokit"
 TURNS = 2
 """Turns of training unless a budget is given: a count, so that the policy does not depend on the machine's speed."""
 
@@ -140,9 +144,9 @@ def render(finished: FinishedRun, console: Console) -> None:
 
 
 def exit_code(config: Quickstart, finished: FinishedRun) -> int:  # noqa: ARG001  (as of other commands)
-    """1 if the program built with the policy behaves differently."""
-    program = finished.run.program
-    return 0 if program is None or program.same_behaviour else MlgokitError.exit_code
+    """1 if the program built with a policy behaves differently."""
+    programs = (finished.run.shipped, finished.run.program)
+    return 0 if all(one is None or one.same_behaviour for one in programs) else MlgokitError.exit_code
 
 
 def turns_counted(training: Learning) -> Learning:
@@ -180,10 +184,15 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
     sources, corpus_folder, store = folder / "sources", folder / "corpus", folder / "store"
-    fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
-    clock.time("fetch", lambda: fetch.run(fetching, report=report))
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
+    shipped: ProgramComparison | None = None
+    if with_program:
+        shipped = clock.time(
+            SHIPPED_STAGE, lambda: _by_shipped_policies(config, with_program[0], toolchain, sources, report)
+        )
+    fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
+    clock.time("fetch", lambda: fetch.run(fetching, report=report))
     # The program is built from its sources below, so its modules need not be in the corpus.
     extracting = extract.Extract(
         projects=tuple(project.name for project in projects if project not in with_program),
@@ -246,8 +255,28 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         plugin=str(plugin),
         # The largest process of each kind; compilers run next to this one.
         peak_bytes=1024 * (usage[0] + config.compiler.workers * usage[1]),
+        shipped=shipped,
     )
     return run_report, importance
+
+
+def _by_shipped_policies(
+    config: Quickstart, project: Project, toolchain: Toolchain, sources: Path, report: Report
+) -> ProgramComparison:
+    """A program by the policies that come with the package, which a user sees while the rest is trained."""
+    fetch.run(fetch.Fetch(projects=(project.name,), manifest=config.manifest, folder=sources), report=report)
+    plugin = config.folder / "builtin.so"
+    export_plugin(toolchain, policy_files([SHIPPED]), plugin)
+    found = compare_program(
+        project,
+        toolchain=toolchain,
+        sources_folder=sources,
+        plugin=plugin,
+        workers=config.compiler.workers,
+        report=report,
+    )
+    report(1, 1, f"{SHIPPED_STAGE}{NEWS}{SHIPPED}, {program_sentence(found)}")
+    return found
 
 
 def _importance(path: Path, traces: Path, report: Report) -> list[Part]:
@@ -287,14 +316,10 @@ def print_run(report: RunReport, console: Console) -> None:
     """The held-out projects, the program, what everything cost, and the result in a sentence."""
     evaluate.render(report.evaluation, console)
     program = report.program
+    if report.shipped is not None:
+        console.print(_program_table(report.shipped, SHIPPED))
     if program is not None:
-        table = plain_table(
-            Text(f"The program {program.name}, bytes"), [Column("measure"), *numbers("before", "after", "change")]
-        )
-        for measure in COMPARED:
-            before, after = getattr(program.before, measure), getattr(program.after, measure)
-            table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", change_text(relative_change(before, after)))
-        console.print(table)
+        console.print(_program_table(program, "this policy"))
     table = plain_table("Spent", [*words("stage"), *numbers("seconds", "compilations")])
     for stage in report.stages:
         name = f"{stage.stage} (reused)" if stage.reused else stage.stage
@@ -304,10 +329,22 @@ def print_run(report: RunReport, console: Console) -> None:
     table.add_row("total", f"{seconds:,.1f}", f"{sum(stage.compilations for stage in report.stages):,}")
     console.print(table)
     say(console, headline(report.evaluation), style="bold")
-    if program is not None:
-        differs = program.runs > 0 and not program.same_behaviour
-        say(console, program_sentence(program), style="bold red" if differs else "bold")
-        for difference in program.differences:
-            say(console, f"  other behaviour of: {difference}", style="red")
+    for by, one in ((SHIPPED, report.shipped), ("this policy", program)):
+        if one is not None:
+            differs = one.runs > 0 and not one.same_behaviour
+            say(console, f"{by}, {program_sentence(one)}", style="bold red" if differs else "bold")
+            for difference in one.differences:
+                say(console, f"  other behaviour of: {difference}", style="red")
     if report.control is not None:
         say(console, control_sentence(report.control))
+
+
+def _program_table(program: ProgramComparison, by: str) -> Table:
+    """A program both ways."""
+    table = plain_table(
+        Text(f"The program {program.name} by {by}, bytes"), [Column("measure"), *numbers("before", "after", "change")]
+    )
+    for measure in COMPARED:
+        before, after = getattr(program.before, measure), getattr(program.after, measure)
+        table.add_row(MEASURES[measure], f"{before:,}", f"{after:,}", change_text(relative_change(before, after)))
+    return table

@@ -72,6 +72,7 @@ class RunReport:
         policy: file of the policy.
         plugin: file for ``clang -fpass-plugin=``.
         peak_bytes: largest resident memory of the run.
+        shipped: the same program by the policies that come with the package, before anything is trained, or ``None``.
     """
 
     command: str
@@ -87,6 +88,7 @@ class RunReport:
     policy: str
     plugin: str
     peak_bytes: int
+    shipped: ProgramComparison | None = None
 
     @property
     def policy_file(self) -> str:
@@ -138,9 +140,7 @@ def failures(report: RunReport) -> list[tuple[str, str, str]]:
         for entry in report.rounds
         if entry.failures
     ]
-    if report.program is not None:
-        found += [
-            (report.program.name, "run", f"other behaviour of: {difference}")
-            for difference in report.program.differences
-        ]
+    for program in (report.shipped, report.program):
+        if program is not None:
+            found += [(program.name, "run", f"other behaviour of: {difference}") for difference in program.differences]
     return found

@@ -69,14 +69,15 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
     parts: list[Part | None] = [
         *comparison_parts(evaluation),
         _sections(evaluation.projects),
-        None if program is None else _program(program),
+        None if report.shipped is None else _program(report.shipped, "A real program by what comes with mlgokit"),
+        None if program is None else _program(program, "A real program"),
         *_training(report.rounds),
         *extra,
         *_time(report.stages),
         _failures(report),
         TextTable(title="Glossary", columns=("word", "meaning"), rows=tuple(_WORDS.items()), words=2),
     ]
-    same = program is None or program.runs == 0 or program.same_behaviour
+    same = all(one is None or one.runs == 0 or one.same_behaviour for one in (report.shipped, program))
     return Page(
         title="quickstart: inlining for size by a policy, against plain -Oz",
         answer="" if same else "Not the same behaviour",
@@ -104,6 +105,8 @@ def write_report(report: RunReport, folder: Path, extra: Sequence[Part] = ()) ->
 
 
 def _sentences(report: RunReport) -> Iterable[str]:
+    if report.shipped is not None:
+        yield f"With the policies that come with mlgokit, before any training, {program_sentence(report.shipped)}"
     if report.program is not None:
         yield program_sentence(report.program)
     yield f"Use it: add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang."
@@ -137,9 +140,9 @@ def _sections(projects: Sequence[ProjectComparison]) -> TextTable:
     )
 
 
-def _program(program: ProgramComparison) -> TextTable:
+def _program(program: ProgramComparison, title: str) -> TextTable:
     return TextTable(
-        title=f"A real program: {program.name}",
+        title=f"{title}: {program.name}",
         columns=("measure", "before", "after", "change"),
         rows=tuple(
             (title, f"{before:,}", f"{after:,}", percent(relative_change(before, after)))
