@@ -26,8 +26,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.export.plugin import export_plugin
-from mlgokit.files import atomic_write, digest_file
+from mlgokit.files import atomic_write
 from mlgokit.tune.loop import NOTHING_LEFT
 
 BARS = {"c++": -0.04, "c": -0.02}
@@ -36,8 +35,7 @@ BAR = (
     "tuned -flto 4 % smaller on C++ and 2 % on C than -flto, tuned -flto=thin 2.5 % smaller than -flto=thin, none "
     "larger, all tests pass"
 )
-POLICY_BAR = 0.001
-BUILDS = ("plain", "tuned", "lto", "tuned lto", "lto with policy", "thin", "tuned thin", "thin with policy")
+BUILDS = ("plain", "tuned", "lto", "tuned lto", "thin", "tuned thin")
 _LTO = {build: "-flto=thin" if "thin" in build else "-flto" for build in BUILDS if "thin" in build or "lto" in build}
 _FROM = {"tuned": "plain", "tuned lto": "lto", "tuned thin": "thin"}
 
@@ -54,8 +52,6 @@ class TuningLto:
     """Which builds."""
     minutes: float = 15.0
     """Core-minutes of each search."""
-    policy: Path | None = Path("quickstart/train/final.policy")
-    """The policy for the builds with one; without the file, these are left out."""
     folder: Path = Path("build/tuning-lto")
     """Where projects and searches are kept."""
     slice: int = 0
@@ -86,19 +82,22 @@ def measure(config: TuningLto, setup: Setup) -> Result:
     if config.minutes <= 0:
         raise UsageError(f"minutes: expected core-minutes above zero, found {config.minutes:g}; correct it")
     toolchain = setup.toolchain(config.llvm)
-    policy = config.policy if config.policy is not None and config.policy.is_file() else None
     failed: dict[str, str] = {}
     made = 0
     for name in config.projects:
         for build in BUILDS:
             path = _path(config, name, build)
-            wanted = build in config.builds and (policy is not None or "policy" not in build)
-            if not wanted or path.exists() or (config.slice and made >= config.slice) or config.slice < 0:
+            if (
+                build not in config.builds
+                or path.exists()
+                or (config.slice and made >= config.slice)
+                or config.slice < 0
+            ):
                 continue
             made += 1
             setup.report(made, made, f"{name}, {build}")
             try:
-                row = _row(config, PROJECTS[name], build, toolchain=toolchain, policy=policy, setup=setup)
+                row = _row(config, PROJECTS[name], build, toolchain=toolchain, setup=setup)
             except MlgokitError as error:
                 failed[f"{name}, {build}"] = str(error)
                 continue
@@ -111,8 +110,6 @@ def measure(config: TuningLto, setup: Setup) -> Result:
     }
     archives = [(each, PROJECTS[each].archive) for each in config.projects]
     setup.inputs.update({f"{name}, {archive.file}": archive.sha256 for name, archive in archives})
-    if policy is not None:
-        setup.inputs["policy"] = digest_file(policy)
     return summarise(rows, projects=config.projects, failed=failed, minutes=config.minutes, seed=config.seed)
 
 
@@ -183,15 +180,6 @@ def summarise(
         columns=("project", "-flto=thin, against plain -Oz", "tuned -flto=thin against -flto=thin", *searched),
         rows=tuple((name, shown(change(name, "thin", "plain")), *tuned_cells(name, "tuned thin")) for name in projects),
     )
-    policies = Table(
-        title="A policy in all compile steps and in the link",
-        columns=("project", "-flto with the policy", "-flto=thin with the policy"),
-        rows=tuple(
-            (name, shown(change(name, "lto with policy", "lto")), shown(change(name, "thin with policy", "thin")))
-            for name in projects
-        ),
-        note="Against the same build without.",
-    )
     means = {
         language: mean([name for name in projects if PROJECTS[name].language == language], "tuned lto", "lto")
         for language in BARS
@@ -201,8 +189,6 @@ def summarise(
         [value for name in projects if (value := change(name, f"tuned {kind}", kind)) is not None]
         for kind in ("lto", "thin")
     )
-    by_policy = [change(name, f"{kind} with policy", kind) for name in projects for kind in ("lto", "thin")]
-    known_policy = [value for value in by_policy if value is not None]
     is_whole = len(known) == len(thins) == len(projects) and not failed
     says = [
         f"{percent(value)} on {count} {language} programs"
@@ -214,26 +200,21 @@ def summarise(
     larger_thins = sum(value > 0 for value in thins)
     if thin_mean is not None:
         answer += f"; -flto=thin builds {percent(thin_mean)} on {len(thins)} programs, {larger_thins} larger"
-    if known_policy:
-        larger = sum(value > POLICY_BAR for value in known_policy)
-        answer += f"; with a policy {larger} of {len(known_policy)} builds more than 0.1 % larger"
-        answer += f" ({len(by_policy) - len(known_policy)} builds are missing)" if None in by_policy else ""
     missing = 2 * len(projects) - len(known) - len(thins)
     answer += f"; {missing} of {2 * len(projects)} tuned builds are missing." if missing else "."
     failures = Table(title="Failures", columns=("build", "reason"), rows=tuple(failed.items()))
     passed = None
     if is_whole:
         passed = all((value or 0.0) <= BARS[language] for language, (_, value) in means.items()) and max(known) <= 0
-        passed = passed and max(known_policy, default=0.0) <= POLICY_BAR
         passed = passed and (thin_mean or 0.0) <= THIN_BAR and not larger_thins
     return Result(
         benchmark="tuning_lto",
-        question="How much smaller does tuning make programs that are linked with -flto, and what does a policy do?",
+        question="How much smaller does tuning make programs that are linked with -flto?",
         answer=answer,
         bar=BAR if is_whole else "",
         passed=passed,
         seed=seed,
-        tables=(table, thin, policies, failures) if failed else (table, thin, policies),
+        tables=(table, thin, failures) if failed else (table, thin),
     )
 
 
@@ -257,9 +238,7 @@ def _path(config: TuningLto, name: str, build: str) -> Path:
     return config.folder / name / f"{build.replace(' ', '-')}{tuned}.json"
 
 
-def _row(
-    config: TuningLto, project: TunedProject, build: str, *, toolchain: Toolchain, policy: Path | None, setup: Setup
-) -> dict[str, Any]:
+def _row(config: TuningLto, project: TunedProject, build: str, *, toolchain: Toolchain, setup: Setup) -> dict[str, Any]:
     """One build, after its search if it is a tuned one."""
     if toolchain.lld is None:
         raise ToolError("tuning_lto: expected ld.lld beside clang, found none; install it")
@@ -271,11 +250,6 @@ def _row(
         # In one list of flags, where the build system has no other, either step passes over what is not for it.
         for word in shlex.split(row["flag"]):
             (flags if word.startswith("-fpass-plugin=") else linking).append(word)
-    elif "policy" in build and policy is not None:
-        plugin = place / "policy.so"
-        export_plugin(toolchain, [policy], plugin)
-        flags.append(f"-fpass-plugin={plugin}")
-        linking.append(f"-Wl,--load-pass-plugin={plugin}")
     built = build_project(
         project,
         place / build.replace(" ", "-"),
@@ -285,7 +259,7 @@ def _row(
         plugin_flag=shlex.join([*flags, "-Wno-unused-command-line-argument"]),
         workers=config.workers,
         linking=[*linking, *(flag for flag in flags if flag.startswith("-flto"))],
-        runs_tests="policy" not in build and build != "thin",
+        runs_tests=build != "thin",
     )
     return {**row, **dataclasses.asdict(built)}
 
