@@ -292,7 +292,7 @@ def summarise(
                      None if signs is None else percent_of(signs), f"{percent_of(SIGNS)} or more"),
                 ),
                 note="The score is the link-aware one, summed over the objects (docs/scores.md); gc-sections. The first"
-                f" is a least-squares slope through zero. Changes below {percent_of(LEAST_CHANGE)} have no sign.",
+                f" is a least-squares slope through zero. Changes below {100 * LEAST_CHANGE:g} % have no sign.",
             ),
         ),
     )  # fmt: skip
