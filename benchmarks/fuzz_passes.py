@@ -1,6 +1,5 @@
 """Random passes left out, function by function, in modules of real projects: what goes wrong."""
 
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -9,21 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from drawn_passes import INLINING, draw_passes
 from harness import Ledger, Setup, open_ledger, run_benchmark
 from results import Cell, Result, Table, percent
 
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest
+from mlgokit.compiler.request import PLAIN, CompileRequest, PluginUse
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.module import Module
-from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.overrides import OPTIMIZER_PASSES, PASSES, override_bytes
-from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED
-from mlgokit.tune.spaces.optimizer.state import EACH_TIME
-from mlgokit.tune.spaces.passes.candidates import CANDIDATES
-from mlgokit.tune.spaces.passes.trials import pass_number
 
 RATES = (0.02, 0.1, 0.3, 1.0)
 """Of candidates that a function is made without: passes of the optimizer that change it, and those of the code
@@ -81,41 +75,22 @@ def measure(config: FuzzPasses, setup: Setup) -> Result:
 def try_module(compiler: ClangCompiler, module: Module, rng: np.random.Generator) -> dict[str, Any]:
     """One module: all passes run, and then fewer and fewer."""
     plain = compiler.compile(module, PLAIN)
-    inlining = {INLINE_SIZE.name: HEURISTIC}
-    listed = compiler.compile(module, CompileRequest(use=PluginUse(policies=inlining, list_changes=True)))
+    listed = compiler.compile(module, CompileRequest(use=PluginUse(policies=INLINING, list_changes=True)))
     row: dict[str, Any] = {"module": module.name, "functions": 0, "plain": plain.reason or listed.reason, "sizes": []}
     if not plain.ok or listed.changes is None:
         return row | {"plain": row["plain"] or "nothing was listed"}
     row["functions"] = len(listed.changes.changed)
     row["text"] = plain.measured.totals.text
     for rate in (0.0, *RATES):
-        earlier = {key: _drawn_changes(found, rate, rng) for key, found in listed.changes.changed.items()}
-        use = PluginUse(policies=inlining, optimizer_passes=override_bytes(OPTIMIZER_PASSES, earlier))
-        # The code generator's keys are of what the optimizer made.
-        wanted = dataclasses.replace(use, trials=TrialRequest(stages=Stage.PASSES))
-        keys = [one.key for one in compiler.compile(module, CompileRequest(use=wanted)).tried]
-        by_key = {key: Overrides(passes=_drawn(rate, rng)) for key in keys}
-        done = compiler.compile(
-            module, CompileRequest(use=dataclasses.replace(use, passes=override_bytes(PASSES, by_key)))
+        drawn = draw_passes(compiler, module, listed.changes.changed, rate, rng)
+        use = PluginUse(
+            policies=INLINING,
+            optimizer_passes=override_bytes(OPTIMIZER_PASSES, drawn.earlier),
+            passes=override_bytes(PASSES, drawn.later),
         )
+        done = compiler.compile(module, CompileRequest(use=use))
         row["sizes"].append(done.measured.totals.text if done.ok else f"{done.status.value}: {done.reason}")
     return row
-
-
-def _drawn(rate: float, rng: np.random.Generator) -> Any:
-    """Records of passes, each left out with this probability, the first or the second time it asks."""
-    both = [(pass_number(name), nth, 0) for name in CANDIDATES for nth in (0, 1)]
-    return np.array([one for one in both if rng.random() < rate], OVERRIDE)
-
-
-def _drawn_changes(changed: Sequence[tuple[str, int]], rate: float, rng: np.random.Generator) -> Overrides:
-    """Passes of the optimizer that changed a function, each left out with this probability, once or each time."""
-    mine = [
-        (pass_number(name), nth if rng.random() < 0.5 else EACH_TIME, 0)
-        for name, nth in changed
-        if name not in EXCLUDED and rng.random() < rate
-    ]
-    return Overrides(passes=np.array(mine, OVERRIDE))
 
 
 def summarise(ledger: Ledger, config: FuzzPasses) -> Result:

@@ -16,7 +16,7 @@ from harness import Setup, check_names, run_benchmark
 from results import Result
 from timing import spent
 from tuning_arms import ARMS, Arm, proved
-from tuning_builds import prepare, rebuild
+from tuning_builds import folded_images, prepare, rebuild
 from tuning_command import ENOUGH, tune_for
 from tuning_projects import PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
@@ -173,6 +173,9 @@ def _tuned(
             except MlgokitError as error:
                 after = {"failure": str(error)}
         value = {"tuned": tuned.to_json(), "all_seconds": all_seconds, "before": before, "after": after}
+        if arm.command and after is not None and "failure" not in after:
+            flag = tuned.flag
+            value["folded"] = folded_images(project, builds, toolchain=toolchain, flag=flag, workers=config.workers)
         atomic_write(_path(config, name, project, minutes), json.dumps(value))
         begin = sum(spent()) - all_seconds
 

@@ -21,6 +21,7 @@ from mlgokit.compiler.objects import elf
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, measure_object
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive
 from mlgokit.corpus.sources.projects import Archive
 from mlgokit.corpus.sources.unpack import unpack_archive
@@ -31,6 +32,7 @@ from mlgokit.progress import Report
 
 FLAGS = ("-Oz", "-ffunction-sections", "-fdata-sections")
 LINKING = ("-Wl,--gc-sections",)
+MERGING = ("-Xclang", "-fmerge-functions")
 PREPARED = "prepared.json"
 SECTIONS = ((".text",), (".rodata", ".gcc_except_table"), (".eh_frame", ".eh_frame_hdr"))
 _SHOWN = 1500
@@ -298,9 +300,16 @@ class ListedProject(Protocol):
 
 
 def import_project(
-    project: ListedProject, build: Path, corpus: Path, *, toolchain: Toolchain, workers: int, report: Report
+    project: ListedProject,
+    build: Path,
+    corpus: Path,
+    *,
+    toolchain: Toolchain,
+    workers: int,
+    report: Report,
+    level: Level | None = None,
 ) -> dict[str, Any]:
-    """Make a corpus of the sources that count, as the compilation database of a build has them."""
+    """Make a corpus of the sources that count, as the compilation database of a build has them, or at another level."""
     return import_build.run(
         import_build.Import(
             compile_commands=build / DATABASE_NAME,
@@ -308,6 +317,7 @@ def import_project(
             project=project.name,
             include=project.include,
             exclude=project.exclude,
+            level=level,
             llvm=toolchain.major,
             workers=workers,
         ),
@@ -384,6 +394,37 @@ def rebuild(
     tuned = build_project(project, build, source=source, toolchain=toolchain, plugin_flag=flag, workers=workers)
     objects = compare_objects(names, folder / project.name / "plain", build)
     return {**dataclasses.asdict(tuned), "objects": dataclasses.asdict(objects)}
+
+
+def folded_images(
+    project: TunedProject, folder: Path, *, toolchain: Toolchain, flag: str, workers: int
+) -> dict[str, Any]:
+    """A project's image where functions that are alike are merged anyway, without and with what tuning made.
+
+    Args:
+        project: which one.
+        folder: where it was prepared.
+        toolchain: whose clang.
+        flag: what tuning says to add.
+        workers: compilers at once.
+
+    Raises:
+        ToolError: a build fails.
+    """
+    images: dict[str, Any] = {}
+    for which, added in (("before", ""), ("after", flag)):
+        built = build_project(
+            project,
+            folder / project.name / "folded",
+            source=source_folder(project, folder),
+            toolchain=toolchain,
+            plugin_flag=shlex.join([*MERGING, *shlex.split(added)]),
+            workers=workers,
+            linking=[*LINKING, "-Wl,--icf=all"],
+            runs_tests=False,
+        )
+        images[which] = dataclasses.asdict(built.image)
+    return images
 
 
 def compare_objects(names: Sequence[str], plain: Path, tuned: Path) -> Objects:

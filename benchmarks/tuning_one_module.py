@@ -20,7 +20,7 @@ from typing import Any
 from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
 from timing import spent
-from tuning_builds import build_project, prepare, source_folder
+from tuning_builds import build_project, import_project, prepare, source_folder
 from tuning_command import tune_for
 from tuning_projects import PROJECTS, TunedProject
 
@@ -64,6 +64,8 @@ class TuningOneModule:
     """Share of each part of the search for passes."""
     allocation_share: float = ALLOCATION_SHARE
     """Share of each part for registers."""
+    os_minutes: float = 10.0
+    """Core-minutes of a search over inlining alone at -Os, whose result stands beside what was published."""
     slice: int = 0
     """How many missing windows or points to make in this call; 0 for all, -1 for none but the tables."""
     folder: Path = Path("build/tuning-one-module")
@@ -92,6 +94,7 @@ def measure(config: TuningOneModule, setup: Setup) -> Result:
     windows: dict[tuple[str, int, int], dict[str, Any]] = {}
     points: dict[tuple[str, float], dict[str, Any]] = {}
     levels: dict[str, dict[str, Any]] = {}
+    at_os: dict[str, dict[str, Any]] = {}
     made = [0]
 
     def row_of(path: Path, shown: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
@@ -118,7 +121,10 @@ def measure(config: TuningOneModule, setup: Setup) -> Result:
             if row is not None:
                 points[name, minutes] = row
         levels[name] = kept_row(place / "levels.json", functools.partial(_levels, PROJECTS[name], place))
-    return summarise(config, windows, points, levels)
+        search = functools.partial(_inlining_at_os, config, PROJECTS[name], setup=setup, toolchain=toolchain)
+        row = row_of(place / f"os-{config.os_minutes:g}.json", f"{name}, inlining at -Os", search)
+        at_os |= {} if row is None else {name: row}
+    return summarise(config, windows, points, levels, at_os)
 
 
 def _levels(project: TunedProject, place: Path) -> dict[str, Any]:
@@ -264,11 +270,43 @@ def _point(
     }
 
 
+def _inlining_at_os(
+    config: TuningOneModule, project: TunedProject, *, toolchain: Toolchain, setup: Setup
+) -> dict[str, Any]:
+    """What inlining alone saves at -Os, against LLVM's own inlining at -Os."""
+    place = (config.folder / project.name).resolve()
+    search, corpus = place / "search-Os", place / "corpus-Os"
+    if not corpus.exists():
+        import_project(
+            project, place / "plain", corpus, toolchain=toolchain, workers=1, report=setup.report, level="Os"
+        )
+    asked = Tune(
+        corpus=corpus,
+        pass_share=0,
+        allocation_share=0,
+        folder=search,
+        output=search / "tuned.so",
+        compiler=CompilerOptions(llvm=toolchain.major, workers=max(WORKERS), timeout_seconds=TIMEOUT_SECONDS),
+        search=SearchConfig(seed=config.seed),
+    )
+    result = tune_for(asked, seconds=60 * config.os_minutes, report=setup.report)
+    before, after = result.plain_link, result.tuned_link
+    if before is None or after is None or not (before.image and after.image):
+        raise ToolError(f"{project.name}: expected the objects at -Os to link, found that they do not; see {search}")
+    return {
+        "core_seconds": result.user_seconds,
+        "compilations": result.compilations,
+        "before": {"image": before.image, "text": before.text},
+        "after": {"image": after.image, "text": after.text},
+    }
+
+
 def summarise(
     config: TuningOneModule,
     windows: Mapping[tuple[str, int, int], Mapping[str, Any]],
     points: Mapping[tuple[str, float], Mapping[str, Any]],
     levels: Mapping[str, Mapping[str, Any]],
+    at_os: Mapping[str, Mapping[str, Any]],
 ) -> Result:
     """The tables of all windows and points that there are."""
     speed: list[tuple[Cell, ...]] = []
@@ -300,6 +338,10 @@ def summarise(
     says += [
         f"{name}: {percent(change)} linked after {points[name, last[name]]['core_seconds'] / 60:.0f} core-minutes"
         for name, change in reached.items()
+    ]
+    says += [
+        f"{name}: inlining alone at -Os {percent(row['after']['text'] / row['before']['text'] - 1)} of .text"
+        for name, row in at_os.items()
     ]
     missing = [f"{name} at {m:g}" for name in config.projects for m in config.minutes if (name, m) not in points]
     is_whole = not missing and len(ratios) == len(config.projects)
@@ -347,6 +389,21 @@ def summarise(
                     "heuristic when it optimizes for size. Their abstract does not say at which level, nor of which "
                     "bytes, and we have not read more of it. What tuning saves here is counted against -Oz, and from "
                     "the linked library."
+                ),
+            ),
+            Table(
+                title="Inlining alone at -Os, against LLVM's own at -Os",
+                columns=("project", "core-minutes", "compilations", "linked", "of that .text"),
+                rows=tuple(
+                    (
+                        name, f"{row['core_seconds'] / 60:.1f}", row["compilations"],
+                        *(percent(row["after"][part] / row["before"][part] - 1) for part in ("image", "text")),
+                    )
+                    for name, row in at_os.items()
+                ),
+                note=(
+                    "As the published figure is of inlining alone, at a level for size. The module, linked with "
+                    "--gc-sections."
                 ),
             ),
             Table(

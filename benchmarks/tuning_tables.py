@@ -31,7 +31,8 @@ class Finished:
         minutes: the budget, in core-minutes.
         value: ``tuned``, what the proof says; ``all_seconds``, processor time of everything, if it is known;
             ``before`` and ``after``, the project's own builds, without and with the result; ``after`` is ``None`` if
-            it was not built, its key ``failure`` if that failed.
+            it was not built, its key ``failure`` if that failed; ``folded``, if it is there, the images of both where
+            functions that are alike are merged anyway.
     """
 
     project: TunedProject
@@ -47,8 +48,17 @@ class Finished:
     @property
     def registers(self) -> Pair | None:
         """The account with the inlining decisions alone, and with register allocation too."""
-        allocated = self.value["tuned"].get("allocated")
-        return None if allocated is None else (allocated["before_bytes"], allocated["after_bytes"])
+        return self.functions("allocated")
+
+    def functions(self, searched: str) -> Pair | None:
+        """The account before and after what was decided function by function."""
+        found = self.value["tuned"].get(searched)
+        return None if found is None else (found["before_bytes"], found["after_bytes"])
+
+    def folded(self, part: str) -> Pair | None:
+        """The project's own program or shared library, both built with merged functions and --icf=all."""
+        found = self.value.get("folded")
+        return None if found is None else (found["before"][part], found["after"][part])
 
     def linked(self, part: str) -> Pair | None:
         """All objects, linked with --gc-sections."""
@@ -114,6 +124,7 @@ def summarise(
                     "search", "language", "core-minutes", "projects", "with registers", "objects", "objects linked",
                     "95 % interval",
                     "of that .text", "own program or library", "of that .text",
+                    "own, merged and folded", "of that .text",
                 ),
                 rows=tuple(means),
                 note=NOTE,
@@ -124,6 +135,7 @@ def summarise(
                     "search", "project", "language", "build system", "modules", "left plain", "core-minutes spent",
                     "in all", "compilations", *(f"objects, {minutes:g} min" for minutes in points), "by registers",
                     "objects linked", "of that .text", "own image, plain", "own image", "of that .text",
+                    "by passes of the optimizer", "by passes of the code generator", "own image, merged and folded",
                     "best module", "worst module",
                 ),
                 rows=tuple(
@@ -135,8 +147,9 @@ def summarise(
                 note="Core-minutes are those of the compilers in user mode; in all: with those of the system, which "
                 "copies the compiler for each trial of registers, of Python, and of all proofs on the way. The columns "
                 "after the budgets are at the largest one that the search has reached. Best and worst "
-                "module: the change of what a module answers for in the account. By registers: what register "
-                "allocation saves of the objects as the inlining decisions leave them, where it was searched.",
+                "module: the change of what a module answers for in the account. By registers and by passes: what they "
+                "save of the objects as the searches before them leave these, first inlining, then passes of the "
+                "optimizer, of the code generator, and registers, where they were searched.",
             ),
             Table(
                 title="Tests",
@@ -156,7 +169,8 @@ NOTE = (
     "signature once. Objects linked: the same of all objects of the library together, linked with --gc-sections; every "
     "strong definition is a root. Own program or library: what the project's build makes, .text + .rodata + exception "
     "and unwind tables, without the dynamic linker's. All against plain -Oz with -ffunction-sections, -fdata-sections "
-    "and --gc-sections. Intervals from fewer than about eight projects are too narrow."
+    "and --gc-sections. Merged and folded: both builds with -Xclang -fmerge-functions and linked with --icf=all too, "
+    "which merge functions that are alike anyway. Intervals from fewer than about eight projects are too narrow."
 )
 
 
@@ -199,6 +213,8 @@ def _mean_cells(row: Sequence[Finished], seed: int) -> tuple[Cell, ...]:
         _mean([one.linked("text") for one in row]),
         _mean([one.image("image") for one in row]),
         _mean([one.image("text") for one in row]),
+        _mean([one.folded("image") for one in row]),
+        _mean([one.folded("text") for one in row]),
     )
 
 
@@ -217,6 +233,7 @@ def _project_row(row: Sequence[Finished | None], enough: float) -> tuple[Cell, .
         *(None if one is None else _mean([one.objects]) for one in row), _mean([last.registers]),
         _mean([last.linked("image")]), _mean([last.linked("text")]),
         None if own is None else f"{own[0]:,}", _mean([own]), _mean([last.image("text")]),
+        *(_mean([last.functions(which)]) for which in ("optimizer_passes", "passes")), _mean([last.folded("image")]),
         percent(min(changes, default=0.0)), percent(max(changes, default=0.0)),
     )  # fmt: skip
 

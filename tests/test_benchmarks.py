@@ -53,6 +53,8 @@ PARTS = (
     "fuzz_corpus",
     "fuzz_gate",
     "fuzz_passes",
+    "drawn_passes",
+    "pass_stress",
     "overhead_passes",
     "pass_switches",
     "passes_share",

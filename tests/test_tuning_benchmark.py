@@ -74,6 +74,8 @@ def test_the_tables_say_what_is_there_and_what_is_not(benchmark: Callable[[str],
     last = finished(module, some[0], "tune", 60.0, 850)
     last.value["all_seconds"] = 4800.0
     last.value["tuned"]["allocated"] = {"before_bytes": 875.0, "after_bytes": 850.0}
+    last.value["tuned"]["passes"] = {"before_bytes": 900.0, "after_bytes": 882.0}
+    last.value["folded"] = {"before": {"image": 1600, "text": 800}, "after": {"image": 1520, "text": 780}}
     found += [last, finished(module, some[0], "random search", 5.0, 990)]
     wanted = [(arm, one, minutes) for arm in ("tune", "random search") for one in some for minutes in (5.0, 60.0)]
 
@@ -94,6 +96,9 @@ def test_the_tables_say_what_is_there_and_what_is_not(benchmark: Callable[[str],
     assert jsoncpp[:6] == ("tune", "jsoncpp", "c++", "Meson", 2, 1)
     assert jsoncpp[9:13] == ("-10.00 %", "-15.00 %", "-2.86 %", "-15.00 %")
     assert jsoncpp[-2:] == ("-25.00 %", "+0.00 %")
+    assert jsoncpp[-5:-2] == (None, "-2.00 %", "-5.00 %")
+    assert means.rows[1][-2:] == ("-5.00 %", "-2.50 %")
+    assert means.rows[0][-2:] == (None, None)
     assert tests.rows[0][2:] == ("7 pass", "2 of 2 builds pass, 7 tests", "2 of 2", 0)
     assert ("ninja", "tune", "60", "no") in missing.rows
     assert ("sqlite", "random search", "5, 60", "not made yet") in missing.rows
