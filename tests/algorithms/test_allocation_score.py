@@ -33,3 +33,11 @@ def test_scores_in_parts_are_bounded_and_bytes_are_bytes():
     assert (then.tolist(), now.tolist()) == ([55.0, 55.0], [50.0, 65.0])
     then, now = in_score(before, after, "executed")
     assert (then.tolist(), now.round(6).tolist()) == ([1000.0, 1000.0], [1005.0, 1030.0])
+
+
+def test_instructions_that_spill_and_reload_count_twice():
+    before = measured(1, executed=100.0, spills=6.0, folded_reloads=4.0)
+    less = changes(before, measured(1, executed=100.0, spills=5.0, folded_reloads=4.0), "executed")
+    more = changes(before, measured(1, executed=100.0, spills=6.0, folded_reloads=5.0), "executed")
+    assert less[0] == pytest.approx(-1000 / 110)
+    assert more[0] == pytest.approx(1000 / 110)

@@ -19,6 +19,7 @@ from mlgokit.policy.store import load_policy
         ("passes", "pass-selection"),
         ("regalloc", "regalloc-priority"),
         ("weights-size", "regalloc-weight"),
+        ("weights-speed", "regalloc-weight"),
     ],
 )
 def test_a_policy_is_the_one_of_its_card_and_leaves_what_it_does_not_know_to_llvm(name: str, problem: str):

@@ -18,6 +18,9 @@ _MOST_EXECUTED = 0.03
 _EXECUTED = MEASURES.index("executed")
 _WITH_THE_REST = SPILL_COST - np.isin(MEASURES, ("spills", "reloads", "copies")) * _REST
 _WITH_THE_REST[_EXECUTED] = _REST
+_TO_MEMORY = ("spills", "reloads", "folded_spills", "folded_reloads")
+_WITH_MEMORY = np.isin(MEASURES, ("executed", *_TO_MEMORY)).astype(np.float64)
+"""Instructions, and once more those that go to memory for the allocator: programs pay loads and stores, too."""
 _OF_BYTES = np.where(np.arange(len(MEASURES)) > _EXECUTED, IMAGE_BYTES, 0.0)
 
 
@@ -28,8 +31,8 @@ def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
         before: [N, 9] of :data:`~mlgokit.compiler.reuse.trials.MEASURES`.
         after: [N, 9] the same.
         score: percent of what spills, reloads and copies cost and other instructions add, at most 100; parts in a
-            thousand of the instructions that one call executes by LLVM's estimate, at most 30, as single functions
-            would decide alone otherwise; or bytes of code and tables.
+            thousand of the instructions that one call executes by LLVM's estimate, spills and reloads twice, at most
+            30, as single functions would decide alone otherwise; or bytes of code and tables.
 
     Example:
         >>> before, after = np.zeros((1, 9)), np.zeros((1, 9))
@@ -41,7 +44,7 @@ def changes(before: Floats, after: Floats, score: AllocationScore) -> Floats:
         then, more = before @ SPILL_COST, (after - before) @ _WITH_THE_REST
         return 100 * np.clip(np.log((np.maximum(then + more, 0) + _LEAST_COST) / (then + _LEAST_COST)), -1, 1)
     if score == "executed":
-        then, now = before[:, _EXECUTED], after[:, _EXECUTED]
+        then, now = before @ _WITH_MEMORY, after @ _WITH_MEMORY
         return 1000 * np.clip((now - then) / np.maximum(then, 1e-9), -_MOST_EXECUTED, _MOST_EXECUTED)
     return (after - before) @ _OF_BYTES
 

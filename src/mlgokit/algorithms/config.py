@@ -65,7 +65,8 @@ class EvictionTrialsConfig:
     """Effect regression of evictions: trials of single answers, and a fit to what they measured, round by round."""
 
     score: Literal["spill-cost", "executed", "bytes"] = "spill-cost"
-    """What evictions shall lower: cost of spills, reloads and copies; instructions executed; or bytes of code."""
+    """What evictions shall lower: cost of spills, reloads and copies; instructions executed, with spills and reloads
+    counted twice; or bytes of code."""
     rounds: int = 1
     """Rounds of trials: the first departs from LLVM's heuristic, each later one from the policy so far."""
     trials: int = 60
@@ -91,7 +92,8 @@ class RangeTrialsConfig:
     """CMA-ES of priorities or spill weights: each policy of a generation allocates the same functions in copies."""
 
     score: Literal["spill-cost", "executed", "bytes"] = "bytes"
-    """What shall fall: cost of spills, reloads and copies; instructions executed; or bytes of code."""
+    """What shall fall: cost of spills, reloads and copies; instructions executed, with spills and reloads counted
+    twice; or bytes of code."""
     functions: int = 1600
     """Functions that teach, at most, drawn from those whose score depends on the policy, evenly over projects."""
     module_functions: int = 60
