@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.wrapper import expanded, read_call
+from mlgokit.compiler.wrapper import expanded, own_cache, read_call
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,17 @@ def test_response_files_are_read_where_they_are(tmp_path: Path):
 
     assert expanded(["-O2", "@one.rsp", "@none.rsp"], str(tmp_path))[:5] == ["-O2", "-c", "a b.c", "-o", "a.o"]
     assert expanded(["@none.rsp"], str(tmp_path)) == ["@none.rsp"]
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ("clang a.o -Wl,--thinlto-cache-dir=c", "c-1a"),
+        ("clang a.o -Wl,-O1,-thinlto-cache-dir=/x/c/,--gc-sections", "/x/c-1a"),
+        ("clang a.o -Xlinker --thinlto-cache-dir=c", "c-1a"),
+        ("ld.lld a.o --thinlto-cache-dir=b -plugin-opt=cache-dir=c", "c-1a"),
+        ("clang thinlto-cache-dir=c a.o -Wl,--thinlto-cache-policy=prune_after=1h", ""),
+    ],
+)
+def test_a_link_that_names_a_cache_is_given_another(words: str, folder: str):
+    assert own_cache(words.split(), "1a") == (f"--thinlto-cache-dir={folder}" if folder else "")

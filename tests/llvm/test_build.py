@@ -85,6 +85,35 @@ def test_the_linker_has_it_where_there_is_link_time_optimization(
     assert (found.code, found.compilations, found.links) == (2, 0, 1)
 
 
+def test_a_link_with_the_plugin_takes_no_object_from_the_cache_of_one_without_it(
+    project: Path, toolchain: Toolchain, plugin: Path, monkeypatch: pytest.MonkeyPatch
+):
+    thin = ("CFLAGS=-Oz -flto=thin", f"LINK=-flto=thin --ld-path={toolchain.lld} -Wl,--thinlto-cache-dir=cache")
+
+    def image(*, by: Path | None = None, policy: str = ":always") -> bytes:
+        for name in ("part.o", "tool"):
+            (project / name).unlink(missing_ok=True)
+        if by is None:
+            assert process.run(["make", f"CC={toolchain.clang}", *thin], timeout_seconds=60).returncode == 0
+        else:
+            monkeypatch.setenv("MLGOKIT_POLICY", policy)
+            asked = Build(command=("make", *thin), plugin=by, plugin_in="link", llvm=toolchain.major)
+            assert build.run(asked).links_with_plugin == 1
+        return (project / "tool").read_bytes()
+
+    # A policy leaves inlining in a link to LLVM, unless it is told otherwise.
+    monkeypatch.setenv("MLGOKIT_LTO", "1")
+    plain = image()
+    assert len(list((project / "cache").glob("llvmcache-*"))) == 1
+    inlined = image(by=plugin)
+    assert inlined != plain
+    # What the plugin is told counts as well.
+    assert image(by=plugin, policy=":never") not in (inlined, b"")
+    assert image() == plain
+    assert image(by=plugin) == inlined
+    assert len(list(project.glob("cache*"))) == 3
+
+
 def test_a_plugin_that_this_clang_does_not_load_is_refused(project: Path, toolchain: Toolchain):
     (project / "tuned.so").write_text("no plugin")
     with pytest.raises(InputError, match=rf"tuned.so: expected a plugin that clang {toolchain.version} loads, found: "):

@@ -22,7 +22,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
+from mlgokit.evaluation.sides import PluginPlace, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import TuningSummary, read_table
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideSummary, read_overrides
@@ -139,6 +139,7 @@ def plugin_options(plugin: Path, place: PluginPlace) -> AddedOptions:
     return AddedOptions(
         compile=(f"-fpass-plugin={plugin.absolute()}",) if place != "link" else (),
         lto_link=(plugin_link_option(plugin),) if place != "compile" else (),
+        cache=cache_key(plugin, plugin_settings()) if place != "compile" else "",
     )
 
 

@@ -6,7 +6,6 @@ With ``-flto`` that is one module, what the linker merges; with ``-flto=thin`` e
 import contextlib
 import dataclasses
 import itertools
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.errors import CorpusError, ToolError, UsageError
-from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words, plan_link
-from mlgokit.evaluation.sides import plugin_link_option
+from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words, loading_options, plan_link
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
@@ -32,7 +30,6 @@ LINK_MODULE = " (link)"
 """How the name of a module ends that the linker compiles."""
 _FOLDER = "link"
 _SIZE_LEVELS = {"-Oz", "-Os"}
-_CACHE = re.compile(r"--?(?:thinlto-cache-dir=|plugin-opt=cache-dir=)([^,]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +42,6 @@ class LinkTuning:
         image: what it writes without a plugin.
         measure: how what comes of the modules is judged.
         left_out: what takes part in the build and is not tuned, with the reason.
-        cache: the folder where lld keeps objects of ThinLTO, if the command names one.
         steps: the compile steps before the link, if they leave inlining to it.
     """
 
@@ -54,7 +50,6 @@ class LinkTuning:
     image: Path
     measure: Measure
     left_out: dict[str, str]
-    cache: str = ""
     steps: CompileSteps | None = None
 
     @property
@@ -293,21 +288,8 @@ def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
         image=asked.image,
         measure=asked.measure(plan, plan.modules, is_lto=False),
         left_out=left_out,
-        cache=next((match[1] for word in asked.words if (match := _CACHE.search(word))), ""),
+        steps=asked.steps,
     )
-
-
-def link_options(tuning: LinkTuning, plugin: Path, *, digest: str) -> list[str]:
-    """What is to be added to the user's link.
-
-    lld's cache of ThinLTO does not know of plugins, so a plugin has a cache of its own.
-    """
-    linker = tuning.plan.words[0]
-    options = [plugin_link_option(plugin.resolve(), linker=linker)]
-    prefix = options[0].partition("--")[0]
-    if tuning.cache:
-        options.append(f"{prefix}--thinlto-cache-dir={tuning.cache}-{digest[:12]}")
-    return options
 
 
 def prove_link(tuning: LinkTuning, plugin: Path, folder: Path) -> Comparison | None:
@@ -320,8 +302,7 @@ def prove_link(tuning: LinkTuning, plugin: Path, folder: Path) -> Comparison | N
         ToolError: it fails, or writes a larger image.
     """
     how = dataclasses.replace(tuning.measure, command=(), is_lto=False)
-    own_cache = dataclasses.replace(tuning, cache=str(folder / "cache")) if tuning.cache else tuning
-    added = link_options(own_cache, plugin, digest=digest_file(plugin))
+    added = loading_options(tuning.plan.words, plugin, cache=folder / "cache")
     scratch, steps = folder / "with-plugin", tuning.steps
     if steps is None:
         found = link(tuning.plan, {}, scratch, timeout_seconds=how.timeout_seconds, added=added)

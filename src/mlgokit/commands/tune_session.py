@@ -13,14 +13,14 @@ from mlgokit.commands.tune_cargo import CargoTuning, prove_programs
 from mlgokit.commands.tune_checks import seconds_of
 from mlgokit.commands.tune_defer import GIVES_UP
 from mlgokit.commands.tune_functions import tune_functions
-from mlgokit.commands.tune_lto import LinkTuning, link_options, prove_link
+from mlgokit.commands.tune_lto import LinkTuning, prove_link
 from mlgokit.commands.tune_options import PASSES_GAIN, Tune
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import Compiler
-from mlgokit.evaluation.sides import PluginPlace
-from mlgokit.files import digest_file
+from mlgokit.evaluation.linked import loading_options
+from mlgokit.evaluation.sides import PluginPlace, cache_key
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
@@ -118,7 +118,8 @@ class Session:
         notes = tuple(filter(None, (self.without_refits,)))
         if self.linking is not None:
             judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
-            options = link_options(self.linking, verifier.output, digest=digest_file(verifier.plugin))
+            words = self.linking.plan.words
+            options = loading_options(words, verifier.output.resolve(), cache=cache_key(verifier.plugin))
             if self.linking.steps is not None:
                 options = [f"-fpass-plugin={verifier.output.resolve()}", *options]
                 notes = (*notes, _BOTH_PLACES)

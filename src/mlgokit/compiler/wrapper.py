@@ -39,6 +39,7 @@ _WITH_VALUE = frozenset(
         "--serialize-diagnostics",
     )
 )  # fmt: skip
+_CACHES = ("thinlto-cache-dir=", "plugin-opt=cache-dir=")
 _DEPTH = 8
 _TAIL_BYTES = 8192
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -121,6 +122,25 @@ def lto_link(words: list[str], inputs: list[str]) -> str:
     return "lld" if linkers and "lld" in linkers[-1].rpartition("/")[2] else "other"
 
 
+def own_cache(words: list[str], key: str) -> str:
+    """The linker's option that gives a link another cache of ThinLTO than it names; nothing if it names none.
+
+    lld's cache does not know of plugins: it would give out objects that were made without one, and keep those made with
+    one for links without.
+
+    Args:
+        words: of the link, a driver's or a linker's.
+        key: of what the objects are made with, which the name of the folder ends with.
+    """
+    options = [part for word in words for part in (word.split(",") if word.startswith("-Wl,") else [word])]
+    for option in reversed(options):
+        name = option.lstrip("-")
+        for cache in _CACHES:
+            if option != name and name.startswith(cache) and name != cache:
+                return f"--thinlto-cache-dir={name[len(cache) :].rstrip('/')}-{key}"
+    return ""
+
+
 def _is_bitcode(path: str) -> bool:
     try:
         with open(path, "rb") as file:
@@ -171,6 +191,8 @@ def main() -> int:
         added += settings["link"]
         if facts["lto_linker"] == "lld":
             added += settings["lto_link"]
+            cache = own_cache(whole + settings["link"], settings["cache"]) if settings["cache"] else ""
+            added += [f"-Wl,{cache}"] if cache else []
             facts["record"] = f"{log}.yaml" if settings["link_record"] else ""
             added += [option.replace("{record}", facts["record"]) for option in settings["link_record"]]
     begin = time.monotonic()

@@ -103,12 +103,15 @@ class AddedOptions:
         lto_link: of each link by lld that has link-time optimization to do.
         record: whether compilations, and links by lld that have link-time optimization to do, write records of register
             allocation.
+        cache: key of what those links are made with, by which each has a cache of ThinLTO of its own if it names one;
+            empty for that which it names.
     """
 
     compile: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     lto_link: tuple[str, ...] = ()
     record: bool = False
+    cache: str = ""
 
 
 def run_wrapped(
@@ -175,6 +178,7 @@ def _write_settings(folder: Path, added: AddedOptions) -> Path:
         "compile": added.compile,
         "link": added.link,
         "lto_link": added.lto_link,
+        "cache": added.cache,
         "record": _RECORD if added.record else [],
         "link_record": link_record_options(Path("{record}")) if added.record else [],
     }

@@ -22,7 +22,7 @@ from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
 from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
 from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison, ModuleFailure
-from mlgokit.evaluation.sides import Side, plugin_link_option
+from mlgokit.evaluation.sides import Side, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 
 _TREE = "tree"
@@ -214,15 +214,17 @@ def _make(
     compile_options, link_options = list(side.options), list(side.link_options)
     if loaded is not None and side.compiles_with_plugin:
         compile_options.append(f"-fpass-plugin={loaded.absolute()}")
+    cache = ""
     if loaded is not None and side.links_with_plugin:
         link_options.append(plugin_link_option(loaded))
+        cache = cache_key(loaded, side.record.digests | side.record.policies)
     before = objects_below(tree)
     build = run_wrapped(
         plan.commands,
         tree=tree,
         folder=folder / "wrappers",
         toolchain=toolchain,
-        added=AddedOptions(compile=tuple(compile_options), link=tuple(link_options), record=costs),
+        added=AddedOptions(compile=tuple(compile_options), link=tuple(link_options), record=costs, cache=cache),
         environment=REPEATABLE | (side.use.environment(folder) if side.use is not None else {}),
         timeout_seconds=plan.timeout_seconds,
     )

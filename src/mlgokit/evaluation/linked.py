@@ -16,9 +16,10 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
-from mlgokit.compiler.regalloc_cost import link_record_options
+from mlgokit.compiler.regalloc_cost import link_option, link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.wrapper import own_cache
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
@@ -280,6 +281,25 @@ def link(
     return Linked(image=image)
 
 
+def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:
+    """What is put behind a link so that it loads a plugin, and takes no object from a cache that was made without it.
+
+    Args:
+        words: of the link.
+        plugin: that is loaded.
+        cache: folder of its cache of ThinLTO, or what is put behind that which the link names; if it names none, there
+            is none.
+
+    Example:
+        >>> loading_options(["clang", "-Wl,-O2,--thinlto-cache-dir=cache"], Path("/p.so"), cache="1a")
+        ['-Wl,--load-pass-plugin=/p.so', '-Wl,--thinlto-cache-dir=cache-1a']
+    """
+    found = [plugin_link_option(plugin, linker=words[0])]
+    if named := own_cache(list(words), str(cache)):
+        found.append(link_option(named if isinstance(cache, str) else f"--thinlto-cache-dir={cache}", words[0]))
+    return found
+
+
 def user_link(
     plan: LinkPlan,
     sides: Mapping[str, Side],
@@ -306,8 +326,9 @@ def user_link(
         added, environment = list(side.link_options), dict[str, str]()
         if side.use is not None and side.links_with_plugin:
             loaded = side.use.plugin or plugin
-            added += [] if loaded is None else [plugin_link_option(loaded, linker=plan.words[0])]
             environment = side.use.environment(scratch)
+            if loaded is not None:
+                added += loading_options(plan.words, loaded, cache=scratch / "cache")
         kind = lto_of(plan.words) or next((kind for name in plan.modules if (kind := lto.get(name, ""))), "")
         record = scratch / "record.yaml" if costs and kind else None
         if record is not None:

@@ -1,7 +1,7 @@
 """The two ways of building that are compared: plain, under policies, with a plugin, with other options."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, e
 from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.files import digest_file
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import BUILTIN, policy_files
 from mlgokit.policy.store import load_policy
@@ -160,6 +161,11 @@ def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
         ('-Wl,--load-pass-plugin=/p.so', '--load-pass-plugin=/p.so')
     """
     return link_option(f"--load-pass-plugin={plugin.absolute()}", linker)
+
+
+def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:
+    """What a plugin's own cache of ThinLTO is called after; ``settings`` are the variables that it reads."""
+    return digest_value([digest_file(plugin), dict(settings or {})])[:12]
 
 
 def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:
