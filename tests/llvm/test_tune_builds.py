@@ -174,12 +174,71 @@ def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Too
     assert set(record("make").left_out) == {"main.o", "part2.o"}
 
 
+LTO = ("make CFLAGS='-Oz -ffunction-sections -flto' LINK=-fuse-ld=lld",)
+SECOND = "second: main.o libparts.a\n\t$(CC) main.o libparts.a $(LINK) -o second\n"
+
+
+@pytest.fixture
+def lto_project(project: Path) -> Path:
+    """One whose Makefile knows how to link by another linker."""
+    text = (project / "Makefile").read_text().replace("libparts.a -o", "libparts.a $(LINK) $(CFLAGS) -o")
+    (project / "Makefile").write_text(text + SECOND)
+    return project
+
+
+@pytest.mark.parametrize("clean", [(), ("make clean",)], ids=["copy", "in its folder"])
+def test_the_link_of_a_build_with_lto_is_searched_by_itself(
+    tuning: Tuning, lto_project: Path, clean: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    for go_on in (False, True):
+        found = tuning(build=LTO, clean=clean, program=(Path("app"),), go_on=go_on)
+        assert {one.name for one in found.modules} == {"app (link)"}
+        assert any("3 of 3 sources are built with -flto, so the link" in note for note in found.notes)
+        assert found.judged is not None
+        assert found.built is not None
+        (program,) = found.built.programs
+        # The plain one is that of the recorded build, also where the folder has the one with the plugin.
+        assert (program.plain.image, program.tuned.image) == (found.judged.before, found.judged.after)
+        assert program.tuned.image <= program.plain.image
+        assert "load-pass-plugin" in found.built.line
+    assert capsys.readouterr().out == ""
+
+
+def test_compile_steps_before_a_link_that_is_not_searched_make_nothing_larger(tuning: Tuning, lto_project: Path):
+    # The second build is larger by itself.
+    text = (lto_project / "Makefile").read_text()
+    more = "ifneq ($(wildcard ../first),)\noverride CFLAGS += -DMORE\nendif\n$(shell touch ../first)\n"
+    (lto_project / "Makefile").write_text(f"{more}{text}")
+    main = "#ifdef MORE\nconst int more[99] = {1, 2};\n#else\nconst int more[2] = {1, 2};\n#endif\n"
+    main += "void part1(void); int main(int count, char **words) { part1(); return more[count]; }\n"
+    (lto_project / "main.c").write_text(main)
+    with pytest.raises(RejectedError, match=r"^--build: expected a program with -flto to be no larger with the plugin"):
+        tuning(build=(f"{LTO[0]} bin/app second",))
+    assert not (lto_project.parent / "tuned.so").exists()
+
+    (lto_project.parent / "tune/build/tree/first").unlink()
+    # What is not searched by its link is said, and why.
+    found = tuning(build=(f"{LTO[0]} bin/app second",), go_on=True)
+    assert "found bin/app, second; name one with --program" in found.left_out["-flto"]
+    assert {one.name for one in found.modules} == {"parts/main.o", "parts/part1.o", "parts/part2.o"}
+
+
+def test_a_link_is_judged_in_the_folder_of_a_cleaned_build(tuning: Tuning, project: Path):
+    found = tuning(clean=("make clean",), program=(Path("app"),), objective="linked")
+    assert found.judged is not None
+    assert found.built is not None
+    assert found.built.programs[0].tuned.image == found.judged.after
+    assert project.exists()
+
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "builds.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RECIPES = {
     "CMake, INTERPROCEDURAL_OPTIMIZATION": ("cmake", "make"),
+    "CMake, full link-time optimization": ("cmake", "make"),
     "Meson, b_lto": ("meson", "ninja"),
     "Make": ("make",),
+    "Make, link-time optimization": ("make",),
     "autotools": ("make",),
     "Ninja, in a build folder that is configured": ("cmake", "ninja"),
     "A profile build": ("make", "llvm-profdata-22"),
@@ -268,7 +327,7 @@ def test_a_recipe_tunes_and_builds(
             (project / name).write_text(body)
     found = json.loads(capsys.readouterr().out)
     (program,) = found["built"]["programs"]
-    is_link = "linked" in text
+    is_link = any(word in title for word in ("lto", "link-time", "INTERPROCEDURAL"))
     # LLVM's own link, and the profile of a program that calls all once, leave nothing to be gained here.
     has_gain = not is_link and "profile" not in title
     assert program["plain"]["image"] - program["tuned"]["image"] >= int(has_gain)

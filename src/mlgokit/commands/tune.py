@@ -95,7 +95,8 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
         config = dataclasses.replace(config, link_only=True)
 
     def attempt(config: Tune, notes: tuple[str, ...] = ()) -> Tuned:
-        found = find_material(config, toolchain, stack, report)
+        found = find_material(config, toolchain, stack, report, recorded=recorded)
+        config = found.config
         session = Session(
             config=config,
             compiler=spread(

@@ -30,6 +30,7 @@ from mlgokit.compiler.build_tree import (
 )
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
+from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT
@@ -37,6 +38,8 @@ from mlgokit.files import atomic_write, writing
 from mlgokit.progress import Report
 
 _RECORD = "recorded.json"
+_TUNED_TREE = "tuned-tree"
+"""The file that says that the user's own folder has the build with the plugin."""
 _MOST_NAMED = 5
 
 
@@ -129,7 +132,11 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
                 f"{place}: expected the build that was recorded there, found another {different}; "
                 "give the same commands, or name another --folder"
             )
-        return _recalled(place, found["build"])
+        recorded = _recalled(place, found["build"])
+        kinds = lto_kinds(recorded.database)
+        if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
+            _build_again(BuildSite(options=options, place=place, tree=recorded.tree, toolchain=toolchain), report)
+        return recorded
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -152,6 +159,28 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
+
+
+def note_tuned_tree(recorded: Recorded) -> None:
+    """Write down that the tree will not be that of the plain build any more.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    atomic_write(recorded.place / _TUNED_TREE, "")
+
+
+def _build_again(site: BuildSite, report: Report) -> None:
+    """The plain build in the user's folder once more: a link with ``-flto`` takes the objects that are there."""
+    report(0, 1, "plain build once more, as the folder has the one with the plugin")
+    for what in ("clean", "build"):
+        if reason := run_step(site, what, PLAIN, AddedOptions()).reason:
+            raise CorpusError(
+                f"--{what}: expected the plain build to succeed as it did before, found: {reason}; look into "
+                f"{site.log(PLAIN, what)}"
+            )
+    with writing(site.place):
+        (site.place / _TUNED_TREE).unlink(missing_ok=True)
 
 
 def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:

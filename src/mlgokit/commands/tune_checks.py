@@ -217,7 +217,9 @@ def measure_of(config: Tune, modules: Sequence[Module], toolchain: Toolchain) ->
         plan = plan_link(
             link_words(config.link_command),
             folder=folder.resolve(),
-            outputs={} if database is None else module_outputs(database, level=config.level),
+            outputs={}
+            if database is None
+            else module_outputs(database, project=config.build_project, level=config.level),
             modules=[module.name for module in modules],
             toolchain=toolchain,
         )

@@ -18,7 +18,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.importers.database import lto_by_module, module_outputs
+from mlgokit.corpus.importers.database import lto_by_module, module_outputs, option_counts
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.linked import Linked, LinkPlan, link, placed_words, plan_link
 from mlgokit.locks import reading
@@ -102,6 +102,10 @@ def open_steps(
     """
     if config.link_only or config.keep_hot or config.compile_commands is None:
         return None
+    if changing := option_counts(config.compile_commands, project=config.build_project).changing:
+        said = f"the compile steps stay as the build has them: it has {next(iter(changing))}, which modules are without"
+        report(1, 1, said)
+        return None
     corpus = given_corpus(
         compile_commands=config.compile_commands,
         corpus=None,
@@ -110,9 +114,11 @@ def open_steps(
         llvm=toolchain.major,
         workers=config.compiler.workers,
         report=report,
+        project=config.build_project,
     )
     stack.enter_context(reading(corpus))
-    kinds, outputs = lto_by_module(config.compile_commands), module_outputs(config.compile_commands)
+    kinds = lto_by_module(config.compile_commands, project=config.build_project)
+    outputs = module_outputs(config.compile_commands, project=config.build_project)
     modules = {
         module.name: module
         for module in modules_for_size(corpus, None).modules

@@ -13,11 +13,11 @@ from pathlib import Path
 from mlgokit.commands.tune_defer import MOST_LARGER, CompileSteps, deferred, open_steps
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
-from mlgokit.compiler.request import PluginUse
+from mlgokit.compiler.request import Lto, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.corpus.importers.database import lto_by_module, module_outputs
+from mlgokit.corpus.importers.database import lto_by_module, lto_kinds, module_outputs
 from mlgokit.errors import CorpusError, ToolError, UsageError
 from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words, loading_options, plan_link
 from mlgokit.files import digest_file
@@ -58,34 +58,6 @@ class LinkTuning:
         return {"what is linked": digest_value({one.name: digest_file(one.bitcode) for one in self.modules})}
 
 
-def asked_lto(config: Tune) -> dict[str, int]:
-    """Kinds of link-time optimization that the compilation database asks for, each with the number of sources.
-
-    Raises:
-        CorpusError: the database is none.
-    """
-    found = {"": 0, "full": 0, "thin": 0}
-    if config.compile_commands is not None:
-        for command in read_compile_commands(config.compile_commands):
-            if isinstance(command, CompileCommand):
-                found[lto_of(command.arguments)] += 1
-    return found
-
-
-def without_lto(config: Tune) -> dict[str, str]:
-    """What it means that a build with ``-flto`` is tuned by its compile steps alone; nothing for other builds."""
-    kinds = asked_lto(config)
-    count = kinds["full"] + kinds["thin"]
-    if not count:
-        return {}
-    return {
-        "-flto=thin" if kinds["thin"] > kinds["full"] else "-flto": (
-            f"{count} of {sum(kinds.values())} sources are built with it and tuned as if they were not, so that the "
-            "result is for a build without it; give --objective linked and the --link-command to search the link itself"
-        )
-    }
-
-
 def open_link(config: Tune, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report) -> LinkTuning | None:
     """The link to tune, if the call names one that optimizes; it is linked as it is first.
 
@@ -103,7 +75,7 @@ def open_link(config: Tune, toolchain: Toolchain, *, stack: contextlib.ExitStack
     if config.link_command is None or config.compile_commands is None:
         return None
     words = link_words(config.link_command)
-    kinds = asked_lto(config)
+    kinds = lto_kinds(config.compile_commands)
     kind = lto_of(words) or ("full" if kinds["full"] else "thin")
     if not kinds["full"] and not kinds["thin"]:
         return None
@@ -176,7 +148,7 @@ class _Asked:
     toolchain: Toolchain
     words: tuple[str, ...]
     folder: Path
-    kinds: dict[str, int]
+    kinds: dict[Lto, int]
     image: Path
     linked: Path
     steps: CompileSteps | None = None

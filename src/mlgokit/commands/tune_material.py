@@ -11,15 +11,20 @@ from mlgokit.commands.chosen import (
     modules_for_size,
     modules_of_project,
 )
+from mlgokit.commands.tune_builds import Recorded
 from mlgokit.commands.tune_checks import (
     check_link_without_profile,
     measure_of,
     with_hot_functions,
 )
-from mlgokit.commands.tune_lto import LinkTuning, open_link, without_lto
+from mlgokit.commands.tune_lto import LinkTuning, open_link
+from mlgokit.commands.tune_lto_choice import by_its_link, link_note, without_lto
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.importers.project_name import default_project
+from mlgokit.corpus.build_notes import profile_sentences
+from mlgokit.corpus.importers.database import option_counts
+from mlgokit.corpus.staleness import fit_of
+from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.locks import reading
 from mlgokit.module import Module
@@ -32,6 +37,7 @@ class Material:
     """What is tuned, and where it comes from.
 
     Attributes:
+        config: the call, with what was found.
         modules: in link order.
         left_out: what is not tuned, with the reason.
         inputs: digests of what the search depends on.
@@ -41,6 +47,7 @@ class Material:
         notes: what is to be said of the build.
     """
 
+    config: Tune
     modules: Sequence[Module]
     left_out: dict[str, str]
     inputs: dict[str, str]
@@ -50,18 +57,44 @@ class Material:
     notes: tuple[str, ...] = ()
 
 
-def find_material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStack, report: Report) -> Material:
-    """Find what is to be tuned, and say what is left out."""
-    if (linking := open_link(config, toolchain, stack=stack, report=report)) is not None:
+def find_material(
+    config: Tune,
+    toolchain: Toolchain,
+    stack: contextlib.ExitStack,
+    report: Report,
+    *,
+    recorded: Recorded | None = None,
+) -> Material:
+    """Find what is to be tuned, and say what is left out.
+
+    Args:
+        config: the call.
+        toolchain: whose clang.
+        stack: holds the corpus.
+        report: told what is left out, and why.
+        recorded: the build of the call; if its link is searched for, that need not be possible.
+    """
+    by_link, reason = (config, "") if recorded is None else by_its_link(config, recorded, toolchain)
+    linking = None
+    try:
+        linking = open_link(by_link, toolchain, stack=stack, report=report)
+    except UsageError as error:
+        if by_link is config:
+            raise
+        reason = str(error)
+    if linking is not None:
         check_link_without_profile(config)
-        chosen = ModuleSelection(modules=linking.modules, left_out=linking.left_out)
+        notes = (*(() if by_link is config else (link_note(config),)), *_notes_of_link(config, linking))
+        chosen = ModuleSelection(modules=linking.modules, left_out=linking.left_out, notes=notes)
         chosen.tell(report)
         return Material(
+            config=by_link,
             modules=chosen.modules,
             left_out=chosen.left_out,
             inputs=linking.inputs,
             measure=linking.measure,
             linking=linking,
+            notes=chosen.notes,
         )
     corpus = given_corpus(
         compile_commands=config.compile_commands,
@@ -71,11 +104,11 @@ def find_material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStac
         llvm=toolchain.major,
         workers=config.compiler.workers,
         report=report,
-        project=default_project(config.built.build_folder) if config.built.build else None,
+        project=config.build_project,
     )
     stack.enter_context(reading(corpus))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(corpus, config.project)
-    lto = without_lto(config)
+    lto = without_lto(config, reason)
     notes = tuple(note for note in chosen.notes if note.partition(" ")[0] not in lto)
     chosen = ModuleSelection(modules=chosen.modules, left_out=lto | chosen.left_out, notes=notes)
     chosen = with_hot_functions(config, chosen)
@@ -83,6 +116,7 @@ def find_material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStac
     measure = measure_of(config, chosen.modules, toolchain)
     by_name = {module.name: module for module in chosen.modules}
     return Material(
+        config=config,
         modules=chosen.modules if measure is None else [by_name[name] for name in measure.modules],
         left_out=chosen.left_out,
         inputs={"corpus": digest_file(corpus / "corpus_description.json")},
@@ -90,3 +124,12 @@ def find_material(config: Tune, toolchain: Toolchain, stack: contextlib.ExitStac
         corpus=corpus,
         notes=chosen.notes,
     )
+
+
+def _notes_of_link(config: Tune, linking: LinkTuning) -> tuple[str, ...]:
+    """What is to be said of a build whose objects are linked as they are, and of the profiles of its compile steps."""
+    if config.compile_commands is None:
+        return ()
+    counts = option_counts(config.compile_commands, project=config.build_project).of_objects
+    steps = () if linking.steps is None else linking.steps.modules
+    return (*counts.sentences(), *profile_sentences([fit for one in steps if (fit := fit_of(one)) is not None]))

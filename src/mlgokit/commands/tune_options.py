@@ -10,6 +10,7 @@ import tyro
 from mlgokit.commands.build_site import BuildOptions, WholeBuild
 from mlgokit.commands.options import COMPILER, NO_CLUSTER, Clustering, Compiling
 from mlgokit.corpus.front_end import Level
+from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
@@ -94,3 +95,8 @@ class Tune:
     def share_for_passes(self) -> float:
         """Share of the budget for passes, which registers come before."""
         return min(self.pass_share, 1 - self.allocation_share)
+
+    @property
+    def build_project(self) -> str | None:
+        """First component of the names of a recorded build's modules; ``None`` for that of the database's folder."""
+        return default_project(self.built.build_folder) if self.built.build else None

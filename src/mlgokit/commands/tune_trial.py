@@ -7,7 +7,7 @@ from pathlib import Path
 from mlgokit.commands.build import plugin_options
 from mlgokit.commands.build_site import PLAIN, TUNED, BuildOptions, BuildSite, fresh_tree, keep, run_step, state_of
 from mlgokit.commands.options import option_words
-from mlgokit.commands.tune_builds import Recorded, programs_of
+from mlgokit.commands.tune_builds import Recorded, note_tuned_tree, programs_of
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import project_calls
 from mlgokit.compiler.toolchain import Toolchain
@@ -17,6 +17,9 @@ from mlgokit.evaluation.images import weigh_image
 from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report
 from mlgokit.tune.result import TunedBuild, TunedProgram
+
+_SIZES = {"image", "text", "object", "linked"}
+"""Objectives that are bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,8 @@ def try_plugin(
     """Build once more with the plugin, test, and compare.
 
     Raises:
-        RejectedError: the build fails with it, or the tests do, which passed on the plain build.
+        RejectedError: the build fails with it, or the tests do, which passed on the plain build; or a program that is
+            linked with link-time optimization is larger.
         StorageError: the disk is full or not writable.
     """
     options, tree = config.built, recorded.tree
@@ -50,6 +54,7 @@ def try_plugin(
         if changed:
             notes.append(f"{len(changed)} sources, such as {changed[0]}, changed after the build was recorded")
         if options.clean:
+            note_tuned_tree(recorded)
             run_step(site, "clean", TUNED, AddedOptions())
         report(0, 1, "build with the plugin")
         build = run_step(site, "build", TUNED, added)
@@ -66,12 +71,7 @@ def try_plugin(
             )
         if any(call.lto_linker == "other" for call in build.calls):
             notes.append("the linker of link-time optimization does not load the plugin: link with -fuse-ld=lld")
-        programs = [
-            TunedProgram(program=name, plain=weigh_image(site.kept(PLAIN, name)).row, tuned=weigh_image(path).row)
-            for name, path in programs_of(recorded, options).items()
-        ]
-        for name, path in programs_of(recorded, options).items():
-            keep(path, site.kept(TUNED, name))
+        programs = _compared(config, recorded, site, is_lto=any(call.lto_linker for call in build.calls))
         tests = ""
         if recorded.tests is not None:
             report(0, 1, "test the build with the plugin")
@@ -86,11 +86,32 @@ def try_plugin(
                 how = "and on the tuned one" if found else "and pass on the tuned one"
                 tests = f"the tests fail on the plain build ({recorded.tests}), {how}: they say nothing of the plugin"
     return TunedBuild(
-        programs=tuple(programs),
+        programs=programs,
         tests=tests,
         notes=tuple(notes),
         line=_lines(options, tree, config.output, trial.place),
     )
+
+
+def _compared(config: Tune, recorded: Recorded, site: BuildSite, *, is_lto: bool) -> tuple[TunedProgram, ...]:
+    """The programs of both builds; those of the second one are kept as well.
+
+    Raises:
+        RejectedError: one is larger, of a build with link-time optimization: its compile steps know nothing of that.
+        StorageError: the disk is full or not writable.
+    """
+    found: list[TunedProgram] = []
+    for name, path in programs_of(recorded, site.options).items():
+        keep(path, site.kept(TUNED, name))
+        program = TunedProgram(program=name, plain=weigh_image(site.kept(PLAIN, name)).row, tuned=weigh_image(path).row)
+        if is_lto and config.objective in _SIZES and program.tuned.image > program.plain.image:
+            raise RejectedError(
+                f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
+                f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, name one "
+                "program that lld links with --program, so that its link is searched"
+            )
+        found.append(program)
+    return tuple(found)
 
 
 def _lines(options: BuildOptions, tree: Path, plugin: Path, place: PluginPlace) -> str:

@@ -40,9 +40,15 @@ _KEPT = (
         r"-f(cs-)?profile-(instr-)?generate(=.*)?",
         "modules have counters in them: this build makes a profile, and is not the one that is compiled with it",
     ),
+    (r"--?coverage|-fprofile-arcs|-ftest-coverage", "objects have counters of coverage in them, and write files"),
+    (
+        r"-fplugin.*|-fpass-plugin.*|-Xclang -(load|plugin|add-plugin|fplugin|fpass-plugin).*",
+        "objects are made with this plugin too",
+    ),
     (r"-fcoverage-mapping|-pg|-finstrument-functions.*|-fxray-instrument", "modules have this instrumentation in them"),
 )
 """What is kept, and makes another program than the one that is shipped."""
+_OF_LINKS = r"-flto(=.*)?|-fwhole-program-vtables|-fvirtual-function-elimination.*"
 _OTHERWISE = "this clang does not know it, or must not be asked about it"
 
 
@@ -59,6 +65,22 @@ class BuildOptionCounts:
     commands: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     kept: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def changing(self) -> dict[str, int]:
+        """Options that are left out although the code of a link with ``-flto`` depends on them, but for that itself."""
+        return {option: count for option, count in self.left_out.items() if not re.fullmatch(r"-flto(=.*)?", option)}
+
+    @property
+    def of_objects(self) -> "BuildOptionCounts":
+        """The same of the objects that the build makes itself: nothing is left out of these.
+
+        Example:
+            >>> BuildOptionCounts(commands=1, left_out={"-flto": 1, "--coverage": 1}).of_objects.kept
+            {'--coverage': 1}
+        """
+        inside = {option: count for option, count in self.left_out.items() if not re.fullmatch(_OF_LINKS, option)}
+        return BuildOptionCounts(commands=self.commands, kept={**self.kept, **inside})
 
     def sentences(self) -> tuple[str, ...]:
         """One for each option, with what it means.

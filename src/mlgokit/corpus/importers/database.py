@@ -5,7 +5,7 @@ information is left out: it has the machine's paths, and no decision of the opti
 """
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +20,7 @@ from mlgokit.corpus.front_end import (
     claim_corpus,
     front_ends,
 )
+from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.build_sources import (
     BuildSource,
     CommandFilter,
@@ -30,6 +31,7 @@ from mlgokit.corpus.importers.build_sources import (
     source_request,
     survey,
 )
+from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.options.parse import Option
 from mlgokit.corpus.profiles import ProfileCopies, profile_of, with_profiles
@@ -162,11 +164,7 @@ def import_commands(
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
-        counts = BuildOptionCounts(
-            commands=reading.commands,
-            left_out=dict(reading.dropped.most_common()),
-            kept=dict(reading.foreign.most_common()),
-        )
+        counts = _counted(reading)
         write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
@@ -216,6 +214,34 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
     }
 
 
+def option_counts(database: Path, *, project: str | None = None) -> BuildOptionCounts:
+    """The options of a build that :func:`import_commands` leaves out or keeps, as far as no compiler has to be asked.
+
+    Raises:
+        CorpusError: the database is none.
+        UsageError: the project's name is not usable.
+    """
+    reading = SourceReading()
+    request = source_request(database, project=project, level=None, wanted=CommandFilter())
+    for source in read_sources(request, reading):
+        if isinstance(source, BuildSource):
+            _count(reading, source, ())
+    return _counted(reading)
+
+
+def lto_kinds(database: Path | None) -> dict[Lto, int]:
+    """Kinds of link-time optimization that a database asks for, each with the number of sources; none of no database.
+
+    Raises:
+        CorpusError: it is none.
+    """
+    found: dict[Lto, int] = {"": 0, "full": 0, "thin": 0}
+    for command in () if database is None else read_compile_commands(database):
+        if isinstance(command, CompileCommand):
+            found[lto_of(command.arguments)] += 1
+    return found
+
+
 def lto_by_module(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Lto]:
     """By module of :func:`import_commands` for the same arguments, the link-time optimization of its object, if any.
 
@@ -231,6 +257,20 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
+def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
+    reading.commands += 1
+    reading.dropped.update({*source.call.dropped, *unknown})
+    reading.foreign.update(set(source.call.foreign))
+
+
+def _counted(reading: SourceReading) -> BuildOptionCounts:
+    return BuildOptionCounts(
+        commands=reading.commands,
+        left_out=dict(reading.dropped.most_common()),
+        kept=dict(reading.foreign.most_common()),
+    )
+
+
 def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
     """A job for each source that the compiler can be asked about; counts how many commands had which option."""
     for source in read_sources(request, reading):
@@ -239,9 +279,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
             continue
         dry = plan.answers[dry_run_key(source.options)]
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
-        reading.commands += 1
-        reading.dropped.update({*source.call.dropped, *unknown})
-        reading.foreign.update(set(source.call.foreign))
+        _count(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)
         reason = refusal(source, dry)
         try:
