@@ -4,12 +4,15 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.commands import build
-from mlgokit.commands.build import Build, BuildResult, exit_code, render
+from mlgokit.commands.build import Build, BuildResult, exit_code, render, tuned_for
 from mlgokit.compiler.build_tree import PassedObject
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import InputError, UsageError
+from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
 from mlgokit.terminal import open_console
 
 RESULT: dict[str, Any] = {
@@ -28,6 +31,29 @@ def test_calls_that_make_no_sense(tmp_path: Path):
         build.run(Build(command=("no-such-make", "-j2"), plugin=plugin))
     with pytest.raises(InputError, match="expected a plugin, found no such file; correct the path"):
         build.run(Build(command=("true",), plugin=plugin))
+
+
+@pytest.mark.parametrize(
+    ("names", "defers", "place"),
+    [
+        (("a/b.o", "a/c.o"), False, "compile"),
+        (("tool (link)",), False, "link"),
+        (("tool (link)",), True, "both"),
+        (("a/b.o (link)", "a/c.o (link)"), True, "both"),
+    ],
+)
+def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ...], defers: bool, place: str):
+    decided = np.array([True])
+    keys = np.array([8], np.uint64)
+    # Modules that are left to LLVM have nothing to say.
+    entries = [entry_of([1], keys, decided), entry_of([2], keys, decided, defers=defers)][-len(names) :]
+    summary = TuningSummary(
+        llvm=22, objective=Objective.LINK_AWARE.value, plain_bytes=2.0, tuned_bytes=1.0, modules=names
+    )
+    write_table(tmp_path / "decisions", entries, summary)
+    assert tuned_for(tmp_path / "decisions") == (22, place)
+    (tmp_path / "policy.so").write_text("a plugin with something else inside")
+    assert tuned_for(tmp_path / "policy.so") == (None, "both")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The command that runs a build with a plugin in its compilers."""
 
 import contextlib
-import functools
 import shlex
 import shutil
 import tempfile
@@ -24,8 +23,8 @@ from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.sides import PluginPlace, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tables.decisions import TuningSummary, read_table
-from mlgokit.tables.overrides import ALLOCATIONS, PASSES, OverrideSummary, read_overrides
+from mlgokit.tables.decisions import read_table
+from mlgokit.tables.overrides import ALLOCATIONS, PASSES, read_overrides
 from mlgokit.terminal import say
 
 CHECK_SECONDS = 60.0
@@ -115,9 +114,9 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
         raise UsageError(f"build: expected a program in {shlex.join(words)}, found no {words[0]}; check the name")
     if not config.plugin.is_file():
         raise InputError(f"{config.plugin}: expected a plugin, found no such file; correct the path")
-    summary = _summary(config.plugin)
-    place = config.plugin_in or _place(summary)
-    toolchain = find_toolchain(config.llvm or (None if summary is None else summary.llvm))
+    llvm, place = tuned_for(config.plugin)
+    place = config.plugin_in or place
+    toolchain = find_toolchain(config.llvm or llvm)
     check_loads(config.plugin, toolchain)
     before = objects_below(Path.cwd())
     with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
@@ -202,20 +201,23 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     )
 
 
-def _summary(plugin: Path) -> TuningSummary | OverrideSummary | None:
-    """What a tuned plugin says of itself."""
-    for read in (read_table, *(functools.partial(read_overrides, kind) for kind in (ALLOCATIONS, PASSES))):
+def tuned_for(plugin: Path) -> tuple[int | None, PluginPlace]:
+    """The LLVM major of a tuned plugin, and the steps of a build that it is for; ``None`` and all steps for a policy.
+
+    A tuning of a link has that among its modules, and needs the compile steps too if they leave inlining to it.
+    """
+    with contextlib.suppress(InputError):
+        table = read_table(plugin)
+        if table.summary is not None:
+            is_link = any(name.endswith(LINK_MODULE) for name in table.summary.modules)
+            defers = any(entry.defers for entry in table.entries)
+            return table.summary.llvm, "both" if defers else "link" if is_link else "compile"
+    for kind in (ALLOCATIONS, PASSES):
         with contextlib.suppress(InputError):
-            return read(plugin).summary
-    return None
-
-
-def _place(summary: TuningSummary | OverrideSummary | None) -> PluginPlace:
-    """The steps that a plugin is for; a tuning of a link has that as its one module."""
-    if summary is None:
-        return "both"
-    names = summary.modules if isinstance(summary, TuningSummary) else ()
-    return "link" if any(name.endswith(LINK_MODULE) for name in names) else "compile"
+            summary = read_overrides(kind, plugin).summary
+            if summary is not None:
+                return summary.llvm, "compile"
+    return None, "both"
 
 
 def _result(
