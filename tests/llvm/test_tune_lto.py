@@ -97,8 +97,8 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(
     result = result_of(place)
     plugin, link_only = place / "tuned.so", [f"-Wl,--load-pass-plugin={place / 'tuned.so'}"]
     both = [f"-fpass-plugin={plugin}", *link_only]
-    assert result["flag"].split() == (both if lto == "-flto" else link_only)
-    assert len(result["notes"]) == (lto == "-flto")
+    assert result["flag"].split() == both
+    assert len(result["notes"]) == 1
     names = {one["name"] for one in result["modules"]}
     assert names == {"tool (link)"} if lto == "-flto" else len(names) == 3
     sizes = [
@@ -124,9 +124,10 @@ def linked_size(build: Path, toolchain: Toolchain, *, lto: str, added: Sequence[
     return section_totals(read_elf(build / "tool")).llvm_size_text
 
 
-def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_path: Path):
-    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
-    command = " ".join(link_words(toolchain))
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_path: Path, lto: str):
+    build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
+    command = " ".join(link_words(toolchain, lto=lto))
     assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
     assert not (place / "corpus").exists()
@@ -180,6 +181,47 @@ def test_compile_steps_of_an_lto_build_are_tuned_with_a_word_about_it(
     assert "-flto" in result_of(tmp_path / "t")["left_out"]
 
 
+def test_objects_in_a_library_are_tuned_where_lld_finds_them(toolchain: Toolchain, tmp_path: Path):
+    build, place = put_build(tmp_path / "build", toolchain, lto="-flto=thin"), tmp_path / "t"
+    archive = ["rc", "libparts.a", "part1.c.o", "part2.c.o"]
+    ar = toolchain.clang.resolve().with_name("llvm-ar")
+    assert process.run([str(ar), *archive], timeout_seconds=60, cwd=build).returncode == 0
+    words = link_words(toolchain, lto="-flto=thin")
+    words = [*words[: words.index("part1.c.o")], "libparts.a", "-Wl,--thinlto-cache-dir=cache", "-o", "tool"]
+    assert tune(toolchain, build, place, "--budget", "2s", "--link-command", " ".join(words)) == 0
+    result = result_of(place)
+    assert len(result["modules"]) == 3
+    assert result["judged"]["after"] <= result["judged"]["before"]
+    # The compile steps inline nothing, and with the plugin the link has a cache of its own.
+    plugin, *link = result["flag"].split()
+    assert plugin.startswith("-fpass-plugin=")
+    assert re.fullmatch(r"-Wl,--load-pass-plugin=\S+ -Wl,--thinlto-cache-dir=cache-[0-9a-f]{12}", " ".join(link))
+
+
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_options_that_change_what_is_linked_are_named_before_the_search(
+    toolchain: Toolchain, tmp_path: Path, lto: str, capsys: pytest.CaptureFixture[str]
+):
+    # Checks that trap need no library; the options of counters are not compiled with, so that neither do these.
+    added = ["-fsanitize=signed-integer-overflow", "-fsanitize-trap=all"]
+    build, place = put_build(tmp_path / "build", toolchain, lto=lto, added=added), tmp_path / "t"
+    database = build / "compile_commands.json"
+    database.write_text(database.read_text().replace('"-c"', '"--coverage", "-c"', 1))
+    command = ("--link-command", " ".join(link_words(toolchain, lto=lto)))
+    assert tune(toolchain, build, place, "--budget", "0s", *command) == 0
+    said = re.sub(r"\s+", " ", capsys.readouterr().err)
+    expected = [
+        "-fsanitize=signed-integer-overflow (3 of 3 commands) is kept: modules have the sanitizer's checks in them",
+        "--coverage (1 of 3 commands) is kept: objects have counters of coverage in them",
+    ]
+    assert [note[: len(start)] for note, start in zip(result_of(place)["notes"], expected, strict=True)] == expected
+    for start in expected:
+        assert start in said
+    # What is compiled anew for the search would be without the counters.
+    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    assert "the compile steps stay as the build has them: it has --coverage" in said
+
+
 def tune_words(toolchain: Toolchain, build: Path, place: Path, *words: str) -> list[str]:
     """The call as a process of its own."""
     given = ["--compile-commands", str(build / "compile_commands.json"), "--llvm", str(toolchain.major)]
@@ -206,9 +248,10 @@ def wait_for_compilations(child: subprocess.Popen[bytes], place: Path, count: in
     return spent
 
 
-def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain: Toolchain, tmp_path: Path):
-    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
-    command = ["--link-command", " ".join(link_words(toolchain))]
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_a_killed_search_of_a_link_leaves_nothing_running_and_goes_on(toolchain: Toolchain, tmp_path: Path, lto: str):
+    build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
+    command = ["--link-command", " ".join(link_words(toolchain, lto=lto))]
     with started(tune_words(toolchain, build, place, *command, "--budget", "10m")) as child:
         spent = wait_for_compilations(child, place, 4)
         child.send_signal(signal.SIGKILL)
@@ -252,14 +295,16 @@ def test_a_full_disk_stops_the_search_of_a_link_and_it_goes_on(
     assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]
 
 
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
 def test_a_linker_that_fails_during_the_search_changes_nothing_and_the_search_goes_on(
-    toolchain: Toolchain, tmp_path: Path
+    toolchain: Toolchain, tmp_path: Path, lto: str
 ):
-    build, place, broken = put_build(tmp_path / "build", toolchain), tmp_path / "t", tmp_path / "broken"
+    build, place, broken = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t", tmp_path / "broken"
     linker = tmp_path / "ld.lld"
     linker.write_text(f'#!/bin/sh\n[ -e {broken} ] && echo "error: broken" >&2 && exit 1\nexec {toolchain.lld} "$@"\n')
     linker.chmod(0o755)
-    words = [f"--ld-path={linker}" if word.startswith("--ld-path") else word for word in link_words(toolchain)]
+    link = link_words(toolchain, lto=lto)
+    words = [f"--ld-path={linker}" if word.startswith("--ld-path") else word for word in link]
     argv = tune_words(toolchain, build, place, "--link-command", " ".join(words), "--budget", "8s")
     with started(argv) as child:
         wait_for_compilations(child, place, 4)

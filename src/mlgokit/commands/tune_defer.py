@@ -16,11 +16,12 @@ from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import NEVER, CompileRequest, PluginUse
+from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs, option_counts
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.linked import Linked, LinkPlan, link, placed_words, plan_link
+from mlgokit.files import writing
 from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -39,14 +40,16 @@ class CompileSteps:
 
     Attributes:
         compiler: makes their objects, which are bitcode.
-        modules: those that are compiled for size and for full link-time optimization.
+        modules: those that are compiled for size and for link-time optimization.
         plan: the user's link, with the places of their objects.
+        lto: the kind of it.
         report: told what is done.
     """
 
     compiler: ClangCompiler
     modules: tuple[Module, ...]
     plan: LinkPlan
+    lto: Lto
     report: Report
 
     def compile(self, folder: Path, use: PluginUse) -> dict[str, Path]:
@@ -55,20 +58,21 @@ class CompileSteps:
         Raises:
             ToolError: one does not compile.
         """
+        # In a library an object is known by its name.
+        paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
 
-        def work(pair: tuple[int, Module]) -> str:
-            index, module = pair
-            request = CompileRequest(use=use, lto="full", keep_object=folder / f"{index}.o")
-            done = self.compiler.compile(module, request)
+        def work(module: Module) -> str:
+            path = paths[module.name]
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            done = self.compiler.compile(module, CompileRequest(use=use, lto=self.lto, keep_object=path))
             return "" if done.status is CompileStatus.OK else f"{module.name}: {done.reason}"
 
-        folder.mkdir(parents=True, exist_ok=True)
-        pairs = list(enumerate(self.modules))
         workers = self.compiler.workers
-        failed = parallel(work, pairs, workers=workers, report=self.report, label="compile steps of the link")
+        failed = parallel(work, self.modules, workers=workers, report=self.report, label="compile steps of the link")
         if reason := next((one for one in failed if one), ""):
             raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
-        return {module.name: folder / f"{index}.o" for index, module in pairs}
+        return paths
 
     def link(
         self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float, added: Sequence[str] = ()
@@ -89,7 +93,7 @@ class CompileSteps:
 
 
 def open_steps(
-    config: Tune, asked: LinkPlan, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report
+    config: Tune, asked: LinkPlan, toolchain: Toolchain, *, lto: Lto, stack: contextlib.ExitStack, report: Report
 ) -> CompileSteps | None:
     """The compile steps of a link; none if the link has no object of them, or they are not to be changed.
 
@@ -97,6 +101,7 @@ def open_steps(
         config: the call.
         asked: the link as it was asked for.
         toolchain: whose clang.
+        lto: the link-time optimization of those that may be changed.
         stack: holds the corpus.
         report: told what is done.
     """
@@ -122,7 +127,7 @@ def open_steps(
     modules = {
         module.name: module
         for module in modules_for_size(corpus, None).modules
-        if kinds.get(module.name) == "full" and module.name in outputs
+        if kinds.get(module.name) == lto and module.name in outputs
     }
     try:
         plan = plan_link(asked.words, folder=asked.folder, outputs=outputs, modules=tuple(modules), toolchain=toolchain)
@@ -139,6 +144,7 @@ def open_steps(
         ),
         modules=tuple(modules[name] for name in plan.modules),
         plan=plan,
+        lto=lto,
         report=report,
     )
 

@@ -7,7 +7,8 @@ import contextlib
 import dataclasses
 import itertools
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.commands.tune_defer import MOST_LARGER, CompileSteps, deferred, open_steps
@@ -114,13 +115,11 @@ def open_link(config: Tune, toolchain: Toolchain, *, stack: contextlib.ExitStack
     )
     # What cannot be searched is refused before anything is compiled.
     _ = asked.call
-    is_full = kinds["full"] and kind == "full"
-    steps = open_steps(config, plan, toolchain, stack=stack, report=report) if is_full else None
-    if steps is not None:
-        asked = _deferring(asked, steps, scratch / "deferred", report)
-    found = _merged_link(asked, scratch, report) if is_full else None
+    found = None
+    if kinds["full"] and kind == "full":
+        found = _merged_link(_deferring(asked, "full", scratch, stack, report), scratch, report)
     if found is None and kinds["thin"]:
-        found = _thin_link(asked, toolchain)
+        found = _thin_link(_deferring(asked, "thin", scratch, stack, report))
     if found is not None:
         _check_level(config)
     return found
@@ -140,6 +139,7 @@ class _Asked:
         image: what the user's link writes.
         linked: what ``words`` write.
         steps: the compile steps, if they leave inlining to the link.
+        objects: theirs, by module.
         bar: bytes of the user's image then.
     """
 
@@ -152,6 +152,7 @@ class _Asked:
     image: Path
     linked: Path
     steps: CompileSteps | None = None
+    objects: Mapping[str, Path] = field(default_factory=dict[str, Path])
     bar: float | None = None
 
     @property
@@ -177,8 +178,13 @@ class _Asked:
         )
 
 
-def _deferring(asked: _Asked, steps: CompileSteps, scratch: Path, report: Report) -> _Asked:
+def _deferring(asked: _Asked, lto: Lto, scratch: Path, stack: contextlib.ExitStack, report: Report) -> _Asked:
     """The link with compile steps that inline nothing, or as it was if that makes the image much larger."""
+    plan = LinkPlan(words=asked.words, folder=asked.folder, modules=())
+    steps = open_steps(asked.config, plan, asked.toolchain, lto=lto, stack=stack, report=report)
+    if steps is None:
+        return asked
+    scratch = scratch / "deferred"
     how = asked.measure(steps.plan, (), is_lto=False)
     report(0, 1, "compile without inlining, and link")
     objects = deferred(steps, scratch / "objects")
@@ -191,9 +197,8 @@ def _deferring(asked: _Asked, steps: CompileSteps, scratch: Path, report: Report
         report(1, 1, "the compile steps stay as they are: the link alone would begin with a far larger image")
         return asked
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
-    return dataclasses.replace(
-        asked, words=words, linked=found.image, steps=steps, bar=None if how.command else sizes[0]
-    )
+    bar = None if how.command else sizes[0]
+    return dataclasses.replace(asked, words=words, linked=found.image, steps=steps, objects=objects, bar=bar)
 
 
 def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | None:
@@ -230,12 +235,16 @@ def _merged_link(asked: _Asked, scratch: Path, report: Report) -> LinkTuning | N
     )
 
 
-def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
+def _thin_link(asked: _Asked) -> LinkTuning:
     """ThinLTO: each object of the build that is linked, alone or in a library, has a back end."""
-    kinds = lto_by_module(asked.database)
-    found = {name: path for name, path in module_outputs(asked.database).items() if kinds.get(name) == "thin"}
+    project = asked.config.build_project
+    kinds = lto_by_module(asked.database, project=project)
+    built = module_outputs(asked.database, project=project) | dict(asked.objects)
+    found = {name: path for name, path in built.items() if kinds.get(name) == "thin"}
     outputs = {f"{name}{LINK_MODULE}": path for name, path in found.items()}
-    plan = plan_link(asked.words, folder=asked.folder, outputs=outputs, modules=tuple(outputs), toolchain=toolchain)
+    plan = plan_link(
+        asked.words, folder=asked.folder, outputs=outputs, modules=tuple(outputs), toolchain=asked.toolchain
+    )
     spelled = {name: plan.words[place] for place, name in plan.objects.items()}
     for place, members in plan.libraries.items():
         # So lld calls a member of a library, with its place behind it.
@@ -252,7 +261,7 @@ def _thin_link(asked: _Asked, toolchain: Toolchain) -> LinkTuning:
                 f"--link-command: expected paths of objects none of which is a part of another, found {spelled[name]} "
                 f"in {spelled[others[0]]}, which lld cannot compile one by one; link them by absolute paths"
             )
-        language = "c" if outputs[name].stem.endswith(".c") else "c++"
+        language = "c" if Path(name.removesuffix(LINK_MODULE)).stem.endswith(".c") else "c++"
         modules.append(_module(asked, name, outputs[name], back_end(call, spelled[name]), language))
     return LinkTuning(
         modules=tuple(modules),

@@ -241,7 +241,8 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
   if (!Table)
     return Table.takeError();
-  const bool Defers = *Table && (*Table)->defers() && Phase == ThinOrFullLTOPhase::FullLTOPreLink;
+  const bool BeforeLink = Phase == ThinOrFullLTOPhase::FullLTOPreLink || Phase == ThinOrFullLTOPhase::ThinLTOPreLink;
+  const bool Defers = *Table && (*Table)->defers() && BeforeLink;
   if (Defers) {
     P.reset();
     Named = Rule::Never;

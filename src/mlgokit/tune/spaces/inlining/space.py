@@ -14,6 +14,7 @@ import numpy as np
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.lto import is_back_end
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.compiler.request import Compiler
@@ -341,7 +342,8 @@ class InliningSpace:
                 one.build.decisions.sites,
                 one.build.decisions.inlined,
                 plain=name not in kept,
-                at_link=one.module.language == "rust" or one.module.defers,
+                # A back end of ThinLTO is found by its functions; a compile step that inlines nothing looks for none.
+                at_link=one.module.language == "rust" or (one.module.defers and not is_back_end(one.module)),
                 # What is left to LLVM, is in the compile steps too.
                 defers=one.module.defers and name in kept,
             )
