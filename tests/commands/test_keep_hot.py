@@ -1,11 +1,12 @@
 """What `mlgokit tune --keep-hot` may not say, and what it says."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from mlgokit.commands.chosen import ModuleSelection
-from mlgokit.commands.tune_checks import check_keep_hot, check_link_without_profile, with_hot_functions
+from mlgokit.commands.tune_checks import check_keep_hot, with_hot_functions
 from mlgokit.commands.tune_options import Tune
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
@@ -44,12 +45,15 @@ def test_without_a_profile_nothing_is_known_to_be_hot():
         with_hot_functions(Tune(keep_hot=99.0), selection("-Oz", "-Os"))
 
 
-def test_a_link_keeps_no_functions():
-    check_link_without_profile(Tune())
-    with pytest.raises(
-        UsageError, match="--keep-hot 99: expected a search of compile steps with it, found one of a link"
-    ):
-        check_link_without_profile(Tune(keep_hot=99.0))
+def test_a_link_has_the_profile_of_its_compile_steps_inside(tmp_path: Path):
+    bitcode = tmp_path / "merged.bc"
+    (module,) = selection("-flto").modules
+    chosen = ModuleSelection(modules=(dataclasses.replace(module, bitcode=bitcode, link_folder=tmp_path),), left_out={})
+    bitcode.write_bytes(b"BC nothing")
+    with pytest.raises(UsageError, match=r"--keep-hot 99: expected a build with a profile, .* found none in 1 modules"):
+        with_hot_functions(Tune(keep_hot=99.0), chosen)
+    bitcode.write_bytes(b"BC ProfileSummaryProfileFormatInstrProf")
+    assert "in 1 of 1 modules" in with_hot_functions(Tune(keep_hot=99.0), chosen).notes[0]
 
 
 def test_what_is_kept_is_said_with_the_number_of_modules():

@@ -1,6 +1,9 @@
 """Builds with a profile, from their database to a corpus: the code stays the build's, and a stale profile is told."""
 
+import contextlib
+import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune import run as tune
+from mlgokit.commands.tune_material import find_material
+from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.function_id import function_id
@@ -18,6 +25,7 @@ from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.importers.database import ImportedCommands, command_jobs, import_commands
 from mlgokit.corpus.verify import Verdict, compiled_in_one_go, objects_of_build, verify_corpus
+from mlgokit.progress import say_nothing
 from mlgokit.tune.spaces.inlining.step import compile_decided
 
 pytestmark = pytest.mark.llvm
@@ -149,3 +157,65 @@ def test_hot_functions_are_no_questions_of_a_search(profiled: Path, toolchain: T
     assert asked[99.0] == asked[0.0] - {hot}
     assert listed[0.0] - listed[99.0] >= {"steps"}
     assert "never" in listed[99.0]
+
+
+def put_lto_build(folder: Path, profiled: Path, toolchain: Toolchain, lto: str) -> tuple[list[str], Tune]:
+    """A build with a profile that is linked with link-time optimization; the words that compile it, and its tuning."""
+    folder.mkdir()
+    for name in ("a.c", "ir.profdata"):
+        shutil.copyfile(profiled / name, folder / name)
+    words = [str(toolchain.clang), "-Oz", lto, "-fprofile-use=ir.profdata", "-c", "a.c", "-o", "a.o"]
+    # What others may call stays a function of its own.
+    exports = "-Wl,--export-dynamic"
+    link = [str(toolchain.clang), lto, f"--ld-path={toolchain.lld}", exports, "a.o", "-o", "app"]
+    run(*words, cwd=folder)
+    run(*link, cwd=folder)
+    database = folder / "compile_commands.json"
+    database.write_text(json.dumps([{"directory": str(folder), "file": "a.c", "arguments": words}]))
+    return words, Tune(
+        compile_commands=database,
+        objective="linked",
+        link_command=shlex.join(link),
+        budget="2s",
+        folder=folder.with_name("t"),
+        output=folder.with_name("t") / "tuned.so",
+        compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+    )
+
+
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_a_build_with_a_profile_is_tuned_by_its_link(profiled: Path, toolchain: Toolchain, tmp_path: Path, lto: str):
+    build = tmp_path / "app"
+    words, asked = put_lto_build(build, profiled, toolchain, lto)
+    tuned = tune(asked)
+    assert all(one.name.endswith(" (link)") for one in tuned.modules)
+    assert tuned.judged is not None
+    assert (tuned.judged.after or 0) <= (tuned.judged.before or 0)
+    # With the plugin the program does what it did.
+    flags = tuned.flag.split()
+    run(*words[:-1], "tuned.o", *[flag for flag in flags if flag.startswith("-fpass-plugin")], cwd=build)
+    link = [word.replace("a.o", "tuned.o") for word in shlex.split(asked.link_command or "")][:-1]
+    run(*link, "tuned", *[flag for flag in flags if flag.startswith("-Wl,")], cwd=build)
+    both = [process.run([str(build / name)], timeout_seconds=60, cwd=build) for name in ("app", "tuned")]
+    assert both[0].stdout == both[1].stdout
+    assert both[0].returncode == both[1].returncode
+
+
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_hot_functions_of_a_link_are_no_questions_of_a_search(
+    profiled: Path, toolchain: Toolchain, plugin: Path, tmp_path: Path, lto: str
+):
+    _, asked = put_lto_build(tmp_path / "app", profiled, toolchain, lto)
+    asked = dataclasses.replace(asked, keep_hot=99.0)
+    with contextlib.ExitStack() as stack:
+        found = find_material(asked, toolchain, stack, say_nothing)
+    assert [note for note in found.notes if "the most executed 99 %" in note]
+    (module,) = found.modules
+    listed: dict[float, set[str]] = {}
+    for kept in (0.0, 99.0):
+        compiler = ClangCompiler(toolchain=toolchain, plugin=plugin, keep_hot=kept)
+        use = PluginUse(trials=TrialRequest(series=()))
+        listed[kept] = {one.name for one in compiler.compile(module, CompileRequest(use=use)).tried}
+    assert listed[99.0] < listed[0.0]
+    assert "never" in listed[99.0]
+    assert tune(dataclasses.replace(asked, budget="0s")).judged is not None

@@ -27,6 +27,8 @@ STARTS_FROM = "builtin:size"
 NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
+_SUMMARY = b"ProfileFormat"
+"""A name in the summary of a profile, as bitcode has it."""
 
 
 def seconds_of(budget: str) -> float:
@@ -118,19 +120,6 @@ def check_keep_hot(config: Tune) -> None:
         )
 
 
-def check_link_without_profile(config: Tune) -> None:
-    """Refuse to keep hot functions of a link that is searched itself.
-
-    Raises:
-        UsageError: such a call.
-    """
-    if config.keep_hot:
-        raise UsageError(
-            f"--keep-hot {config.keep_hot:g}: expected a search of compile steps with it, found one of a link with "
-            "-flto; leave it out, or name another objective"
-        )
-
-
 def with_hot_functions(config: Tune, chosen: ModuleSelection) -> ModuleSelection:
     """The same modules, with what is said of functions that are kept.
 
@@ -139,7 +128,7 @@ def with_hot_functions(config: Tune, chosen: ModuleSelection) -> ModuleSelection
     """
     if not config.keep_hot:
         return chosen
-    profiled = sum(bool(profiles_in(module.command_line)) for module in chosen.modules)
+    profiled = sum(map(_has_profile, chosen.modules))
     if not profiled:
         raise UsageError(
             f"--keep-hot {config.keep_hot:g}: expected a build with a profile, such as -fprofile-use=a.profdata, found "
@@ -150,6 +139,13 @@ def with_hot_functions(config: Tune, chosen: ModuleSelection) -> ModuleSelection
         f"{len(chosen.modules)} modules"
     )
     return dataclasses.replace(chosen, notes=(*chosen.notes, note))
+
+
+def _has_profile(module: Module) -> bool:
+    """Whether a module is compiled with a profile; what a linker compiles has that of its compile steps inside."""
+    if module.link_folder is None:
+        return bool(profiles_in(module.command_line))
+    return _SUMMARY in module.bitcode.read_bytes()
 
 
 def policy_to_start_from(config: Tune) -> Path | None:

@@ -13,7 +13,6 @@ from mlgokit.commands.chosen import (
 )
 from mlgokit.commands.tune_builds import Recorded
 from mlgokit.commands.tune_checks import (
-    check_link_without_profile,
     measure_of,
     with_hot_functions,
 )
@@ -83,9 +82,9 @@ def find_material(
             raise
         reason = str(error)
     if linking is not None:
-        check_link_without_profile(config)
         notes = (*(() if by_link is config else (link_note(config),)), *_notes_of_link(config, linking))
         chosen = ModuleSelection(modules=linking.modules, left_out=linking.left_out, notes=notes)
+        chosen = with_hot_functions(config, chosen)
         chosen.tell(report)
         return Material(
             config=by_link,
