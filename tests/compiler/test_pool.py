@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mlgokit.compiler.pool import parallel
+from mlgokit.errors import ToolError
 from mlgokit.progress import say_nothing
 
 SECONDS = 60
@@ -22,6 +23,54 @@ def test_results_keep_the_order_of_the_items():
         return item * item
 
     assert parallel(work, [3, 1, 2, 0], workers=2, report=say_nothing, label="") == [9, 1, 4, 0]
+
+
+def test_a_crew_that_grows_is_used_at_once_and_one_that_shrinks_too():
+    """The work itself says how many there are: five can only meet once all five may run."""
+    met, pair, lock = threading.Barrier(5), threading.Barrier(2), threading.Lock()
+    running, most_after = 0, 0
+
+    class Crew:
+        workers = 1
+
+    crew = Crew()
+
+    def work(item: int) -> int:
+        nonlocal running, most_after
+        if item == 0:
+            crew.workers = 5
+        elif item <= 5:
+            met.wait(SECONDS)
+            crew.workers = 2
+        elif item > 20:
+            with lock:
+                running += 1
+                most_after = max(most_after, running)
+            pair.wait(SECONDS)
+            with lock:
+                running -= 1
+        return item
+
+    assert parallel(work, range(41), workers=crew, report=say_nothing, label="") == list(range(41))
+    assert most_after == 2
+
+
+def test_a_crew_that_cannot_be_asked_ends_the_work(dropped: threading.Event):
+    class Crew:
+        asked = 0
+
+        @property
+        def workers(self) -> int:
+            self.asked += 1
+            if self.asked > 1:
+                raise ToolError("nobody is left")
+            return 2
+
+    def work(item: int) -> None:
+        assert item == 0 or dropped.wait(SECONDS)
+
+    with pytest.raises(ToolError, match="nobody is left"):
+        parallel(work, range(MANY), workers=Crew(), report=say_nothing, label="")
 
 
 def test_progress_goes_from_none_to_all():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 
@@ -144,6 +145,36 @@ def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
     # One second for each step and for what was settled, and half a one to learn.
     assert (search.compilations, search.trials, search.user_seconds) == (10, 15, 10.5)
     assert search.curve[-1].score == 99 + 92
+
+
+def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
+    met = threading.Barrier(3)
+
+    class Crew:
+        workers = 1
+
+    crew = Crew()
+
+    @dataclasses.dataclass(slots=True, kw_only=True)
+    class Meeting(Numbers):
+        def propose(self, unit: Number, _rng: np.random.Generator, _is_over: IsOver) -> Callable[[], Halved]:
+            self.log.append(unit.module.name)
+            steps = len(self.log)
+
+            def step() -> Halved:
+                if steps == 2:
+                    crew.workers = 3
+                elif steps <= 5:
+                    # They end only if all three run at once.
+                    met.wait(60)
+                return Halved(value=unit.least + (unit.now - unit.least) // 2)
+
+            return step
+
+    units = [Number(module=toy_source(name), plain=100, least=0) for name in "abc"]
+    search = Search(folder=tmp_path, space=Meeting(units=units), seed=1)
+    run_search(search, seconds=1000, workers=crew, report=say_nothing, clock=lambda: search.user_seconds)
+    assert search.ended == NOTHING_LEFT
 
 
 def test_what_is_owed_is_a_part_of_the_budget(tmp_path: Path):

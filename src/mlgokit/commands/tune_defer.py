@@ -68,8 +68,8 @@ class CompileSteps:
             done = self.compiler.compile(module, CompileRequest(use=use, lto=self.lto, keep_object=path))
             return "" if done.status is CompileStatus.OK else f"{module.name}: {done.reason}"
 
-        workers = self.compiler.workers
-        failed = parallel(work, self.modules, workers=workers, report=self.report, label="compile steps of the link")
+        label = "compile steps of the link"
+        failed = parallel(work, self.modules, workers=self.compiler, report=self.report, label=label)
         if reason := next((one for one in failed if one), ""):
             raise ToolError(f"tune: expected the compile steps before the link to succeed, found {reason}; see --llvm")
         return paths

@@ -48,7 +48,7 @@ def tune_functions(
     objective = space.config.objective
 
     def run(found: Search[Any], seconds: float) -> Tuned:
-        run_search(found, seconds=seconds, workers=space.compiler.workers, report=report)
+        run_search(found, seconds=seconds, workers=space.compiler, report=report)
         return finish_bytes(verifier, found, tuned, space.account.module_bytes)
 
     def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:

@@ -166,7 +166,7 @@ def tune_costs(session: Session) -> Tuned:
         report=report,
     )
     session.claim()
-    run_search(search, seconds=seconds_of(config.budget), workers=session.compiler.workers, report=report)
+    run_search(search, seconds=seconds_of(config.budget), workers=session.compiler, report=report)
     with Verifier(
         compiler=session.compiler,
         modules=[one.module for one in search.space.units],
@@ -223,7 +223,7 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     run_search(
         search,
         seconds=seconds,
-        workers=compiler.workers,
+        workers=compiler,
         report=report,
         judge=judge,
         give_way=give_way,

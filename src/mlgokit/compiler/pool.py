@@ -1,10 +1,12 @@
 """Work on many items at once: threads that wait for child processes, which die with the work."""
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from mlgokit.compiler import process
 from mlgokit.errors import UsageError
@@ -13,39 +15,122 @@ from mlgokit.progress import Report
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _AHEAD = 8
+MOST_THREADS = 1 << 16
+"""Of a pool whose workers come and go; a thread is started when it is first needed."""
+
+
+class Crew(Protocol):
+    """Whoever has workers that come and go, such as a compiler with a cluster behind it."""
+
+    @property
+    def workers(self) -> int:
+        """How many pieces of work are best done at once, now."""
+        ...
+
+
+Workers = int | Crew
+"""How many work at once: a number, or who says it again and again."""
+
+
+def count_of(workers: Workers) -> int:
+    """How many work at once, now.
+
+    Example:
+        >>> count_of(3)
+        3
+    """
+    return workers if isinstance(workers, int) else workers.workers
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Seats:
+    """Lets so many threads work at once; how many may change.
+
+    Attributes:
+        most: how many, now.
+    """
+
+    most: int
+    _taken: int = 0
+    _closed: bool = False
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def take(self) -> None:
+        """Wait for a seat, and have it until :meth:`leave`.
+
+        Raises:
+            CancelledError: nobody is to begin any more.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._taken < self.most)
+            if self._closed:
+                raise CancelledError
+            self._taken += 1
+
+    def leave(self) -> None:
+        """Give the seat to the next."""
+        with self._changed:
+            self._taken -= 1
+            self._changed.notify()
+
+    def grow(self, most: int) -> None:
+        """Let so many work at once from now on, or fewer as soon as others leave."""
+        if most == self.most:
+            return
+        with self._changed:
+            self.most = most
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nobody begin any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 def parallel(
-    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, report: Report, label: str
+    work: Callable[[Item], Result], items: Sequence[Item], *, workers: Workers, report: Report, label: str
 ) -> list[Result]:
     """``work`` on every item, ``workers`` at a time, results in order.
 
-    An error or an interrupt kills the child processes that run and drops what has not begun.
+    A crew is asked again whenever something ends, and every second. An error or an interrupt kills the child processes
+    that run and drops what has not begun.
 
     Raises:
         UsageError: nobody is to work.
     """
-    if workers < 1:
-        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")
+    seats = _Seats(most=count_of(workers))
+    if seats.most < 1:
+        raise UsageError(f"workers: expected at least one, found {seats.most}; give as many as there are processors")
     results: list[Result | None] = [None] * len(items)
-    pool = ThreadPoolExecutor(workers)
+    pool = ThreadPoolExecutor(MOST_THREADS)
     pending: dict[Future[Result], int] = {}
     left = iter(enumerate(items))
+
+    def seated(item: Item) -> Result:
+        seats.take()
+        try:
+            return work(item)
+        finally:
+            seats.leave()
+
     try:
         done = 0
         report(0, len(items), label)
         while True:
             # Few ahead: to wait looks at each of them.
-            ahead = itertools.islice(left, workers + _AHEAD - len(pending))
-            pending |= {pool.submit(work, item): index for index, item in ahead}
+            ahead = itertools.islice(left, max(0, seats.most + _AHEAD - len(pending)))
+            pending |= {pool.submit(seated, item): index for index, item in ahead}
             if not pending:
                 break
             finished, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+            seats.grow(count_of(workers))
             for future in finished:
                 results[pending.pop(future)] = future.result()
             done += len(finished)
             report(done, len(items), label)
     except BaseException:
+        seats.close()
         process.kill_pool(pool, pending)
         raise
     pool.shutdown()

@@ -118,7 +118,7 @@ def compare_projects(
             request = CompileRequest(use=asked, keep="none", keep_object=target, regalloc=costs and not kind, lto=kind)
             return compiler.compile(of_side[build][index], request)
 
-        done = parallel(build_one, tasks, workers=compiler.workers, report=report, label="evaluate")
+        done = parallel(build_one, tasks, workers=compiler, report=report, label="evaluate")
         pairs = list(zip(done[::2], done[1::2], strict=True))
         projects: list[ProjectComparison] = []
         for name in dict.fromkeys(module.project for module in modules):

@@ -124,7 +124,7 @@ def explain_module(
     plain, whole, *rest = parallel(
         lambda use: compiler.compile(module, CompileRequest(use=use, keep="all")),
         uses,
-        workers=compiler.workers,
+        workers=compiler,
         report=report,
         label="explain",
     )

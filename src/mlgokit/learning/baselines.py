@@ -123,7 +123,7 @@ def compile_defaults(
         rows = feature_rows(problem, log, names).reshape(-1, len(names))
         return dataclasses.replace(run, logs={}), names, rows[:: max(1, len(rows) // most)]
 
-    done = parallel(work, modules, workers=compiler.workers, report=report, label="default trace")
+    done = parallel(work, modules, workers=compiler, report=report, label="default trace")
     weights = project_weights(modules, [run for run, _, _ in done])
     chosen = [index for index, (run, _, rows) in enumerate(done) if run.ok and rows is not None]
     compiled = [index for index, (run, _, _) in enumerate(done) if run.ok]
@@ -229,7 +229,7 @@ def evaluate_policy(
             module = baselines.modules[index]
             return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
 
-        runs = parallel(work, pairs, workers=baselines.compiler.workers, report=report, label=label)
+        runs = parallel(work, pairs, workers=baselines.compiler, report=report, label=label)
     done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
     if not done:
         return Validation(gain=-math.inf)

@@ -70,7 +70,7 @@ class EvictionRounds:
         asked = parallel(
             lambda module: ask_evictions(self.compiler, module, policy),
             self.modules,
-            workers=self.compiler.workers,
+            workers=self.compiler,
             report=self.report,
             label=f"round {number + 1}: what the allocator asks",
         )
@@ -90,7 +90,7 @@ class EvictionRounds:
         found = parallel(
             work,
             plan,
-            workers=self.compiler.workers,
+            workers=self.compiler,
             report=self.report,
             label=f"round {number + 1}: try other evictions",
         )

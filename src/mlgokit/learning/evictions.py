@@ -117,7 +117,7 @@ def _judge(run: EvictionRounds, fit: EvictionFit, first: EvictionRound) -> tuple
             [part for part in judges if part[0].project in files],
             lambda module, keys, files=files: try_policy(run.compiler, module, keys, files[module.project]),
             run.settings.score,
-            workers=run.compiler.workers,
+            workers=run.compiler,
             report=run.report,
         )
         if found.modules and found.gain > best.gain:

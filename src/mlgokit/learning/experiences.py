@@ -131,7 +131,7 @@ def compile_proposals(
             def told(done: int, _total: int, text: str) -> None:
                 report(begin + done, len(items), text)
 
-            done = parallel(work, chosen, workers=baselines.compiler.workers, report=told, label=label)
+            done = parallel(work, chosen, workers=baselines.compiler, report=told, label=label)
             return dict(zip(chosen, done, strict=True))
 
         runs = compile_all([item for item in items if not _needs_base(proposals[item.proposal])], 0)

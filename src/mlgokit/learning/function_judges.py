@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mlgokit.algorithms.allocation_score import AllocationScore, in_score
-from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.pool import Workers, parallel
 from mlgokit.compiler.reuse.trials import Floats
 from mlgokit.learning.validation import JudgedModule, Validation
 from mlgokit.module import Module
@@ -20,7 +20,7 @@ def judge_functions(
     measure: Callable[[Module, Sequence[int]], tuple[Floats, Floats]],
     score: AllocationScore,
     *,
-    workers: int,
+    workers: Workers,
     report: Report,
 ) -> Validation:
     """By which part functions got better, in the mean of projects; scores of modules are sums.

@@ -107,7 +107,7 @@ def gather_functions(
     asked = parallel(
         lambda module: ask_ranges(compiler, module, problem, rows=_NORMALISER_ROWS, seed=config.seed),
         modules,
-        workers=compiler.workers,
+        workers=compiler,
         report=report,
         label="what the allocator asks",
     )
@@ -175,7 +175,7 @@ def changed_functions(
     tried = parallel(
         lambda part: try_ranges(compiler, part[0], problem, part[1], data),
         teaching,
-        workers=compiler.workers,
+        workers=compiler,
         report=report,
         label=label,
     )

@@ -211,7 +211,7 @@ class _Run:
             return before, np.where(np.isfinite(after), after, FAILED * before)
 
         return judge_functions(
-            self.bench.judges, measure, self.settings.score, workers=self.compiler.workers, report=self.report
+            self.bench.judges, measure, self.settings.score, workers=self.compiler, report=self.report
         )
 
     def _rewards(
@@ -227,7 +227,7 @@ class _Run:
         done = parallel(
             lambda part: try_ranges(self.compiler, part[0], self.bench.problem, part[1], data),
             parts,
-            workers=self.compiler.workers,
+            workers=self.compiler,
             report=self.report,
             label=label,
         )

@@ -67,7 +67,7 @@ def learn_passes(
         asked = parallel(
             lambda module: ask(compiler, module),
             modules,
-            workers=compiler.workers,
+            workers=compiler,
             report=report,
             label="what passes ask about",
         )
@@ -157,7 +157,7 @@ def _tried(
             ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)
         )
 
-    return parallel(work, plan, workers=compiler.workers, report=report, label="try functions without a pass")
+    return parallel(work, plan, workers=compiler, report=report, label="try functions without a pass")
 
 
 def _labels(modules: Sequence[Module], trials: Sequence[ModuleTrials]) -> PassLabels:

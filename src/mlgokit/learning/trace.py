@@ -152,7 +152,7 @@ def trace_modules(
         masked = count_masked_defaults(log, problem) if problem.mask is not None and run.decision_count else 0
         return ModuleTrace(module=module, run=run, status=run.status, reason="", scores=scores, masked_defaults=masked)
 
-    return parallel(work, modules, workers=compiler.workers, report=report, label="trace")
+    return parallel(work, modules, workers=compiler, report=report, label="trace")
 
 
 def count_masked_defaults(path: Path, problem: Problem) -> int:

@@ -65,7 +65,7 @@ def compile_pairs(
         return BuildPair(plain=found[0], tuned=found[1], objects=objects)
 
     pairs = parallel(
-        compile_one, list(enumerate(modules)), workers=compiler.workers, report=report,
+        compile_one, list(enumerate(modules)), workers=compiler, report=report,
         label="compile plainly and tuned",
     )  # fmt: skip
     return {module.name: one for module, one in zip(modules, pairs, strict=True) if one is not None}, failures

@@ -102,11 +102,6 @@ class Judge:
         bar = self.measure.bar
         return bar is not None and self.value is not None and self.value > bar
 
-    @property
-    def workers(self) -> int:
-        """Compilers that run at once."""
-        return self.space.compiler.workers
-
     def scratch(self) -> Path:
         """An empty folder for a link."""
         self._links += 1
@@ -282,7 +277,7 @@ def _changes(judge: Judge) -> list[_Change]:
     by_name = {unit.module.name: unit for unit in space.units}
     units = [by_name[name] for name in judge.measure.modules if name in by_name]
     label = "compile what changed, to be measured"
-    found = parallel(change_of, units, workers=judge.workers, report=judge.report, label=label)
+    found = parallel(change_of, units, workers=judge.space.compiler, report=judge.report, label=label)
     return [change for change in found if change is not None]
 
 
@@ -359,7 +354,7 @@ def _recall(judge: Judge) -> None:
         return _Change(name=name, build=build, path=path, expected=0.0) if build.ok else None
 
     label = "compile what was accepted"
-    recalled = parallel(recall, judge.space.units, workers=judge.workers, report=judge.report, label=label)
+    recalled = parallel(recall, judge.space.units, workers=judge.space.compiler, report=judge.report, label=label)
     group = [change for change in recalled if change is not None]
     if not group:
         return

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler import process
-from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.pool import MOST_THREADS, Workers, count_of, parallel
 from mlgokit.progress import Report
 from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.search import Search, SpaceT
@@ -39,7 +39,7 @@ def run_search(
     search: Search[SpaceT],
     *,
     seconds: float,
-    workers: int,
+    workers: Workers,
     report: Report,
     judge: Judge | None = None,
     give_way: GiveWay | None = None,
@@ -50,28 +50,30 @@ def run_search(
 
     ``search.ended`` says which. Every finished step is on disk before the next one of its unit begins. A judge is asked
     at intervals, while nothing else runs. A search that began beyond the judge's bar ends where it still is there when
-    the judge is asked after ``made_good`` seconds.
+    the judge is asked after ``made_good`` seconds. Workers of a crew may come and go meanwhile.
     """
     begin, space = clock(), search.space
     rng = np.random.default_rng([search.seed, search.compilations])
     space.begin(seconds)
-    pool = ThreadPoolExecutor(workers)
+    pool = ThreadPoolExecutor(MOST_THREADS)
+    crew = count_of(workers)
     running: dict[Future[Step], Any] = {}
 
     def is_over() -> bool:
-        return clock() - begin + space.owed / workers >= seconds
+        return clock() - begin + space.owed / crew >= seconds
 
     search.ended = OVER
     gave_way = False
     try:
         while True:
+            crew = count_of(workers)
             spent = clock() - begin
             search.count(space.learn(spent, rng), compilations=0)
             asked = due(judge, spent=spent, seconds=seconds)
             gave_way = gave_way or (give_way is not None and spent >= give_way.after and _gains_less(search, give_way))
             over = is_over() or gave_way
             if not over and asked is None:
-                _begin_steps(search, pool, running, workers=workers, rng=rng, is_over=is_over)
+                _begin_steps(search, pool, running, workers=crew, rng=rng, is_over=is_over)
             if not running:
                 _settle(search, workers=workers, report=report)
                 if asked is not None:
@@ -137,7 +139,7 @@ def _begin_steps(
         begin(min(shared, key=lambda unit: busy[id(unit)]))
 
 
-def _settle(search: Search[SpaceT], *, workers: int, report: Report) -> None:
+def _settle(search: Search[SpaceT], *, workers: Workers, report: Report) -> None:
     """Do the work that must be done before the search may rest; nothing else runs."""
 
     def work(one: tuple[Any, Callable[[], Step]]) -> Step:

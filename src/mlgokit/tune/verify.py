@@ -184,7 +184,7 @@ class Verifier:
             return self.compiler.compile(module, CompileRequest(use=use, keep_object=path, regalloc=self.costs))
 
         label = "compile everything plainly" if plugin is None else "compile everything with the result"
-        results = parallel(compile_one, self.modules, workers=self.compiler.workers, report=self.report, label=label)
+        results = parallel(compile_one, self.modules, workers=self.compiler, report=self.report, label=label)
         return VerifiedBuild(compilations=dict(zip(paths, results, strict=True)), objects=paths)
 
     def measure(self, name: str, build: VerifiedBuild, *, changed: bool) -> VerifiedBuild:

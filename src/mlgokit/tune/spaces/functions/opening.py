@@ -78,7 +78,7 @@ def open_functions(
         return space.compile(module, costs=not config.in_bytes)
 
     label = "list the functions" if decisions else "compile every module plainly"
-    results = parallel(begin, modules, workers=compiler.workers, report=report, label=label)
+    results = parallel(begin, modules, workers=compiler, report=report, label=label)
     known: set[int] = set()
     for module, found in zip(modules, results, strict=True):
         if not found.ok or (found.regalloc is None and not config.in_bytes):

@@ -75,7 +75,7 @@ def open_inlining(
                 composed[module.name] = promised
         return state
 
-    found = parallel(begin, modules, workers=compiler.workers, report=report, label="compile every module plainly")
+    found = parallel(begin, modules, workers=compiler, report=report, label="compile every module plainly")
     ready = {state.module.name: state for state in found if state is not None}
     if not ready:
         first = next(iter(failures.items()), ("", "no module"))
@@ -153,7 +153,7 @@ def try_on_all(
                     space.adopt_if_better(state, both)
         space.save(state)
 
-    parallel(attempt, space.units, workers=space.compiler.workers, report=report, label=label)
+    parallel(attempt, space.units, workers=space.compiler, report=report, label=label)
     search.mark()
 
 

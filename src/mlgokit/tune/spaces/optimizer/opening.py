@@ -72,7 +72,7 @@ def open_optimizer(
             done = dataclasses.replace(done, decisions=asked.decisions)
         return done
 
-    found = parallel(begin, verifier.modules, workers=compiler.workers, report=report, label="list what passes change")
+    found = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
     uses = Counter(key for done in found if done.changes is not None for key in set(done.changes.keys.values()))
     space.shared = sum(count > 1 for count in uses.values())
     for module, done in zip(verifier.modules, found, strict=True):
@@ -116,7 +116,7 @@ def _go_on(
         left_out = known(unit)
         return left_out, compiled(space.compile_unit(unit, left_out)) if left_out else None
 
-    results = parallel(attempt, space.units, workers=space.compiler.workers, report=report, label="go on")
+    results = parallel(attempt, space.units, workers=space.compiler, report=report, label="go on")
     for unit, (left_out, build) in zip(space.units, results, strict=True):
         if build is None or not build.ok or set(slow_functions(build, unit.executed, space.slowdown)) & set(unit.keys):
             continue
