@@ -14,7 +14,7 @@ from mlgokit.cluster.parcel import Parcel, Reply, Setup, programs_of, unpack
 from mlgokit.cluster.shelf import Shelf
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import MACHINE_BYTES, ModuleLimits
-from mlgokit.compiler.memory import SHARE, MemoryGate
+from mlgokit.compiler.memory import SHARE, HostMemory, MemoryGate
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import find_toolchain
@@ -127,7 +127,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
         sandbox=open_sandbox(toolchain, (shelf.folder,)) if setup.sandboxed else None,
         room=Room(folder=None),
         keep_hot=setup.keep_hot,
-        memory=MemoryGate(bytes=_memory_of_worker()),
+        memory=MemoryGate(bytes=_memory_of_worker(), host=HostMemory()),
     )
     found = programs_of(compiler.loaded)
     if found != setup.programs:

@@ -13,7 +13,7 @@ from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import GIB, ModuleLimits
-from mlgokit.compiler.memory import MemoryGate
+from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.request import Compiler
@@ -221,7 +221,7 @@ def clang_for(
         limits=options.limits(),
         sandbox=open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
         room=options.room(folder),
-        memory=MemoryGate(),
+        memory=MemoryGate(host=HostMemory()),
     )
 
 

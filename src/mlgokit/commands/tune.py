@@ -25,7 +25,7 @@ from mlgokit.commands.tune_material import find_material
 from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tune_bytes, tune_costs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
-from mlgokit.compiler.memory import MemoryGate
+from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import find_toolchain
@@ -116,7 +116,7 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
                     known={},
                     recheck=config.compiler.recheck(),
                     keep_hot=config.keep_hot,
-                    memory=MemoryGate(),
+                    memory=MemoryGate(host=HostMemory()),
                 ),
                 report=report,
             ),

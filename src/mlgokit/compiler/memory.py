@@ -1,15 +1,157 @@
-"""Compilers that run beside each other share the machine's memory: a large one waits until there is enough for it."""
+"""Compilers that run beside each other share the machine's memory: a large one waits until there is enough for it.
+
+Threads of a process wait for each other in :class:`MemoryGate`, processes of one user in :class:`HostMemory`. What
+holds there is ``flock`` on a small file for each compilation, so that a killed process gives back what it had. Where
+no such file can be written, or somebody who holds the list was stopped, work goes on without.
+"""
 
 import contextlib
+import fcntl
+import os
+import stat
+import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from mlgokit.compiler import process
 from mlgokit.compiler.limits import MACHINE_BYTES
 
 SHARE = 0.8
 """Of the machine's memory, for compilers."""
+
+_PAUSE_SECONDS = 0.05
+_LIST_SECONDS = 5.0
+"""How long the list of who has what is waited for."""
+LONGEST_SECONDS = 600.0
+"""How long a compilation waits at most; who has so much for longer was stopped, and does not use it."""
+_LIST = "list"
+_WAITS, _RUNS = "waits", "runs"
+
+
+def host_folder() -> Path:
+    """The folder in which this user's processes on this machine say what they take; in memory, where that can be."""
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    return place / f"mlgokit-{os.getuid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Memory that processes of one user take and give back, in the order in which they ask.
+
+    Attributes:
+        bytes: how much there is; whoever wants more runs alone.
+        folder: where they say so.
+    """
+
+    bytes: int = int(SHARE * MACHINE_BYTES)
+    folder: Path = field(default_factory=host_folder)
+
+    @contextlib.contextmanager
+    def taking(self, wanted: int) -> Generator[None]:
+        """Wait for so many bytes, and have them meanwhile; an interrupt of the run ends the wait."""
+        stopped = threading.Event()
+        with contextlib.ExitStack() as entry:
+            come = False
+            with contextlib.suppress(OSError), process.told_of_kills(stopped.set):
+                come = self._wait(entry, min(wanted, self.bytes), stopped)
+            if not come:
+                entry.close()
+            yield
+
+    def _wait(self, entry: contextlib.ExitStack, wanted: int, stopped: threading.Event) -> bool:
+        """Enter the list, and wait for our turn; ``entry`` leaves it. Whether the turn came.
+
+        Raises:
+            OSError: there is no list.
+        """
+        with self._list():
+            numbers = [number for number, *_ in self._entries()]
+            name = f"{max(numbers, default=0) + 1:012d}-{wanted}"
+            mine = self.folder / f"{name}-{_WAITS}"
+            descriptor = os.open(mine, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            entry.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            entry.callback(lambda: mine.unlink(missing_ok=True))
+            if self._is_turn(mine, wanted):
+                mine = mine.rename(self.folder / f"{name}-{_RUNS}")
+                return True
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < deadline and not stopped.wait(_PAUSE_SECONDS):
+            with self._list():
+                if self._is_turn(mine, wanted):
+                    mine = mine.rename(self.folder / f"{name}-{_RUNS}")
+                    return True
+        return False
+
+    def _is_turn(self, mine: Path, wanted: int) -> bool:
+        """Whether nobody waits before us, and enough is left."""
+        taken = 0
+        for _, name, size, state in self._entries():
+            if state == _RUNS:
+                taken += size
+            elif name != mine.name:
+                return False
+            else:
+                return taken + wanted <= self.bytes
+        return True
+
+    def _entries(self) -> list[tuple[int, str, int, str]]:
+        """Number, file name, bytes and state of each entry: first who runs, then who waits, in order.
+
+        Those of processes that are gone are deleted.
+        """
+        found: list[tuple[int, str, int, str]] = []
+        for name in os.listdir(self.folder):
+            parts = name.split("-")
+            if len(parts) == 3 and parts[0].isdecimal() and parts[1].isdecimal() and self._lives(name):
+                found.append((int(parts[0]), name, int(parts[1]), parts[2]))
+        return sorted(found, key=lambda one: (one[3] != _RUNS, one[0]))
+
+    def _lives(self, name: str) -> bool:
+        try:
+            descriptor = os.open(self.folder / name, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            (self.folder / name).unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _list(self) -> Generator[None]:
+        """Have the list to ourselves.
+
+        Raises:
+            OSError: it cannot be written, is somebody else's, or was not had in time.
+        """
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        about = self.folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            raise PermissionError(f"{self.folder} is somebody else's")
+        descriptor = os.open(self.folder / _LIST, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            deadline = time.monotonic() + _LIST_SECONDS
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_PAUSE_SECONDS / 50)
+            yield
+        finally:
+            os.close(descriptor)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -18,9 +160,11 @@ class MemoryGate:
 
     Attributes:
         bytes: how much there is; whoever wants more runs alone.
+        host: what all processes here share; ``None`` for a process that is alone.
     """
 
     bytes: int = int(SHARE * MACHINE_BYTES)
+    host: HostMemory | None = None
     _taken: int = 0
     _waiting: deque[object] = field(default_factory=deque[object])
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -31,19 +175,20 @@ class MemoryGate:
 
         Those that wait end with the compilers before them, whose deadlines bound the wait.
         """
-        wanted = min(wanted, self.bytes)
+        mine = min(wanted, self.bytes)
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
             try:
-                self._changed.wait_for(lambda: self._waiting[0] is ticket and self._taken + wanted <= self.bytes)
-                self._taken += wanted
+                self._changed.wait_for(lambda: self._waiting[0] is ticket and self._taken + mine <= self.bytes)
+                self._taken += mine
             finally:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
         try:
-            yield
+            with contextlib.nullcontext() if self.host is None else self.host.taking(wanted):
+                yield
         finally:
             with self._changed:
-                self._taken -= wanted
+                self._taken -= mine
                 self._changed.notify_all()
