@@ -1,6 +1,5 @@
 """Large compilations wait for the others, and those for them."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -100,7 +99,7 @@ def start(tmp_path: Path) -> Generator[list[Process]]:
 
 
 def entries(folder: Path, state: str) -> list[str]:
-    return sorted(name for name in os.listdir(folder) if name.endswith(state))
+    return sorted(path.name for path in folder.iterdir() if path.name.endswith(state))
 
 
 def wait_for(folder: Path, state: str, count: int) -> None:
@@ -108,7 +107,7 @@ def wait_for(folder: Path, state: str, count: int) -> None:
         if folder.is_dir() and len(entries(folder, state)) == count:
             return
         threading.Event().wait(0.01)
-    raise AssertionError(f"{os.listdir(folder)}: not {count} with {state}")
+    raise AssertionError(f"{folder}: not {count} with {state}")
 
 
 def test_a_large_module_of_one_process_waits_for_those_of_others(tmp_path: Path, start: list[Process]):

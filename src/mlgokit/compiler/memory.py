@@ -34,7 +34,7 @@ _WAITS, _RUNS = "waits", "runs"
 
 def host_folder() -> Path:
     """The folder in which this user's processes on this machine say what they take; in memory, where that can be."""
-    memory = Path("/dev/shm")
+    memory = Path("/dev/shm")  # noqa: S108  (others may write there, but not into our folder: that is checked)
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     return place / f"mlgokit-{os.getuid()}"
 
@@ -106,8 +106,8 @@ class HostMemory:
         Those of processes that are gone are deleted.
         """
         found: list[tuple[int, str, int, str]] = []
-        for name in os.listdir(self.folder):
-            parts = name.split("-")
+        for path in self.folder.iterdir():
+            parts = (name := path.name).split("-")
             if len(parts) == 3 and parts[0].isdecimal() and parts[1].isdecimal() and self._lives(name):
                 found.append((int(parts[0]), name, int(parts[1]), parts[2]))
         return sorted(found, key=lambda one: (one[3] != _RUNS, one[0]))
