@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
-from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.address import ClusterOptions, is_loopback
 from mlgokit.cluster.connection import be_quiet, security_of
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
@@ -67,8 +68,13 @@ async def _serve_once(
     distributed: Any, options: ClusterOptions, *, threads: int, memory: int | None, name: str, report: Report
 ) -> bool:
     """Join and work until the scheduler is lost; whether it was joined."""
+    scheduler = urlsplit(options.address)
     nanny = distributed.Nanny(
         options.address,
+        # Dask listens on all networks, unless it is told; who reaches a worker without TLS can run programs on it.
+        host=f"{scheduler.scheme}://{scheduler.netloc.rpartition(':')[0]}"
+        if is_loopback(scheduler.hostname or "")
+        else None,
         nthreads=threads,
         memory_limit="auto" if memory is None else memory,
         name=name or None,
