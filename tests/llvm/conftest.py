@@ -1,13 +1,16 @@
 """Corpora and a policy that several files of tests want."""
 
 import json
+import socket
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.cluster_processes import Cluster
 
 from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
@@ -96,3 +99,19 @@ def never_policy(tmp_path: Path) -> Path:
     )
     save_policy(policy, tmp_path / "never.policy")
     return tmp_path / "never.policy"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Generator[Cluster]:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    made = Cluster(folder=tmp_path, port=port)
+    yield made
+    for child in reversed(made.children):
+        made.end(child)
+
+
+@pytest.fixture
+def here(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
+    return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)

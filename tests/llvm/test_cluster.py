@@ -5,20 +5,16 @@ import dataclasses
 import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.cluster_processes import Cluster, opened
 
 from mlgokit.cluster import link
-from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.compiler import ClusterCompiler, open_cluster
+from mlgokit.cluster.compiler import open_cluster
 from mlgokit.cluster.parcel import Parcel, Reply
 from mlgokit.commands import evaluate, train
 from mlgokit.commands.options import ClusterChoice, CompilerOptions
@@ -47,88 +43,6 @@ QUICK = Learning(
     validation_share=0.2,
     setting=("modules=2", "fit.epochs=2", "fit.members=2", "most_decisions=0"),
 )
-
-
-@dataclass
-class Cluster:
-    """A scheduler and its workers, as processes."""
-
-    folder: Path
-    port: int
-    host: str = "127.0.0.1"
-    tls: tuple[Path, Path] | None = None
-    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def scheduler(self) -> str:
-        return f"{'tls' if self.tls else 'tcp'}://{self.host}:{self.port}"
-
-    @property
-    def options(self) -> ClusterOptions:
-        authority, certificate = self.tls or (None, None)
-        return ClusterOptions(
-            scheduler=self.scheduler, certificate_authority=authority, certificate=certificate, patience_seconds=60
-        )
-
-    def start(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{len(self.children)}.txt").open("wb") as output:
-            child = subprocess.Popen(
-                [*inside, sys.executable, *words],
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "TMPDIR": str(self.folder), **environment},
-                start_new_session=True,
-            )
-        self.children.append(child)
-        return child
-
-    def start_scheduler(self) -> subprocess.Popen[bytes]:
-        secret = []
-        if self.tls:
-            authority, certificate = map(str, self.tls)
-            secret = ["--tls-ca-file", authority, "--tls-cert", certificate, "--tls-key", certificate]
-        words = ("--host", self.scheduler.rpartition(":")[0], "--port", str(self.port), "--no-dashboard", "--no-show")
-        return self.start("-m", "distributed.cli.dask_scheduler", *words, *secret)
-
-    def start_worker(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
-        cache = self.folder / f"cache-{len(self.children)}"
-        if self.tls:
-            words = (*words, "--tls-authority", str(self.tls[0]), "--tls-certificate", str(self.tls[1]))
-        command = ("-m", "mlgokit", "worker", self.scheduler, "--threads", "1", "--memory-limit-gib", "4")
-        return self.start(*command, *words, inside=inside, XDG_CACHE_HOME=str(cache), **environment)
-
-    def end(self, child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        child.wait(30)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Generator[Cluster]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    made = Cluster(folder=tmp_path, port=port)
-    yield made
-    for child in reversed(made.children):
-        made.end(child)
-
-
-@pytest.fixture
-def here(toolchain: Toolchain, plugin: Path) -> ClangCompiler:
-    return ClangCompiler(toolchain=toolchain, plugin=plugin, workers=2)
-
-
-@contextlib.contextmanager
-def opened(cluster: Cluster, here: ClangCompiler, told: list[str] | None = None) -> Generator[ClusterCompiler]:
-    compiler = open_cluster(
-        here, cluster.options, report=lambda _, __, text: None if told is None else told.append(text)
-    )
-    try:
-        yield compiler
-    finally:
-        compiler.close()
 
 
 def same(one: Compilation, other: Compilation) -> bool:
