@@ -40,8 +40,8 @@ def test_a_policy_that_needs_what_llvm_does_not_have_is_refused(tmp_path: Path):
         export_release(NO_TOOLCHAIN, files, tmp_path / "out")
 
     assert str(caught.value) == (
-        f"policy {tmp_path / 'p'}: expected LLVM's own features alone, since a build of LLVM supplies no others, found "
-        "'callee_is_discardable'; train it with `mlgokit train --features llvm`, or use it with "
+        f"policy {tmp_path / 'p'}: expected LLVM's own features alone, found 'callee_is_discardable', which only "
+        "the plugin computes; train one with `mlgokit train --features llvm`, or use this one with "
         "`mlgokit export plugin`"
     )
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from mlgokit.commands.export import Export, run as export
-from mlgokit.errors import UsageError
+from mlgokit.commands.export_llvm import ExportLlvm, run as export_llvm
+from mlgokit.commands.export_tflite import ExportTflite, run as export_tflite
+from mlgokit.errors import PolicyError, UsageError
 from mlgokit.evaluation.sides import policies_by_problem
 from mlgokit.files import digest_file
 from mlgokit.policy.pretrained import SETS, policy_file
@@ -52,6 +54,35 @@ def test_one_name_stands_for_all_that_fit_together():
 def test_a_set_is_refused_where_one_policy_stands(name: str):
     with pytest.raises(UsageError, match=r"expected one policy here, found the name of several; name one of builtin:"):
         policy_file(f"builtin:{name}")
+
+
+def refusal(name: str, output: Path, door: str) -> str:
+    """The sentence of ``export llvm`` or ``export tflite`` about a policy that comes with the package."""
+    policy = Path(f"builtin:{name}")
+    with pytest.raises(PolicyError) as caught:
+        _ = (
+            export_llvm(ExportLlvm(policies=(policy,), output=output))
+            if door == "llvm"
+            else export_tflite(ExportTflite(policy=policy, output=output))
+        )
+    assert not list(output.glob("[!.]*"))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("door", ["llvm", "tflite"])
+def test_one_that_llvm_cannot_have_is_refused_by_its_name_with_what_to_do(door: str, tmp_path: Path):
+    for name, feature in (("size", "callee_instructions"), ("regalloc", "heuristic_priority")):
+        text = refusal(name, tmp_path, door)
+        assert text.startswith(f"policy builtin:{name}: expected LLVM's own features alone, found '{feature}' and ")
+        assert text.endswith(
+            "more, which only the plugin computes; train one with `mlgokit train --features llvm`, or use this one "
+            "with `mlgokit export plugin`"
+        )
+    for name, problem in (("passes", "pass-selection"), ("weights-size", "regalloc-weight")):
+        assert refusal(name, tmp_path, door).endswith(
+            f"since LLVM asks a model about nothing else, found one for '{problem}'; use it with "
+            "`mlgokit export plugin`"
+        )
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are():

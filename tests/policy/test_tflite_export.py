@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.errors import UsageError
+from mlgokit.errors import PolicyError, UsageError
 from mlgokit.export.tflite import export_tflite
 from mlgokit.policy.exploration import Exploration, choose_column, priority_of
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
@@ -192,7 +192,7 @@ def test_what_llvm_does_not_send_is_refused(tmp_path: Path):
     save_policy(policy_of(REGALLOC_PRIORITY, OutputKind.PRIORITY), tmp_path / "priority")
 
     with pytest.raises(
-        UsageError, match=r"found 'callee_is_discardable', which only the plugin computes; train one with .*llvm"
+        PolicyError, match=r"found 'callee_is_discardable', which only the plugin computes; train one with .*llvm"
     ):
         export_tflite(tmp_path / "own", tmp_path / "out")
     with pytest.raises(

@@ -9,6 +9,7 @@ import tyro
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.export.release import ExportedModel, export_release
 from mlgokit.locks import locked
+from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report, say_nothing
 
 
@@ -17,7 +18,7 @@ class ExportLlvm:
     """Make policies the header and the object of a build of LLVM's own release mode, without TensorFlow."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Policy files of one problem, trained on LLVM's own features."""
+    """Policy files of one problem, trained on LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("release-mode")
     """Folder to write header, source and object into, and what builds LLVM with them."""
     names: tuple[str, ...] = ()
@@ -39,7 +40,7 @@ def run(config: ExportLlvm, *, report: Report = say_nothing) -> ExportedModel:  
     with locked(config.output):
         return export_release(
             find_toolchain(config.llvm),
-            config.policies,
+            policy_files(config.policies),
             config.output,
             names=config.names,
             name=config.name,

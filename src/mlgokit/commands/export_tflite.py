@@ -8,6 +8,7 @@ import tyro
 
 from mlgokit.export.tflite import ExportedModel, Heuristic, export_tflite
 from mlgokit.locks import locked
+from mlgokit.policy.pretrained import policy_file
 from mlgokit.progress import Report, say_nothing
 
 
@@ -16,7 +17,7 @@ class ExportTflite:
     """Write a policy as model.tflite and output_spec.json, for an LLVM that was built with TFLite."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """Policy file, of LLVM's own features."""
+    """Policy file, of LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("tflite")
     """Folder for the two files."""
     collect: bool = False
@@ -32,7 +33,7 @@ def run(config: ExportTflite, *, report: Report = say_nothing) -> ExportedModel:
     """Write the model."""
     with locked(config.output):
         return export_tflite(
-            config.policy,
+            policy_file(config.policy),
             config.output,
             collect=config.collect,
             columns=config.columns,

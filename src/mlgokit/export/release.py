@@ -16,11 +16,13 @@ from typing import Any
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import PolicyError, ToolError, UsageError
+from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.model_source import OPTIONS, model_header, model_source
 from mlgokit.export.plugin import check_doubt
 from mlgokit.files import atomic_write
-from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.llvms_own import check_llvms_own
+from mlgokit.policy.network import Policy
+from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 
@@ -118,27 +120,9 @@ def _exportable(path: Path, doubt: float | None) -> Policy:
         PolicyError: it cannot.
         UsageError: ``doubt`` is no such number, or the policy is not one of effects.
     """
+    origin = policy_name(path)
     policy = load_policy(path)
-    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
-    if policy.problem not in llvms:
-        raise PolicyError(
-            f"policy {path}: expected a policy for {', '.join(llvms)}, found one for {policy.problem!r}; "
-            "name a policy for one of them"
-        )
-    if policy.output is OutputKind.COLUMN_EFFECT:
-        raise PolicyError(
-            f"policy {path}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
-            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
-        )
-    known = PROBLEMS[policy.problem].feature_names
-    missing = next(
-        (feature for feature in (*policy.features, *filter(None, [policy.mask])) if feature not in known), None
-    )
-    if missing is not None:
-        raise PolicyError(
-            f"policy {path}: expected LLVM's own features alone, since a build of LLVM supplies no others, found "
-            f"{missing!r}; train it with `mlgokit train --features llvm`, or use it with `mlgokit export plugin`"
-        )
+    check_llvms_own(policy, origin)
     if doubt is not None:
         check_doubt(doubt, [policy])
         policy = replace(policy, doubt=doubt)

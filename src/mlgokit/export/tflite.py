@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mlgokit.errors import PolicyError, UsageError
+from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.network import OutputKind
+from mlgokit.policy.llvms_own import check_llvms_own
+from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.tflite.file import graph_bytes
 from mlgokit.policy.tflite.write_policy import write_policy
@@ -60,28 +61,19 @@ def export_tflite(
         ToolError: the extra ``tflite`` is not installed.
         StorageError: the disk is full or not writable.
     """
+    origin = policy_name(path)
     policy = load_policy(path)
-    llvms = [problem.name for problem in PROBLEMS.values() if problem.is_llvms]
-    if policy.problem not in llvms:
-        raise PolicyError(
-            f"policy {path}: expected a policy for {', '.join(llvms)}, found one for {policy.problem!r}; "
-            "name a policy for one of them"
-        )
+    check_llvms_own(policy, origin)
     if not 2 <= columns <= 1024:
         raise UsageError(f"--columns: expected 2 to 1024, found {columns}; LLVM gives a model 33")
-    if policy.output is OutputKind.COLUMN_EFFECT:
-        raise UsageError(
-            f"policy {path}: expected one that decides alone, found effects against the column of LLVM's heuristic, "
-            "which LLVM does not tell a model; use it with `mlgokit export plugin`"
-        )
     if policy.asks_heuristic and heuristic == "refuse":
         default = PROBLEMS[policy.problem].default_decision
         raise UsageError(
-            f"policy {path}: expected one that decides alone, found a gate or doubt that leaves decisions to LLVM's "
+            f"policy {origin}: expected one that decides alone, found a gate or doubt that leaves decisions to LLVM's "
             f"heuristic, which LLVM's development mode does not tell a model; train without a gate and doubt, or give "
             f"--heuristic input if whoever runs the model fills action_{default}"
         )
-    written = write_policy(policy, columns=columns, draws=collect, origin=str(path))
+    written = write_policy(policy, columns=columns, draws=collect, origin=origin)
     data = graph_bytes(written.graph)
     specification = [{"logging_name": name, "tensor_spec": spec.to_json()} for name, spec in written.outputs]
     atomic_write(folder / MODEL, data, durable=True)

@@ -38,6 +38,16 @@ def policy_file(named: str | Path) -> Path:
     return known[name]
 
 
+def policy_name(path: Path) -> str:
+    """What messages call a policy file: by the user's name for it where it comes with the package.
+
+    Example:
+        >>> policy_name(policy_file("builtin:size")), policy_name(Path("my.policy"))
+        ('builtin:size', 'my.policy')
+    """
+    return BUILTIN + path.stem if path.parent == _FOLDER else str(path)
+
+
 def policy_files(named: Sequence[str | Path]) -> tuple[Path, ...]:
     """The files that a user names where several policies may stand, ``builtin:Oz`` for all of that level.
 

@@ -12,6 +12,7 @@ import numpy as np
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UNIT_BOUND
 from mlgokit.policy.first_layer import LARGEST_INPUT
+from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import HEURISTIC_PREFERENCE, LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST
 from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
@@ -53,7 +54,8 @@ def write_policy(policy: Policy, *, columns: int = 33, draws: bool = False, orig
         origin: what messages call the policy.
 
     Raises:
-        UsageError: the policy needs what LLVM does not send, or a priority is to be drawn.
+        PolicyError: the policy needs what LLVM does not send.
+        UsageError: a priority is to be drawn.
     """
     problem = PROBLEMS[policy.problem]
     _check(policy, problem, draws=draws, origin=origin)
@@ -92,13 +94,7 @@ class _Model:
 
 
 def _check(policy: Policy, problem: Problem, *, draws: bool, origin: str) -> None:
-    own = [name for name in policy.features if name not in problem.feature_names]
-    if own:
-        raise UsageError(
-            f"policy {origin}: expected LLVM's own features only, found {own[0]!r}"
-            f"{f' and {len(own) - 1} more' if own[1:] else ''}, which only the plugin computes; "
-            "train one with `mlgokit train --features llvm`"
-        )
+    check_llvms_own(policy, origin)
     if draws and problem.advice_kind is AdviceKind.REAL:
         raise UsageError(
             f"policy {origin}: expected a decision that can be drawn, found a priority; export it without --collect"
