@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.errors import InputError, UsageError
-from mlgokit.export.replay import ReplayLine, config_lines, parse_replay_lines, write_replay
+from mlgokit.export.replay import ReplayLine, config_lines, parse_replay_lines, remove_replay, write_replay
 
 INLINED = b"mlgokit: '_ZN1a1bEv' inlined into 'main' at callsite _ZN1c1dEv:2:5.1 @ main:12:3;\n"
 NOT = b"mlgokit: 'f' will not be inlined into '-[A b:c]' at callsite -[A b:c]:4294967295:1;\n"
@@ -46,3 +46,18 @@ def test_a_folder_that_would_end_a_line_of_the_configuration_is_refused(tmp_path
     with pytest.raises(UsageError, match="expected a folder without line breaks"):
         write_replay(tmp_path / "a\nb", [])
     assert not (tmp_path / "a\nb").exists()
+
+
+def test_rustc_reads_arguments_from_a_file_and_splits_them_at_spaces(tmp_path: Path):
+    lines = parse_replay_lines(INLINED, "a.o")
+    files = write_replay(tmp_path / "list", lines, rust=True)
+    assert files.config.read_text().splitlines() == [
+        "-Csymbol-mangling-version=v0",
+        f"-Cllvm-args=-cgscc-inline-replay={files.lines}",
+        "-Cllvm-args=-cgscc-inline-replay-scope=Module",
+        "-Cllvm-args=-cgscc-inline-replay-fallback=Original",
+    ]
+    assert remove_replay(tmp_path / "list", rust=True) == files
+    assert not list((tmp_path / "list").iterdir())
+    with pytest.raises(UsageError, match="expected a folder without spaces in its path, where rustc"):
+        write_replay(tmp_path / "a list", lines, rust=True)

@@ -1,5 +1,6 @@
 """Tuned decisions without the plugin: the files are read by the same clang, and by others that are there."""
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -15,6 +16,7 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain, find_toolchains
 from mlgokit.errors import InputError, UsageError
 from mlgokit.export.replay import parse_replay_lines
+from mlgokit.tune.result import Tuned
 
 pytestmark = pytest.mark.llvm
 
@@ -69,8 +71,7 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
         tune.Tune(
             compile_commands=folder / "compile_commands.json",
             budget="4s",
-            allocation_share=0.0,
-            pass_share=0.0,
+            artifact="replay",
             output=folder / "tuned.so",
             folder=folder / "tune",
             compiler=CompilerOptions(llvm=toolchain.major),
@@ -86,6 +87,18 @@ def exported(project: Path, output: Path, **more: Any) -> Any:
             plugin=project / "tuned.so", compile_commands=project / "compile_commands.json", output=output, **more
         )
     )
+
+
+def test_a_tuning_writes_the_list_itself(project: Path, tmp_path: Path):
+    tuned = Tuned.from_json(json.loads((project / "tune" / "tuned.json").read_text()))
+    assert tuned.replay is not None
+    assert tuned.allocated is tuned.passes is tuned.optimizer_passes is None
+    assert tuned.replay.plugin == str(project / "tuned.so") == tuned.plugin
+    assert tuned.replay.replayed_bytes <= tuned.replay.plain_bytes
+    again = exported(project, tmp_path / "again")
+    assert Path(tuned.replay.lines) == project / "tuned-replay" / "replay.txt"
+    assert Path(tuned.replay.lines).read_text() == Path(again.lines).read_text()
+    assert (tuned.replay.decisions, tuned.replay.replayed_bytes) == (again.decisions, again.replayed_bytes)
 
 
 def test_a_compiler_without_the_plugin_saves_what_the_plugin_saved(toolchain: Toolchain, project: Path, tmp_path: Path):
@@ -145,6 +158,14 @@ def test_the_command_line_says_what_is_left(
     assert "of the plugin's saving" in out
     assert f"--config={tmp_path}/replay.cfg" in out.replace("\n", "")
     assert f"clang version {toolchain.version}" in out.replace("\n", " ")
+
+
+def test_a_build_must_be_named(project: Path, tmp_path: Path):
+    config = export_replay.ExportReplay(plugin=project / "tuned.so", output=tmp_path / "no")
+    with pytest.raises(UsageError, match="found none; give --compile-commands or --cargo"):
+        export_replay.run(config)
+    with pytest.raises(UsageError, match="--cargo: expected neither --compile-commands nor --clang nor --level"):
+        export_replay.run(dataclasses.replace(config, cargo="cargo build --release", clang=Path("clang-16")))
 
 
 def test_a_plugin_without_decisions_is_refused(plugin: Path, tmp_path: Path):

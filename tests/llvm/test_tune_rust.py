@@ -55,6 +55,34 @@ pub extern "C" fn answer(count: u32) -> u32 {
     branch(&rows, 5) ^ branch(&rows[..4], count) ^ branch(&rows[2..], 7)
 }
 """
+# LLVM leaves four functions that are smaller where they are called.
+CHAINS = """
+#![no_std]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }
+
+fn mix(value: u32, other: u32) -> u32 { value.rotate_left(5) ^ other.wrapping_mul(77).wrapping_add(value >> 3) }
+fn fold(rows: &[u32]) -> u32 {
+    let mut sum = 7u32;
+    for row in rows { sum = mix(sum, *row); }
+    sum
+}
+fn twice(rows: &[u32], seed: u32) -> u32 { mix(fold(rows), seed) ^ mix(seed, rows.len() as u32) }
+#[no_mangle]
+pub extern "C" fn first(count: u32) -> u32 { mix(mix(mix(count, 3), 4), mix(count, 5)) }
+#[no_mangle]
+pub extern "C" fn second(count: u32) -> u32 {
+    let rows = [count, 2, 3, 4];
+    twice(&rows, 5) ^ twice(&rows[1..], count) ^ mix(count, 9)
+}
+#[no_mangle]
+pub extern "C" fn third(count: u32) -> u32 { mix(count, first(count)) ^ mix(second(count), count) ^ mix(1, count) }
+#[no_mangle]
+pub extern "C" fn fourth(count: u32) -> u32 {
+    let rows = [count; 6];
+    fold(&rows) ^ fold(&rows[2..]) ^ mix(mix(count, 1), mix(2, count))
+}
+"""
 MANIFEST = """
 [package]
 name = "toy"
@@ -138,6 +166,31 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     done = process.run(cargo.split(), timeout_seconds=120, cwd=package, env=environment)
     assert done.returncode == 0, done.stderr
     assert section_totals(read_elf((tmp_path / "o/release/libtoy.so").read_bytes())).llvm_size_text == small
+
+
+def test_a_rustc_without_the_plugin_replays_what_was_tuned(
+    major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    package, place = put_package(tmp_path / "toy"), tmp_path / "t"
+    (package / "src" / "lib.rs").write_text(CHAINS)
+    assert tune(package, place, "--budget", "4s", "--artifact", "replay") == 0
+    result = result_of(place)
+    found = result["replay"]
+    assert found["replayed_bytes"] < found["plain_bytes"] == result["plain_bytes"]
+    assert found["tuned_bytes"] == result["tuned_bytes"]
+    assert Path(found["lines"]).read_text().count("\n") == found["decisions"] > 0
+    assert f"build with: {found['flag']}" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+    weights: dict[str, int] = {}
+    for name, line in (("plain", "cargo build --release"), ("replayed", found["flag"])):
+        variables = dict(word.split("=", 1) for word in line.partition("cargo ")[0].split())
+        # A stable rustc takes these options as it is.
+        kept = {key: value for key, value in os.environ.items() if key != "RUSTC_BOOTSTRAP"}
+        environment = kept | variables | {"CARGO_TARGET_DIR": str(tmp_path / name)}
+        words = f"cargo {line.partition('cargo ')[2]}".split()
+        done = process.run(words, timeout_seconds=120, cwd=package, env=environment)
+        assert done.returncode == 0, done.stderr
+        weights[name] = section_totals(read_elf((tmp_path / name / "release/libtoy.so").read_bytes())).llvm_size_text
+    assert weights["replayed"] < weights["plain"]
 
 
 def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):

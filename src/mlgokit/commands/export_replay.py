@@ -13,7 +13,8 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.check import check_steps
-from mlgokit.commands.options import WORKERS
+from mlgokit.commands.export_replay_cargo import export_cargo
+from mlgokit.commands.options import WORKERS, CompilerOptions
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.pool import parallel
@@ -30,6 +31,7 @@ from mlgokit.tables.file import tables_inside
 from mlgokit.tune.render import print_replay
 from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
 
+_COMPILE_SECONDS = 120.0
 _STAYS = {
     "allocations": "register allocation",
     "passes": "passes of the code generator",
@@ -43,8 +45,12 @@ class ExportReplay:
 
     plugin: Annotated[Path, tyro.conf.Positional]
     """Plugin that `mlgokit tune` wrote."""
-    compile_commands: Path
-    """Compilation database (compile_commands.json) of the build that was tuned."""
+    compile_commands: Path | None = None
+    """Compilation database (compile_commands.json) of the build that was tuned; name this or --cargo."""
+    cargo: str | None = None
+    """Cargo build that was tuned, as in `mlgokit tune`; the list is for its rustc, without the plugin."""
+    cargo_folder: Path = Path()
+    """With --cargo: folder of the package."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("replay")
     """Folder for the list of decisions and the configuration file that clang reads it with."""
     clang: Path | None = None
@@ -53,8 +59,8 @@ class ExportReplay:
     """Optimization level in place of the build's own; the one that was tuned."""
     workers: int = WORKERS
     """Number of compilers that run at once."""
-    timeout_seconds: float = 120.0
-    """Deadline of one compilation, in seconds."""
+    timeout_seconds: float | None = None
+    """Deadline of one compilation, in seconds; 120 if not given, 600 with --cargo."""
 
 
 class _Built(NamedTuple):
@@ -87,6 +93,10 @@ def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
         CorpusError: there is nothing to compile.
         ToolError: a compiler is missing, or the plugin writes no lines.
     """
+    if config.cargo is not None and not (config.compile_commands is None and config.clang is config.level is None):
+        raise UsageError(
+            "--cargo: expected neither --compile-commands nor --clang nor --level with it, found one; leave it out"
+        )
     with locked(config.output):
         return _export(config, report)
 
@@ -100,6 +110,24 @@ def _export(config: ExportReplay, report: Report) -> ReplayResult:
             "only inlining has a replay in LLVM"
         )
     table = read_table(config.plugin)
+    stays = [name for table_name, name in _STAYS.items() if table_name in inside]
+    notes = (f"{' and '.join(stays)}: in the plugin, but LLVM has no replay for them",) if stays else ()
+    objective = Objective.LINK_AWARE if table.summary is None else Objective(table.summary.objective)
+    if config.cargo is not None:
+        found = export_cargo(
+            config.plugin,
+            config.cargo,
+            folder=config.cargo_folder,
+            output=config.output,
+            objective=objective,
+            compiler=CompilerOptions(workers=config.workers, timeout_seconds=config.timeout_seconds),
+            report=report,
+        )
+        return dataclasses.replace(found, notes=notes)
+    if config.compile_commands is None:
+        raise UsageError(
+            "export replay: expected the build that was tuned, found none; give --compile-commands or --cargo"
+        )
     check_steps(config.plugin, table)
     own = find_toolchain(None if table.summary is None else table.summary.llvm)
     target = own if config.clang is None else find_toolchain(clang=_program(config.clang))
@@ -107,14 +135,13 @@ def _export(config: ExportReplay, report: Report) -> ReplayResult:
     if not calls:
         name, reason = next(iter(left_out.items()))
         raise CorpusError(f"{config.compile_commands}: expected sources to compile, found none ({name}: {reason})")
-    objective = Objective.LINK_AWARE if table.summary is None else Objective(table.summary.objective)
     with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
         site = _Site(
             plugin=config.plugin.resolve(),
             own=own,
             target=target,
             folder=Path(scratch),
-            timeout_seconds=config.timeout_seconds,
+            timeout_seconds=_COMPILE_SECONDS if config.timeout_seconds is None else config.timeout_seconds,
         )
         built = parallel(
             functools.partial(_build, site),
@@ -133,8 +160,6 @@ def _export(config: ExportReplay, report: Report) -> ReplayResult:
         rounds = functools.partial(_compile_all, site, whole, workers=config.workers, report=report)
         lines, found = replay_build(sources, rounds, objective=objective)
     files = write_replay(config.output, lines) if lines else remove_replay(config.output)
-    stays = [name for table_name, name in _STAYS.items() if table_name in inside]
-    notes = [f"{' and '.join(stays)}: in the plugin, but LLVM has no replay for them"] if stays else []
     return dataclasses.replace(
         found,
         failures=failures | found.failures,
@@ -145,7 +170,7 @@ def _export(config: ExportReplay, report: Report) -> ReplayResult:
         lines=str(files.lines),
         config=str(files.config),
         flag=f"--config={files.config}" if lines else "",
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

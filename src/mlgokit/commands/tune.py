@@ -23,6 +23,7 @@ from mlgokit.commands.tune_checks import (
 from mlgokit.commands.tune_defer import GIVES_UP
 from mlgokit.commands.tune_material import find_material
 from mlgokit.commands.tune_options import Tune
+from mlgokit.commands.tune_replay import for_replay, refuse_link
 from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tune_bytes, tune_costs
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
@@ -48,7 +49,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         CorpusError: there is nothing to tune.
     """
     seconds_of(config.budget)
-    config = dataclasses.replace(config, policy=policy_to_start_from(config))
+    config = for_replay(dataclasses.replace(config, policy=policy_to_start_from(config)))
     check_objective(config)
     check_shares(config)
     check_keep_hot(config)
@@ -97,6 +98,8 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
     def attempt(config: Tune, notes: tuple[str, ...] = ()) -> Tuned:
         found = find_material(config, toolchain, stack, report, recorded=recorded)
         config = found.config
+        if found.linking:
+            refuse_link(config)
         session = Session(
             config=config,
             compiler=spread(

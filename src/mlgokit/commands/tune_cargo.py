@@ -20,7 +20,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
-from mlgokit.compiler.rust.toolchain import Rustc, find_rustc, load_plugin, unstable_options
+from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
@@ -85,8 +85,16 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
     return words
 
 
-def open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> CargoTuning:
+def open_cargo(
+    config: Tune, words: tuple[str, ...], *, settings: Mapping[str, str] | None = None, report: Report
+) -> CargoTuning:
     """Build as the user does, in a target folder of our own, and find the programs to tune.
+
+    Args:
+        config: the call.
+        words: the cargo command.
+        settings: variables of the build's environment beside the user's.
+        report: told what is done.
 
     Raises:
         CorpusError: no program is made for size by full link-time optimization.
@@ -97,7 +105,9 @@ def open_cargo(config: Tune, words: tuple[str, ...], *, report: Report) -> Cargo
     folder = (config.link_folder or Path()).resolve()
     report(0, 1, "build as cargo does")
     deadline = config.compiler.deadline(config.judge.timeout_seconds)
-    calls = record_cargo(words, folder, place=place, timeout_seconds=max(deadline, 6 * COMPILE_SECONDS))
+    calls = record_cargo(
+        words, folder, place=place, timeout_seconds=max(deadline, 6 * COMPILE_SECONDS), settings=settings
+    )
     found, left_out = programs_of(calls)
     rustc = find_rustc(found[0].words[0])
     if config.compiler.llvm not in (None, rustc.major):
@@ -179,7 +189,8 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
 
 def cargo_flag(tuning: CargoTuning, calls: Sequence[RustcCall], plugin: Path) -> str:
     """The command that builds each program with the plugin."""
-    lines = [_cargo_line(tuning.words, call, tuning.compiler.rustc, plugin.resolve()) for call in calls]
+    version, option = tuning.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
+    lines = [cargo_line(tuning.words, call, unstable_options(version, call.crate), option) for call in calls]
     return " && ".join(lines)
 
 
@@ -218,8 +229,8 @@ def _outcome_words(outcome: tuple[int, bytes]) -> str:
     return f"exit code {outcome[0]} with {len(outcome[1]):,} bytes"
 
 
-def _cargo_line(words: Sequence[str], call: RustcCall, rustc: Rustc, plugin: Path) -> str:
-    """As the user builds, by ``cargo rustc``, which gives options to the program alone and not to all crates."""
+def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:
+    """As the user builds, by ``cargo rustc``, which gives an option to the program alone and not to all crates."""
     before = list(words[: words.index("--")] if "--" in words else words)
     after = list(words[words.index("--") + 1 :]) if "--" in words else []
     asked = ["rustc" if word in ("build", "b") else word for word in before]
@@ -228,8 +239,7 @@ def _cargo_line(words: Sequence[str], call: RustcCall, rustc: Rustc, plugin: Pat
     elif call.kind != "bin" and "--lib" not in asked:
         asked.append("--lib")
     asked = [f"--bin={_program_name(call)}" if word == "--bins" else word for word in asked]
-    variables = [f"{name}={value}" for name, value in unstable_options(rustc.version, call.crate).items()]
-    return shlex.join([*variables, *asked, "--", *after, f"-Zllvm-plugins={plugin}"])
+    return shlex.join([*(f"{name}={value}" for name, value in variables.items()), *asked, "--", *after, option])
 
 
 def _module(call: RustcCall, place: Path) -> Module:

@@ -29,8 +29,12 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
     kinds = lto_kinds(config.compile_commands)
     if config.objective != "image" or kinds["full"] + kinds["thin"] <= kinds[""]:
         return config, ""
-    if config.compiler.sandbox == "on":
-        return config, "--sandbox on is for compile steps; leave it out to have the link searched"
+    for option, is_given in {
+        "--sandbox on": config.compiler.sandbox == "on",
+        "--artifact replay": config.artifact == "replay",
+    }.items():
+        if is_given:
+            return config, f"{option} is for compile steps; leave it out to have the link searched"
     try:
         link = link_of(recorded, config.built)
         words = [word.replace("{output}", "image") for word in link_words(link.command)]

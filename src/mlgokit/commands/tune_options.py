@@ -43,6 +43,11 @@ class Tune:
     """Time for the search, such as 90s, 30m or 2h."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
     """Plugin to write."""
+    artifact: Literal["plugin", "replay"] = "plugin"
+    """Result: the plugin alone; or beside it, in a folder of the plugin's name with -replay, its decisions of inlining
+    for compilers that load no plugin, verified. Registers and passes, which these cannot replay, are not searched."""
+    replay_clang: Path | None = None
+    """With `--artifact replay`: clang that is to use the list, such as clang-16; the one that tunes if not given."""
     folder: Path = Path("tune")
     """Folder where the search is kept, so that it can go on later."""
     go_on: Annotated[bool, tyro.conf.arg(name="continue")] = False

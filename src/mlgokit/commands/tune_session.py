@@ -15,6 +15,7 @@ from mlgokit.commands.tune_defer import GIVES_UP
 from mlgokit.commands.tune_functions import tune_functions
 from mlgokit.commands.tune_lto import LinkTuning, prove_link
 from mlgokit.commands.tune_options import PASSES_GAIN, Tune
+from mlgokit.commands.tune_replay import with_replay
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
@@ -130,6 +131,8 @@ class Session:
             trial = PluginTrial(plugin=verifier.plugin, place=self.place)
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
             tuned = dataclasses.replace(tuned, built=built)
+        if self.config.artifact == "replay":
+            tuned = with_replay(self.config, verifier.plugin, tuned, report=self.report)
         tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *tuned.notes, *notes))
         return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
 

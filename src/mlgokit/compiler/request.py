@@ -39,6 +39,8 @@ class PluginUse:
         list_changes: whether the passes of the optimizer that changed something are wanted.
         trials: what to try otherwise in functions of the module.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
+        replay_lines: where the plugin writes all inlining decisions as LLVM's replay reads them; with a further number
+            at the end of its name for each further module of one process.
     """
 
     plugin: Path | None = None
@@ -54,6 +56,7 @@ class PluginUse:
     list_changes: bool = False
     trials: TrialRequest | None = None
     log_default: bool = True
+    replay_lines: Path | None = None
 
     @property
     def explores(self) -> bool:
@@ -87,6 +90,7 @@ class PluginUse:
             | {PROBLEMS[problem].log_variable: str(folder / f"{problem}.log") for problem in self.logs}
             | files
             | ({} if self.log_default else {"MLGOKIT_LOG_DEFAULT": "0"})
+            | ({} if self.replay_lines is None else {"MLGOKIT_REPLAY_LINES": str(self.replay_lines)})
             | {
                 "MLGOKIT_SEED": str(self.seed),
                 "MLGOKIT_TEMPERATURE": repr(float(self.temperature)),

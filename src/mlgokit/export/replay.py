@@ -16,9 +16,14 @@ from mlgokit.files import atomic_write, writing
 
 LINES_NAME = "replay.txt"
 CONFIG_NAME = "replay.cfg"
+ARGUMENTS_NAME = "replay.args"
 LINE_TABLES = ("-gline-tables-only", "-fdebug-info-for-profiling")
 """With the second, line tables have mangled names and discriminators, by which call sites are told apart."""
 
+MANGLING = "-Csymbol-mangling-version=v0"
+"""How rustc names functions where unstable options are allowed, as with a plugin; the default of others differs."""
+_OTHERS_AS_LLVM = ("-cgscc-inline-replay-scope=Module", "-cgscc-inline-replay-fallback=Original")
+"""Calls that no line names are LLVM's to decide."""
 _NEWLINES = re.compile(r"[\x00-\x1f\x7f]")
 _LINE = re.compile(
     r"mlgokit: '(?P<callee>[^'\n]+)' (?P<decided>inlined|will not be inlined) into '(?P<caller>[^'\n]+)' "
@@ -57,7 +62,7 @@ class ReplayFiles:
 
     Attributes:
         lines: the decisions.
-        config: the configuration file for clang, which names them.
+        config: what names them: the configuration file for clang, or the file of arguments for rustc.
     """
 
     lines: Path
@@ -85,42 +90,49 @@ def parse_replay_lines(data: bytes, origin: str) -> list[ReplayLine]:
     return found
 
 
-def write_replay(folder: Path, lines: Iterable[ReplayLine]) -> ReplayFiles:
-    """Write the decisions, and a configuration file for clang that has the options to read them.
+def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = False) -> ReplayFiles:
+    """Write the decisions, and a file for clang or rustc that has the options to read them.
 
     Args:
-        folder: where; the configuration file names it, so that it cannot be moved.
+        folder: where; the file of options names it, so that it cannot be moved.
         lines: the decisions, no two with one key.
+        rust: whether rustc is to read them.
 
     Raises:
         StorageError: the disk is full or the place is not writable.
         UsageError: the folder's name cannot stand in a configuration file.
     """
-    files = _files(folder)
+    files = _files(folder, rust=rust)
     text = "".join(f"{line.text}\n" for line in lines)
     atomic_write(files.lines, text.encode("utf-8", "surrogateescape"))
-    atomic_write(files.config, "".join(f"{line}\n" for line in config_lines(files.lines)))
+    options = rustc_options(files.lines) if rust else config_lines(files.lines)
+    atomic_write(files.config, "".join(f"{line}\n" for line in options))
     return files
 
 
-def remove_replay(folder: Path) -> ReplayFiles:
+def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
     """Take away what an earlier export wrote, where nothing is to be replayed; says where it was.
 
     Raises:
         StorageError: the place is not writable.
     """
-    files = _files(folder)
+    files = _files(folder, rust=rust)
     with writing(folder):
         for path in (files.lines, files.config):
             path.unlink(missing_ok=True)
     return files
 
 
-def _files(folder: Path) -> ReplayFiles:
+def _files(folder: Path, *, rust: bool) -> ReplayFiles:
     place = folder.absolute()
     if _NEWLINES.search(str(place)):
         raise UsageError(f"{str(place)!r}: expected a folder without line breaks in its name; name another --output")
-    return ReplayFiles(lines=place / LINES_NAME, config=place / CONFIG_NAME)
+    if rust and " " in str(place):
+        raise UsageError(
+            f"{str(place)!r}: expected a folder without spaces in its path, where rustc takes options for LLVM apart; "
+            "name another --output"
+        )
+    return ReplayFiles(lines=place / LINES_NAME, config=place / (ARGUMENTS_NAME if rust else CONFIG_NAME))
 
 
 def config_lines(lines: Path) -> list[str]:
@@ -130,10 +142,13 @@ def config_lines(lines: Path) -> list[str]:
         "# Tuned inlining decisions without a plugin: clang --config=<this file>. Made by `mlgokit export replay`.",
         *LINE_TABLES,
         f'-mllvm "-cgscc-inline-replay={quoted}"',
-        # Calls that no line names are LLVM's to decide.
-        "-mllvm -cgscc-inline-replay-scope=Module",
-        "-mllvm -cgscc-inline-replay-fallback=Original",
+        *(f"-mllvm {option}" for option in _OTHERS_AS_LLVM),
     ]
+
+
+def rustc_options(lines: Path) -> list[str]:
+    """The lines of rustc's file of arguments (``@FILE``): one option each."""
+    return [MANGLING, *(f"-Cllvm-args={option}" for option in (f"-cgscc-inline-replay={lines}", *_OTHERS_AS_LLVM))]
 
 
 def config_words(files: ReplayFiles) -> tuple[str, str]:

@@ -53,6 +53,9 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         say(out, f"the program {name}, as rustc links it: {_change(plain, small)}")
     line = tuned.flag if tuned.built is None else tuned.built.line
     say(out, f"{'build with' if tuned.cargo_programs else 'add to the build'}: {line}")
+    if tuned.replay is not None:
+        say(out, "without the plugin, by LLVM's inline replay:")
+        print_replay(tuned.replay, out)
 
 
 def _print_programs(built: TunedBuild, out: Console) -> None:
@@ -271,7 +274,10 @@ def print_replay(found: ReplayResult, out: Console) -> None:
     if found.larger:
         say(out, f"larger than plain by line tables alone, with this compiler: {', '.join(found.larger)}")
     if found.flag:
-        say(out, f"add to the build: {found.flag}")
+        is_option = found.flag.startswith("--config=")
+        say(out, f"{'add to the build' if is_option else 'build with'}: {found.flag}")
+        if not is_option:
+            return
         say(out, "strip -g, or -Wl,--strip-debug in the link, takes its line tables out again")
     else:
         say(out, "nothing was written: with a list, the whole would be no smaller than plain")

@@ -83,8 +83,8 @@ class ReplayResult:
         compiler: version of the compiler that replays.
         plugin_compiler: version of the plugin's compiler.
         lines: file of the list.
-        config: configuration file for clang.
-        flag: what to add to clang's command line.
+        config: configuration file for clang, or file of arguments for rustc.
+        flag: what to add to clang's command line; of a cargo build the command with the list.
         notes: what else is to be said.
     """
 

@@ -14,6 +14,7 @@ from mlgokit.evaluation.decode import decode
 from mlgokit.evaluation.records import BuiltImage
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.tune.measurement import Comparison
+from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.search import CurvePoint
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Tuned:
         report: the page that is made of this.
         cargo_programs: of a cargo build, code, read-only data and unwind tables of each program as rustc links it,
             plain and tuned.
+        replay: what the decisions give where no plugin is loaded, if they were asked for.
     """
 
     plugin: str
@@ -195,6 +197,7 @@ class Tuned:
     toolchain: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     report: str = ""
     cargo_programs: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict[str, tuple[int, int]])
+    replay: ReplayResult | None = None
 
     @property
     def costs(self) -> SpillCosts | None:

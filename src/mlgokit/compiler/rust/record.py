@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,7 +109,14 @@ def codegen_options(words: Sequence[str]) -> Iterator[str]:
             yield word.removeprefix("--codegen=")
 
 
-def record_cargo(command: Sequence[str], folder: Path, *, place: Path, timeout_seconds: float) -> list[RustcCall]:
+def record_cargo(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    place: Path,
+    timeout_seconds: float,
+    settings: Mapping[str, str] | None = None,
+) -> list[RustcCall]:
     """Run a cargo build with a target folder of our own, and give the calls of rustc that it and earlier ones made.
 
     Args:
@@ -117,6 +124,7 @@ def record_cargo(command: Sequence[str], folder: Path, *, place: Path, timeout_s
         folder: where it runs.
         place: where the target folder and the calls are kept.
         timeout_seconds: deadline of the build.
+        settings: variables of the environment beside the caller's.
 
     Returns:
         Of each crate and kind the last call; earlier builds count, as cargo does not make again what is up to date.
@@ -137,7 +145,7 @@ def record_cargo(command: Sequence[str], folder: Path, *, place: Path, timeout_s
         command,
         timeout_seconds=timeout_seconds,
         cwd=folder,
-        env={**os.environ, **ours},
+        env={**os.environ, **(settings or {}), **ours},
         stderr_bytes=_STDERR_BYTES,
         limits=USERS_LIMITS,
     )

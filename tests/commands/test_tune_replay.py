@@ -1,0 +1,39 @@
+"""What a tuning with a replay may be asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgokit.commands.tune_options import Tune
+from mlgokit.commands.tune_replay import for_replay, refuse_link
+from mlgokit.errors import UsageError
+
+
+def test_inlining_alone_is_searched_where_a_replay_is_asked_for():
+    plain, replayed = for_replay(Tune()), for_replay(Tune(artifact="replay"))
+    assert plain == Tune()
+    assert (replayed.allocation_share, replayed.pass_share) == (0, 0)
+    refuse_link(plain)
+    with pytest.raises(UsageError, match="--artifact replay: expected a search of compile steps, found one of a link"):
+        refuse_link(replayed)
+
+
+@pytest.mark.parametrize(
+    ("named", "option"),
+    [
+        ({"objective": "spill-cost"}, "--objective spill-cost"),
+        ({"corpus": Path("corpus")}, "--corpus"),
+        ({"cargo": "cargo build --release", "replay_clang": Path("clang-16")}, "--replay-clang with --cargo"),
+        ({"allocation_share": 0.5}, "--allocation-share 0.5"),
+        ({"pass_share": 0.1}, "--pass-share 0.1"),
+    ],
+)
+def test_what_has_no_replay_is_refused(named: dict[str, Any], option: str):
+    with pytest.raises(UsageError, match=f"{option}: expected no --artifact replay with it, which has inlining alone"):
+        for_replay(Tune(artifact="replay", **named))
+
+
+def test_a_compiler_for_no_replay_is_refused():
+    with pytest.raises(UsageError, match="--replay-clang: expected --artifact replay with it, found plugin"):
+        for_replay(Tune(replay_clang=Path("clang-16")))
