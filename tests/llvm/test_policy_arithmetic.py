@@ -12,7 +12,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.policy.exploration import Exploration, choose_column, decide_binary, draw_factor, draw_priority, draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
+from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
 from mlgokit.spec import AdviceKind
@@ -127,6 +127,8 @@ def make_policy(
     normaliser = fit_quantile(usual, count=30) if quantile else fit_signed_log(usual)
     if isinstance(normaliser, Quantile) and count > 1:
         normaliser = replace(normaliser, lengths=tuple(rng.integers(1, 31, count).tolist()))
+    if isinstance(normaliser, Quantile) and rng.random() < 0.5:
+        normaliser = replace(normaliser, nan=float(rng.choice([BELOW_LARGEST, -7.5])))
     widths = [normaliser.width, int(rng.integers(1, 70)), int(rng.integers(1, 20)), output.width]
     return Policy(
         problem=PROBLEM_OF[output].name,

@@ -11,7 +11,7 @@ import pytest
 
 from mlgokit.errors import PolicyError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import Quantile, SignedLog
+from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, SignedLog
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
 PROBLEM_OF = {
@@ -144,6 +144,39 @@ def test_rows_of_different_lengths_come_back_and_older_readers_refuse_them(tmp_p
     assert b'format_version\\": 3' in policy_bytes(rows)
 
 
+@pytest.mark.parametrize("output", [OutputKind.LOGITS, OutputKind.EFFECT_BYTES])
+@pytest.mark.parametrize("lengths", [None, (7, 3)])
+def test_what_nan_counts_as_comes_back_and_older_readers_refuse_it(
+    tmp_path: Path, output: OutputKind, lengths: tuple[int, ...] | None
+) -> None:
+    policy = make_policy(output=OutputKind.LOGITS)
+    assert isinstance(policy.normaliser, Quantile)
+    usual = replace(policy, normaliser=replace(policy.normaliser, lengths=lengths))
+    if output is OutputKind.EFFECT_BYTES:
+        last = usual.layers[-1]
+        usual = replace(
+            usual,
+            output=output,
+            doubt=0.5,
+            layers=(*usual.layers[:-1], Layer(last.weight[..., :1], last.bias[..., :1])),
+        )
+    largest = replace(usual, normaliser=replace(usual.normaliser, nan=BELOW_LARGEST))
+    save_policy(largest, tmp_path / "p.policy")
+    again = load_policy(tmp_path / "p.policy")
+    values = np.array([[np.nan, 1.0], [2.0, np.nan]])
+
+    assert again.normaliser == replace(largest.normaliser, boundaries=again.normaliser.boundaries)
+    assert again.doubt == usual.doubt
+    np.testing.assert_array_equal(again.answers(values), usual.answers(np.nan_to_num(values, nan=BELOW_LARGEST)))
+    np.testing.assert_array_equal(usual.answers(values), usual.answers(np.nan_to_num(values, nan=0)))
+    assert (again.answers(values) != usual.answers(values)).any()
+    assert b'format_version\\": 5' in policy_bytes(largest)
+    for wrong in (1e300, math.inf, None):
+        (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(largest), nan=wrong))
+        with pytest.raises(PolicyError, match="its tensors do not fit its description"):
+            load_policy(tmp_path / "p.policy")
+
+
 @pytest.mark.parametrize("lengths", [[7], [7, 0], [8, 7], None])
 def test_lengths_that_do_not_fit_are_refused(tmp_path: Path, lengths: object) -> None:
     changed = rewritten(policy_bytes(make_policy(output=OutputKind.LOGITS)), format_version=3, lengths=lengths)
@@ -167,7 +200,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 5}, "expected format version 1 to 4, found 5"),
+        ({"format_version": 6}, "expected format version 1 to 5, found 6"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from mlgokit.policy.tflite.evaluate import evaluate
 from mlgokit.policy.tflite.file import graph_bytes, read_graph
 from mlgokit.policy.tflite.graph import Graph, Operator
 from mlgokit.policy.tflite.read_policy import read_policy
+from mlgokit.policy.tflite.write_policy import write_policy
 
 SMALL = ("callee_users", "cost_estimate", "node_count")
 BENCHMARK_SEED = 5
@@ -45,8 +47,15 @@ def test_the_references_network_for_inlining_decides_alike(models: ModuleType, r
     weights = models.drawn_weights(rng, 70, 40, 40, 20, 2)
     model = models.inline_model(vocab, weights)
 
-    read = read_policy(read_graph(graph_bytes(model), "model"), "model")
+    graph = read_graph(graph_bytes(model), "model")
+    read = read_policy(graph, "model")
 
+    # As the reference's own file has them.
+    assert Counter(operator.kind for operator in graph.operators) == {
+        "RESHAPE": 35, "BUCKETIZE": 35, "CAST": 35, "MUL": 70, "CONCATENATION": 36, "FULLY_CONNECTED": 4,
+        "ARG_MAX": 1, "MINIMUM": 1, "MAXIMUM": 1,
+    }  # fmt: skip
+    assert len(graph.inputs) == 38
     raw = {name: rng.choice(counts(rng, 999), 2000).astype(np.int64) for name in vocab}
     logits = weights.logits(models.inline_inputs(raw, vocab))
     expected = logits[:, 1].astype(np.float64) - logits[:, 0]
@@ -71,6 +80,9 @@ def test_the_references_network_for_eviction_decides_alike(models: ModuleType, r
     assert read.policy.mask == "mask"
     assert set(read.features) == {*ranked, *models.IDENTITY, *models.STAGES}
     assert compare(model, read.policy, rng, observations=60, origin="model").differing == 0
+    # NaN too is the same in the model that is written of it.
+    written = write_policy(read.policy).graph
+    assert compare(written, read.policy, rng, observations=20, origin="written").differing == 0
 
 
 @pytest.mark.parametrize("options", [{"draws": True}, {"sqrt": True}])

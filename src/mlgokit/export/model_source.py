@@ -158,6 +158,7 @@ def _policy_source(policy: Policy, name: str, index: int, places: dict[str, int]
             "Normaliser = mlgokit::NormaliserKind::Quantile",
             f"QuantileCount = {most}",
             f"RowLengths = {{{', '.join(map(str, lengths))}}}",
+            f"Nan = {normaliser.nan.hex()}",
         ]
     numbers += [f"{array}.assign(std::begin({array}{index}), std::end({array}{index}))" for array in arrays]
     for place, layer in enumerate(policy.layers):

@@ -17,12 +17,14 @@ from mlgokit.errors import UsageError
 Values = npt.NDArray[np.integer[Any] | np.floating[Any]]
 Inputs = npt.NDArray[np.float32]
 LARGEST = float(np.finfo(np.float32).max)
+BELOW_LARGEST = float(np.nextafter(np.float32(LARGEST), np.float32(0)))
+"""As much as a finite value gives in a row whose last boundaries only infinity reaches; the next float is LARGEST."""
 LARGEST_LOG = 89.0
 """No value's :func:`signed_log` is beyond it."""
 
 
-def plain(values: Values) -> npt.NDArray[np.float64]:
-    """``values`` as doubles that every normaliser can take: NaN and -0 are 0, the rest is bounded to finite floats.
+def plain(values: Values, *, nan: float = 0.0) -> npt.NDArray[np.float64]:
+    """``values`` as doubles that every normaliser can take: -0 is 0, the rest is bounded to finite floats, NaN ``nan``.
 
     Example:
         >>> plain(np.array([np.nan, -0.0, np.inf, -np.inf, 7], np.float32)).tolist()
@@ -31,7 +33,7 @@ def plain(values: Values) -> npt.NDArray[np.float64]:
     wide = values.astype(np.float64)
     if np.issubdtype(values.dtype, np.integer):
         return wide
-    return np.where(np.isnan(wide), 0.0, np.clip(wide, -LARGEST, LARGEST)) + 0.0
+    return np.where(np.isnan(wide), nan, np.clip(wide, -LARGEST, LARGEST)) + 0.0
 
 
 def signed_log(values: Values) -> npt.NDArray[np.float64]:
@@ -87,10 +89,12 @@ class Quantile:
         boundaries: float32 [F, Q], every row ascending.
         lengths: how many of each row are boundaries, where rows differ: each row is filled up with its last one.
             Nothing if all of all rows are.
+        nan: what NaN counts as. A model of TFLite takes it for more than all boundaries, :data:`BELOW_LARGEST`.
     """
 
     boundaries: Inputs
     lengths: tuple[int, ...] | None = None
+    nan: float = 0.0
 
     @property
     def width(self) -> int:
@@ -111,7 +115,7 @@ class Quantile:
         for count in set(lengths):
             ranks = np.arange(count + 1, dtype=np.float64) / count
             inputs[count] = np.stack([ranks, ranks * ranks], axis=-1).astype(np.float32)
-        floats = plain(values).astype(np.float32)
+        floats = plain(values, nan=self.nan).astype(np.float32)
         found = np.empty((*values.shape, 2), np.float32)
         for column, (row, count) in enumerate(zip(self.boundaries, lengths, strict=True)):
             found[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]

@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 from mlgokit.errors import PolicyError
 from mlgokit.files import atomic_write
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import Quantile, SignedLog
+from mlgokit.policy.normaliser import LARGEST, Quantile, SignedLog
 from mlgokit.problems import PROBLEMS
 from mlgokit.spec import AdviceKind
 
@@ -24,6 +24,8 @@ ROWS_FORMAT_VERSION = 3
 """Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
 DOUBT_FORMAT_VERSION = 4
 """Of a policy with doubt, with or without a gate and rows of their own lengths; earlier readers would not doubt."""
+NAN_FORMAT_VERSION = 5
+"""Of a policy to which NaN is another number than 0, with or without all others; earlier readers would take 0."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 MOST_FEATURES = 1024
@@ -52,22 +54,11 @@ def policy_bytes(policy: Policy) -> bytes:
         tensors |= {"normaliser.boundaries": policy.normaliser.boundaries}
         if policy.normaliser.lengths is not None:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
-    match policy.output:
-        case OutputKind.EFFECT_BYTES:
-            description |= {"bytes_per_unit": policy.bytes_per_unit}
-            if policy.doubt:
-                description |= {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt}
-        case OutputKind.COLUMN_LOGIT:
-            description |= {"mask": policy.mask, "caution": policy.caution}
-        case OutputKind.COLUMN_EFFECT:
-            description |= {"format_version": DOUBT_FORMAT_VERSION, "mask": policy.mask, "margin": policy.margin}
-            description |= {
-                "most_departures": policy.most_departures,
-                "bytes_per_unit": policy.bytes_per_unit,
-                "doubt": policy.doubt,
-            }
-        case OutputKind.LOGITS | OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
-            pass
+    description |= _of_output(policy)
+    if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
+        description |= {"format_version": NAN_FORMAT_VERSION, "nan": policy.normaliser.nan}
+        if policy.output is OutputKind.EFFECT_BYTES:
+            description |= {"doubt": policy.doubt}
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -75,6 +66,27 @@ def policy_bytes(policy: Policy) -> bytes:
         tensors |= {f"layer{index}.weight": layer.weight, f"layer{index}.bias": layer.bias}
     contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
     return save(contiguous, metadata={_KEY: json.dumps(description, sort_keys=True)})
+
+
+def _of_output(policy: Policy) -> dict[str, Any]:
+    """What the description says of the output."""
+    match policy.output:
+        case OutputKind.EFFECT_BYTES:
+            doubt = {"format_version": DOUBT_FORMAT_VERSION, "doubt": policy.doubt} if policy.doubt else {}
+            return {"bytes_per_unit": policy.bytes_per_unit, **doubt}
+        case OutputKind.COLUMN_LOGIT:
+            return {"mask": policy.mask, "caution": policy.caution}
+        case OutputKind.COLUMN_EFFECT:
+            return {
+                "format_version": DOUBT_FORMAT_VERSION,
+                "mask": policy.mask,
+                "margin": policy.margin,
+                "most_departures": policy.most_departures,
+                "bytes_per_unit": policy.bytes_per_unit,
+                "doubt": policy.doubt,
+            }
+        case OutputKind.LOGITS | OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
+            return {}
 
 
 def save_policy(policy: Policy, path: Path) -> None:
@@ -110,9 +122,9 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in range(FORMAT_VERSION, DOUBT_FORMAT_VERSION + 1):
+    if found.get("format_version") not in range(FORMAT_VERSION, NAN_FORMAT_VERSION + 1):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} to {DOUBT_FORMAT_VERSION}, "
+            f"policy {path}: expected format version {FORMAT_VERSION} to {NAN_FORMAT_VERSION}, "
             f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
@@ -185,7 +197,7 @@ def _doubt(description: dict[str, Any]) -> float:
             f"caution: expected none but 0 beside effects, where it leaned to not inlining, found "
             f"{description['caution']!r}"
         )
-    if description["format_version"] != DOUBT_FORMAT_VERSION:
+    if description["format_version"] < DOUBT_FORMAT_VERSION:
         return 0.0
     return _not_negative(description, "doubt")
 
@@ -209,12 +221,15 @@ def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, An
     if (np.diff(boundaries, axis=1) < 0).any():
         raise ValueError("normaliser.boundaries: expected ascending rows")
     version = description["format_version"]
-    if version < ROWS_FORMAT_VERSION or (version == DOUBT_FORMAT_VERSION and "lengths" not in description):
-        return Quantile(boundaries=boundaries)
+    nan = float(description["nan"]) if version == NAN_FORMAT_VERSION else 0.0
+    if not abs(nan) <= LARGEST:
+        raise ValueError(f"nan: expected a number that a float holds, found {nan:g}")
+    if version < ROWS_FORMAT_VERSION or (version >= DOUBT_FORMAT_VERSION and "lengths" not in description):
+        return Quantile(boundaries=boundaries, nan=nan)
     lengths = tuple(int(length) for length in description["lengths"])
     if len(lengths) != count or not all(0 < length <= boundaries.shape[1] for length in lengths):
         raise ValueError(f"lengths: expected {count} numbers from 1 to {boundaries.shape[1]}, found {lengths}")
-    return Quantile(boundaries=boundaries, lengths=lengths)
+    return Quantile(boundaries=boundaries, lengths=lengths, nan=nan)
 
 
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:

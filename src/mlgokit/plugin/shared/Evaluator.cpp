@@ -13,10 +13,10 @@ constexpr int64_t SmallValue = 256;
 constexpr int16_t NotAnInput = std::numeric_limits<int16_t>::min();
 
 /// A raw value as the normalisers take it.
-double bounded(double V) {
+double bounded(double V, double Nan = 0) {
   constexpr double Most = std::numeric_limits<float>::max();
   // The sum turns -0 into 0.
-  return std::isnan(V) ? 0 : std::clamp(V, -Most, Most) + 0.0;
+  return std::isnan(V) ? Nan : std::clamp(V, -Most, Most) + 0.0;
 }
 
 } // namespace
@@ -48,7 +48,8 @@ void Evaluator::normalise(Span<double> Values) {
     for (size_t I = 0; I < Values.size(); ++I) {
       const float *Row = N.Boundaries.data() + I * N.QuantileCount;
       const size_t Length = N.RowLengths[I];
-      const double Rank = double(std::upper_bound(Row, Row + Length, float(bounded(Values[I]))) - Row) / double(Length);
+      const float V = float(bounded(Values[I], N.Nan));
+      const double Rank = double(std::upper_bound(Row, Row + Length, V) - Row) / double(Length);
       Input[2 * I] = Scaled(float(Rank));
       Input[2 * I + 1] = Scaled(float(Rank * Rank));
     }

@@ -39,6 +39,7 @@ struct PolicyNumbers {
   std::vector<float> Boundaries;   // [F, Q] of Quantile
   size_t QuantileCount = 0;
   std::vector<size_t> RowLengths; // [F] of Quantile: how many of each row are boundaries
+  double Nan = 0;                 // of Quantile: what NaN counts as
   size_t Members = 0;
   std::vector<Layer> Layers;
 };

@@ -18,7 +18,8 @@ namespace mlgokit {
 
 namespace {
 
-constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4;
+constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
+                  NanFormatVersion = 5;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values
@@ -160,8 +161,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "its description is not a JSON object");
 
   const std::optional<int64_t> Version = Description->getInteger("format_version");
-  if (!Version || *Version < FormatVersion || *Version > DoubtFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(DoubtFormatVersion) +
+  if (!Version || *Version < FormatVersion || *Version > NanFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(NanFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
@@ -206,9 +207,14 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
       if (!std::is_sorted(N.Boundaries.begin() + I * N.QuantileCount, N.Boundaries.begin() + (I + 1) * N.QuantileCount))
         return failure(Origin, "tensor 'normaliser.boundaries': expected sorted rows");
     N.RowLengths.assign(F, N.QuantileCount);
-    if (Version == RowsFormatVersion || (Version == DoubtFormatVersion && Description->get("lengths")))
+    if (Version == RowsFormatVersion || (Version >= DoubtFormatVersion && Description->get("lengths")))
       if (Error E = parseRowLengths(*Description, N, Origin))
         return std::move(E);
+    if (Version == NanFormatVersion) {
+      N.Nan = Description->getNumber("nan").value_or(std::numeric_limits<double>::infinity());
+      if (!(std::fabs(N.Nan) <= std::numeric_limits<float>::max()))
+        return failure(Origin, "expected a number that a float holds as 'nan'");
+    }
     Width = 2 * F;
   } else {
     return failure(Origin, "expected 'signed-log' or 'quantile' as normaliser, found '" + printable(Normaliser) + "'");
@@ -224,7 +230,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     if (const json::Value *Caution = Description->get("caution"); Caution && Caution->getAsNumber() != 0)
       return failure(Origin, "expected no 'caution' other than 0 beside effects, where it leaned to not inlining; "
                              "train it again, with 'doubt'");
-    if (Version == DoubtFormatVersion) {
+    if (Version >= DoubtFormatVersion) {
       N.Doubt = Description->getNumber("doubt").value_or(-1);
       if (!(N.Doubt >= 0) || std::isinf(N.Doubt))
         return failure(Origin, "expected a number that is not negative as 'doubt'");

@@ -16,6 +16,9 @@ from mlgokit.policy.tflite.read_policy import BOOLEANS
 from mlgokit.policy.tflite.steps import Floats, united
 from mlgokit.problems import PROBLEMS, Problem
 
+_NAN_SHARE = 0.05
+"""Of the values of a feature that is no whole number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -85,7 +88,7 @@ def _boundaries(policy: Policy) -> dict[str, Floats]:
 def _drawn(
     problem: Problem, shapes: Mapping[str, tuple[int, ...]], boundaries: Mapping[str, Floats], rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Raw values of all features: at boundaries and just below; of what has none, 0 or 1."""
+    """Raw values of all features: at boundaries and just below, and NaN; of what has none, 0 or 1."""
     found: dict[str, Array] = {}
     for feature in problem.features:
         shape, whole = shapes.get(feature.name, (1,)), feature.type == "int64_t"
@@ -98,5 +101,7 @@ def _drawn(
             below = values - 1 if whole else np.nextafter(values.astype(np.float32), np.float32(-np.inf))
             values = np.where(rng.random(shape) < 0.5, values, below)
             values = np.where(values >= LARGEST, 0 if whole else np.inf, values)
+            if not whole:
+                values = np.where(rng.random(shape) < _NAN_SHARE, np.nan, values)
         found[feature.name] = values.astype(np.int64) if whole else values.astype(np.float32)
     return found

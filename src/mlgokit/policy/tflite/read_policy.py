@@ -7,7 +7,7 @@ import numpy as np
 
 from mlgokit.errors import InputError
 from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import Quantile
+from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile
 from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
 from mlgokit.policy.tflite.graph import Array, Graph
@@ -203,7 +203,11 @@ def _quantile(rows: Sequence[Floats]) -> Quantile:
     lengths = tuple(len(row) for row in rows)
     bounded = [np.clip(row, -np.finfo(np.float32).max, np.finfo(np.float32).max) for row in rows]
     boundaries = np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in bounded])
-    return Quantile(boundaries=boundaries.astype(np.float32), lengths=lengths if len(set(lengths)) > 1 else None)
+    return Quantile(
+        boundaries=boundaries.astype(np.float32),
+        lengths=lengths if len(set(lengths)) > 1 else None,
+        nan=BELOW_LARGEST,
+    )
 
 
 def _layer(dense: Dense) -> Layer:

@@ -91,7 +91,7 @@ def _one_row(normaliser: Normaliser, place: int) -> Normaliser:
         return SignedLog(mean=normaliser.mean[row], scale=normaliser.scale[row], clip=normaliser.clip)
     boundaries = normaliser.boundaries[place : place + 1]
     count = boundaries.shape[1] if normaliser.lengths is None else normaliser.lengths[place]
-    return Quantile(boundaries=boundaries[:, :count])
+    return Quantile(boundaries=boundaries[:, :count], nan=normaliser.nan)
 
 
 def _log_knots(normaliser: SignedLog, whole: Callable[[Array], Doubles]) -> Floats:

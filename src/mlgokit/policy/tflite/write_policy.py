@@ -14,7 +14,7 @@ from mlgokit.policy.exploration import LARGEST_PRIORITY, PRIORITIES_PER_UNIT, UN
 from mlgokit.policy.first_layer import LARGEST_INPUT
 from mlgokit.policy.llvms_own import check_llvms_own
 from mlgokit.policy.network import HEURISTIC_PREFERENCE, LOGIT_BOUND, OutputKind, Policy
-from mlgokit.policy.normaliser import LARGEST
+from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX
@@ -165,9 +165,10 @@ def _looked_up(model: _Model, steps: Steps, feature: Feature) -> int:
     knots = steps.knots if len(steps.knots) else np.array([LARGEST], np.float32)
     values = steps.values if len(steps.knots) else np.repeat(steps.values, 2, axis=0)
     if feature.type != _INT64_FEATURE:
-        # NaN is 0 to a policy, and beyond all boundaries to TFLite.
+        # NaN is one number to a policy, and beyond all boundaries to TFLite.
+        nan = model.policy.normaliser.nan if isinstance(model.policy.normaliser, Quantile) else 0.0
         number = builder.add("EQUAL", [value, value], shape, BOOL)
-        value = builder.add("SELECT_V2", [number, value, builder.constant(np.zeros(shape, FLOAT))], shape)
+        value = builder.add("SELECT_V2", [number, value, builder.constant(np.full(shape, nan, FLOAT))], shape)
     ranks = builder.add("BUCKETIZE", [value], shape, INT32, Boundaries=knots)
     table = builder.constant(values.astype(FLOAT))
     found = builder.add("GATHER", [table, ranks], (*shape, width), Axis=0)
