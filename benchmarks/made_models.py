@@ -49,16 +49,18 @@ def drawn_weights(rng: np.random.Generator, *widths: int) -> Weights:
 
 
 def ranked(
-    builder: GraphBuilder, value: int, boundaries: np.ndarray, shape: tuple[int, ...], *, sqrt: bool = False
-) -> list[int]:
-    """x, x * x, and if asked sqrt(x), each in a last dimension of its own."""
+    builder: GraphBuilder, value: int, boundaries: np.ndarray, rows: tuple[int, ...], *, sqrt: bool = False
+) -> int:
+    """x, x * x, and if asked sqrt(x), side by side in a last dimension, by the reference's operators."""
+    shape = (*rows, 1)
+    value = builder.reshape(value, shape)
     ranks = builder.add("BUCKETIZE", [value], shape, INT32, Boundaries=boundaries.astype(np.float32))
     floats = builder.add("CAST", [ranks], shape, InDataType=2, OutDataType=0)
     x = builder.add("MUL", [floats, builder.floats(1 / len(boundaries))], shape)
     parts = [x, builder.add("MUL", [x, x], shape)]
     if sqrt:
         parts.append(builder.add("SQRT", [x], shape))
-    return [builder.reshape(part, (*shape, 1)) for part in parts]
+    return builder.add("CONCATENATION", parts, (*rows, len(parts)), Axis=-1)
 
 
 def network(builder: GraphBuilder, rows: int, weights: Weights) -> int:
@@ -76,12 +78,8 @@ def inline_model(
     inputs = {name: builder.input(f"action_{name}:0", INT64, (1,)) for name in sorted(vocab)}
     for name, dtype in (("discount", FLOAT), ("reward", FLOAT), ("step_type", INT32)):
         builder.input(f"action_{name}:0", dtype, (1,))
-    parts = [
-        part
-        for name, value in inputs.items()
-        for part in ranked(builder, builder.reshape(value, (1,)), vocab[name], (1,), sqrt=sqrt)
-    ]
-    rows = builder.add("CONCATENATION", parts, (1, len(parts)), Axis=-1)
+    parts = [ranked(builder, value, vocab[name], (1,), sqrt=sqrt) for name, value in inputs.items()]
+    rows = builder.add("CONCATENATION", parts, (1, (3 if sqrt else 2) * len(parts)), Axis=-1)
     logits = network(builder, rows, weights)
     if draws:
         drawn = builder.add("MULTINOMIAL", [logits, builder.constant(np.array(1, INT32))], (1, 1), INT64)
@@ -146,12 +144,12 @@ def eviction_model(
             ones = builder.constant(np.ones((1, columns), FLOAT))
             finite = builder.add("SELECT_V2", [infinite, ones, value], shape)
             parts.append(builder.reshape(builder.cast(infinite, FLOAT), (*shape, 1)))
-            parts += ranked(builder, finite, vocab[name], shape)
+            parts.append(ranked(builder, finite, vocab[name], shape))
         elif name == "progress":
             tiled = builder.add("TILE", [builder.reshape(value, (1, 1)), builder.integers(1, columns)], shape)
-            parts += ranked(builder, tiled, vocab[name], shape)
+            parts.append(ranked(builder, tiled, vocab[name], shape))
         else:
-            parts += ranked(builder, value, vocab[name], shape)
+            parts.append(ranked(builder, value, vocab[name], shape))
     rows = builder.reshape(builder.add("CONCATENATION", parts, (*shape, COLUMN_WIDTH), Axis=2), (columns, COLUMN_WIDTH))
     logits = builder.reshape(network(builder, rows, weights), shape)
     allowed = builder.cast(inputs["mask"], BOOL)

@@ -209,7 +209,8 @@ def test_what_llvm_does_not_send_is_refused(tmp_path: Path):
 
 def test_tflite_itself_computes_the_same():
     interpreter = pytest.importorskip(
-        "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed; benchmarks/tflite.py needs it too"
+        "ai_edge_litert.interpreter",
+        reason="ai-edge-litert is not installed; benchmarks/tflite_agreement.py needs it too",
     )
     policy = policy_of(INLINE_SIZE, OutputKind.EFFECT_BYTES, doubt=0.3)
     graph = write_policy(policy, draws=True).graph
