@@ -30,6 +30,7 @@ from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, read_tried
 from mlgokit.compiler.store import load_compilation, save_compilation
 from mlgokit.errors import InputError
 from mlgokit.evaluation.report import RunReport
+from mlgokit.export.replay import parse_replay_lines, write_replay
 from mlgokit.learning.metrics import ROWS_NAME, read_metrics
 from mlgokit.manifest import MANIFEST_NAME, check_manifest, write_manifest
 from mlgokit.policy.store import load_policy
@@ -236,6 +237,21 @@ def _state() -> bytes:
     return state_bytes({"step": np.array(3), "weight": np.zeros((2, 3), np.float32)}, learner="ppo")
 
 
+_REPLAY = (
+    b"mlgokit: '_ZN1a1bEv' inlined into 'main' at callsite _ZN1c1dEv:2:5.1 @ main:12:3;\n"
+    b"mlgokit: 'f' will not be inlined into '-[A b:c]' at callsite -[A b:c]:4294967295:1;\n"
+)
+
+
+def _read_replay(path: Path) -> object:
+    """What is read is written as it was."""
+    data = path.read_bytes()
+    found = parse_replay_lines(data, "a")
+    if write_replay(path.parent, found).lines.read_bytes().replace(b"\n", b"") != data.replace(b"\n", b""):
+        raise AssertionError("lines that were read are written otherwise")
+    return found
+
+
 def _model() -> bytes:
     vocab = {name: np.array([0.0, 1.0, 1.0, 5.0]) for name in ("callee_users", "node_count")}
     return graph_bytes(inline_model(vocab, drawn_weights(np.random.default_rng(1), 4, 3, 2)))
@@ -248,6 +264,7 @@ def _read_model(path: Path) -> object:
 FORMATS: dict[str, Reader] = {
     "policy": _reader(SEEDS["policy"](), _file("a.policy", load_policy), inside=_inside_length),
     "TFLite model": _reader([_model()], _file("a.tflite", _read_model)),
+    "replay list": _reader([_REPLAY], _file("a.txt", _read_replay)),
     "decision table": _reader([DECISIONS, *SEEDS["decision table"]()], _file("a", read_table)),
     "allocation table": _reader(
         [override_bytes(ALLOCATIONS, {7: SOME}, SUMMARY), *SEEDS["allocation table"]()],

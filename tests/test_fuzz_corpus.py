@@ -32,6 +32,7 @@ READERS = (
     "what a module was made from",
     "policy",
     "TFLite model",
+    "replay list",
     "decision table",
     "allocation table",
     "training log",
