@@ -1,7 +1,30 @@
 """A module: one unit of compilation, as a value that is handed around."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+_ARCHITECTURES = (
+    ("x86_64", re.compile(r"x86_64h?|amd64")),
+    ("i386", re.compile(r"i[3-9]86")),
+    ("aarch64_32", re.compile(r"(aarch64|arm64)_32")),
+    ("aarch64", re.compile(r"aarch64|arm64(e|ec)?")),
+    ("armeb", re.compile(r"armeb.*|armv.*eb")),
+    ("thumbeb", re.compile(r"thumbeb.*|thumbv.*eb")),
+    ("arm", re.compile(r"arm(v.*)?|thumb(v.*)?|xscale")),
+)
+"""The names of LLVM's triples that say the same, by LLVM's name; ARM's two instruction sets are one architecture."""
+
+
+def architecture_of(triple: str) -> str:
+    """The architecture that a triple names, as a policy file has it; `Policy::isFor` in the plugin is the twin.
+
+    Example:
+        >>> [architecture_of(one) for one in ("thumbv7em-none-eabi", "arm64-apple-macos", "riscv64-linux-gnu", "")]
+        ['arm', 'aarch64', 'riscv64', '']
+    """
+    first = triple.partition("-")[0].lower()
+    return next((name for name, known in _ARCHITECTURES if known.fullmatch(first)), first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +72,9 @@ class Module:
     thinlto_index: Path | None = None
     link_folder: Path | None = None
     defers: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """What its code is for, see :func:`architecture_of`; empty if its command line does not say."""
+        words = iter(self.command_line)
+        return architecture_of(next(words, "")) if "-triple" in words else ""

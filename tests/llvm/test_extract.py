@@ -7,19 +7,23 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler import process
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import import_commands
 from mlgokit.corpus.info import corpus_info
-from mlgokit.corpus.sources.extract import OPTIONS, extract_projects
+from mlgokit.corpus.sources.extract import OPTIONS, extract_projects, options_made_with, options_of, project_jobs
 from mlgokit.corpus.sources.fetch import prepare_sources
 from mlgokit.corpus.sources.projects import Archive, GeneratedFile, Language, Project
-from mlgokit.errors import ReuseError
+from mlgokit.corpus.verify import compiled_in_one_go, verify_corpus
+from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import digest_file
-from mlgokit.module import Module
+from mlgokit.module import Module, architecture_of
 
 pytestmark = pytest.mark.llvm
 
@@ -67,6 +71,7 @@ FILES = {
         void sort(int* begin, size_t count) { qsort(begin, count, sizeof(int), compare); }
         const char* where(void) { return __FILE__; }
     """,
+    "p-1/bare/sum.c": "long sum(const long* p, int n) { long s = 0; while (n--) s += p[n] * sizeof(n); return s; }",
 }
 
 
@@ -243,6 +248,32 @@ def test_a_corpus_of_another_level_is_one_of_its_own(tmp_path: Path, toolchain: 
             sources_folder=tmp_path / "one" / "sources",
             corpus_folder=tmp_path / "fast",
         )
+
+
+def test_a_corpus_of_another_processor_compiles_to_its_code_and_is_verified(tmp_path: Path, toolchain: Toolchain):
+    extract(tmp_path / "one", toolchain)
+    sources = tmp_path / "one" / "sources"
+    bare = project("plain", "c", standard="gnu11", sources=("bare/*.c",))
+    for target, machine in (("aarch64-linux-gnu", 183), ("thumbv7-linux-gnueabihf", 40), ("riscv64-linux-gnu", 243)):
+        folder = tmp_path / target
+        corpus = extract_projects(
+            [bare], toolchain=toolchain, sources_folder=sources, corpus_folder=folder, target=target
+        )
+        (module,) = corpus.modules
+        assert module.architecture == architecture_of(target)
+        compiler = ClangCompiler(toolchain=toolchain)
+        done = compiler.compile(module, CompileRequest(keep_object=tmp_path / "sum.o"))
+        assert done.ok, done.reason
+        assert int.from_bytes((tmp_path / "sum.o").read_bytes()[18:20], "little") == machine
+        jobs = project_jobs([bare], toolchain=toolchain, sources_folder=sources, options=options_of("Oz", target))
+        verified = verify_corpus(corpus, compiled_in_one_go(jobs), compiler=compiler, rng=np.random.default_rng(1))
+        assert verified.verified
+        recorded = json.loads((folder / "manifest.json").read_bytes())["config"]["options"]
+        assert options_made_with(recorded) == options_of("Oz", target)
+    with pytest.raises(ReuseError, match="options"):
+        extract_projects([bare], toolchain=toolchain, sources_folder=sources, corpus_folder=folder)
+    with pytest.raises(UsageError, match="target: expected a triple such as aarch64-linux-gnu, found 'arm --x'"):
+        extract_projects([bare], toolchain=toolchain, sources_folder=sources, corpus_folder=folder, target="arm --x")
 
 
 def test_an_edited_header_makes_its_modules_again_and_a_touched_source_does_not(tmp_path: Path, toolchain: Toolchain):

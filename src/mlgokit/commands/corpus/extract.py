@@ -31,6 +31,9 @@ class Extract:
     """Folder for the corpus."""
     level: Level = "Oz"
     """Level of optimization of the modules: Oz for policies of size, O2 or O3 for those of speed."""
+    target: str | None = None
+    """Triple of another processor to compile for, such as aarch64-linux-gnu, whose headers are installed; the
+    compiler's own if not given."""
     compiler: Compiling = COMPILER
     """The clang whose front end runs."""
 
@@ -54,6 +57,7 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
         sources_folder=config.sources,
         corpus_folder=config.corpus,
         level=config.level,
+        target=config.target,
         workers=config.compiler.workers,
         limits=ExtractionLimits(
             module_seconds=config.compiler.deadline(FRONT_END_SECONDS),

@@ -12,7 +12,7 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.database import CommandFilter, command_jobs
-from mlgokit.corpus.sources.extract import OPTIONS, options_of, project_jobs
+from mlgokit.corpus.sources.extract import OPTIONS, options_made_with, project_jobs
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
@@ -104,8 +104,9 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
 
 def _options(folder: Path) -> tuple[str, ...]:
     """What the driver was given for each module, as far as the corpus says so."""
-    known = {options_of(level) for level in get_args(Level)}
-    return next((options for options in known if list(options) == _settings(folder).get("options")), OPTIONS)
+    recorded = _settings(folder).get("options")
+    words = cast("list[object]", recorded) if isinstance(recorded, list) else []
+    return options_made_with([word for word in words if isinstance(word, str)]) or OPTIONS
 
 
 def _recorded(folder: Path) -> dict[str, str | None]:

@@ -4,9 +4,11 @@ The bitcode is what clang's optimizer would get: made at one level, before any p
 it was made in: the compiler runs in the project's root with relative paths, without debug information and at time zero.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.toolchain import Toolchain
@@ -20,27 +22,57 @@ from mlgokit.corpus.front_end import (
     make_corpus,
 )
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
-from mlgokit.corpus.options.driver import driver_units, may_be_asked
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
 from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.locks import locked
 from mlgokit.manifest import digest_value
 from mlgokit.progress import Report, say_nothing
 
 OPTIONS = ("-Oz", "-ffunction-sections", "-fdata-sections", "-w")
 """Given to the driver for every module, before the project's own options: those of the level ``Oz``."""
+_TARGET = "--target="
+_TRIPLE = re.compile(r"[a-z0-9][a-z0-9_.]*(-[a-z0-9_.]+){1,3}")
 
 
-def options_of(level: Level) -> tuple[str, ...]:
-    """:data:`OPTIONS` at a level.
+def options_of(level: Level, target: str | None = None) -> tuple[str, ...]:
+    """:data:`OPTIONS` at a level, for another target than the compiler's own if one is given.
+
+    Raises:
+        UsageError: the target is no triple that a corpus can have.
 
     Example:
-        >>> options_of("O2")[:2]
-        ('-O2', '-ffunction-sections')
+        >>> options_of("O2")[:2], options_of("Oz", "aarch64-linux-gnu")[-1]
+        (('-O2', '-ffunction-sections'), '--target=aarch64-linux-gnu')
+        >>> options_of("Oz", "thumbv7-linux-gnueabihf")[-2:]
+        ('-mthumb', '--target=thumbv7-linux-gnueabihf')
     """
-    return (f"-{level}", *OPTIONS[1:])
+    if target is None:
+        return (f"-{level}", *OPTIONS[1:])
+    if _TRIPLE.fullmatch(target) is None or is_accelerator(target):
+        raise UsageError(f"target: expected a triple such as aarch64-linux-gnu, found {target!r}; correct it")
+    # Where both instruction sets are to be had, the driver takes the longer one whatever the triple says.
+    short = ("-mthumb",) if target.startswith("thumb") else ()
+    return (f"-{level}", *OPTIONS[1:], *short, f"{_TARGET}{target}")
+
+
+def options_made_with(recorded: Sequence[str]) -> tuple[str, ...] | None:
+    """The same as a corpus's manifest has them; nothing if they are none of ours.
+
+    Example:
+        >>> options_made_with(options_of("O2", "riscv64-linux-gnu")) == options_of("O2", "riscv64-linux-gnu")
+        True
+        >>> options_made_with(["-O2", "-fplugin=x"]) is None
+        True
+    """
+    last = recorded[-1] if recorded else ""
+    target = last.removeprefix(_TARGET) if last.startswith(_TARGET) else None
+    if target is not None and _TRIPLE.fullmatch(target) is None:
+        return None
+    known = (options_of(level, target) for level in get_args(Level))
+    return next((options for options in known if options == tuple(recorded)), None)
 
 
 def extract_projects(
@@ -50,6 +82,7 @@ def extract_projects(
     sources_folder: Path,
     corpus_folder: Path,
     level: Level = "Oz",
+    target: str | None = None,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
@@ -64,6 +97,7 @@ def extract_projects(
         sources_folder: see :func:`mlgokit.corpus.sources.fetch.prepare_sources`.
         corpus_folder: where the corpus goes.
         level: of optimization, of all projects.
+        target: triple that all projects are compiled for, whose headers are installed; the compiler's own if left out.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: told after every module.
@@ -74,8 +108,9 @@ def extract_projects(
         ReuseError: the corpus folder was made from other projects, options or by another compiler.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
+        UsageError: the target is no triple.
     """
-    options = options_of(level)
+    options = options_of(level, target)
     jobs = project_jobs(projects, toolchain=toolchain, sources_folder=sources_folder, options=options)
     inputs = {project.name: _project_digest(project) for project in projects}
     with locked(corpus_folder):
