@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ from mlgokit.evaluation.sides import Side, make_side
 from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
+from mlgokit.module import architecture_of
+from mlgokit.policy.store import load_policy, save_policy
 
 LANGUAGES = ("c++", "c")
 CPP_IMAGE, CPP_TEXT, CPP_FOLDED, C_IMAGE = -0.06, -0.025, -0.05, -0.015
@@ -51,6 +53,8 @@ class Public:
     """Policies that are scored together, one for each problem."""
     split: Literal["validation", "test"] = "validation"
     """Projects to score on. Each look at the test is written down, and the same policies may look once."""
+    target: str | None = None
+    """Triple of another processor to compile for; the compiler's own if not given."""
     projects: tuple[str, ...] = ()
     """Names of the projects, all of the split if none is given; the test is looked at whole."""
     again: bool = False
@@ -96,15 +100,15 @@ def measure(config: Public, setup: Setup) -> Result:
     setup.inputs[f"list of projects, version {VERSION}"] = digest_value([plain_json(one) for one in known.values()])
     if config.prepare:
         return prepared(chosen, config, setup, toolchain)
-    after = make_side(config.policies)
-    digests = policy_digests(after)
+    after = side_of(config)
+    digests = policy_digests(make_side(config.policies))
     setup.inputs.update({f"policy {name}": digest for name, digest in digests.items()})
     looks = read_looks(config.looks)
     if config.split == "test":
         if config.projects:
             raise UsageError("--projects: expected none with --split test, which is looked at whole; leave them out")
         check_look(looks, digests, again=config.again)
-    rows, failed = _rows(chosen, after, config, setup, toolchain)
+    rows, failed = project_rows(chosen, after, config, setup, toolchain)
     result = summarise(rows, failed, config=config, complete=not config.projects)
     if config.split == "test" and rows:
         numbers = [None if value is None else percent(value) for value in figures(rows).values()]
@@ -113,6 +117,22 @@ def measure(config: Public, setup: Setup) -> Result:
         words = ["--split", "test", "--policies", *config.policies]
         write_result(log_of([*looks, row]), config.looks, command=shown_command("public", words, cwd=Path.cwd()))
     return result
+
+
+def side_of(config: Public) -> Side:
+    """The side that is scored: the policies, made to decide for the target whatever they were trained for."""
+    side = make_side(config.policies)
+    if config.target is None:
+        return side
+    names: list[str] = []
+    for policy in side.record.policies.values():
+        if policy.startswith(":"):
+            names.append(policy)
+            continue
+        file = config.folder / "policies" / config.target / Path(policy).name
+        save_policy(replace(load_policy(Path(policy)), targets=(architecture_of(config.target),)), file)
+        names.append(str(file))
+    return make_side(names)
 
 
 def policy_digests(side: Side) -> dict[str, str]:
@@ -148,7 +168,8 @@ def corpus_of(project: Project, config: Public, setup: Setup, toolchain: Toolcha
         [project],
         toolchain=toolchain,
         sources_folder=place / "sources",
-        corpus_folder=place / "corpus",
+        corpus_folder=place / ("corpus" if config.target is None else f"corpus-{config.target}"),
+        target=config.target,
         workers=config.workers,
         report=lambda done, total, label: setup.report(done, total, f"{project.name}, front end"),  # noqa: ARG005
     )
@@ -192,7 +213,7 @@ def prepared(projects: Sequence[Project], config: Public, setup: Setup, toolchai
     )
 
 
-def _rows(
+def project_rows(
     projects: Sequence[Project], after: Side, config: Public, setup: Setup, toolchain: Toolchain
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """By project, what linking says; and what failed, which is not kept, so that the next call tries it again."""
@@ -200,7 +221,12 @@ def _rows(
     compiler = ClangCompiler(
         toolchain=toolchain, plugin=plugin, workers=config.workers, timeout_seconds=config.timeout_seconds
     )
-    of = {"policies": policy_digests(after), "plugin": digest_file(plugin), "measures": "images, link-aware"}
+    of = {
+        "policies": policy_digests(make_side(config.policies)),
+        "plugin": digest_file(plugin),
+        "measures": "images, link-aware",
+    }
+    of |= {} if config.target is None else {"target": config.target}
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     for number, project in enumerate(projects):
@@ -210,7 +236,8 @@ def _rows(
         def make(project: Project = project, place: Path = place) -> dict[str, Any]:
             corpus = corpus_of(project, config, setup, toolchain)
             # Plain objects are known by their number, which another list of modules gives to others.
-            plain = place / "plain" / digest_value([module.name for module in corpus.modules])[:12]
+            known = {"modules": [module.name for module in corpus.modules], "target": config.target}
+            plain = place / "plain" / digest_value(known)[:12]
             row = linked_row(corpus.modules, compiler=compiler, after=after, plain=plain)
             row["left_out"] = len(corpus.failures) + len(corpus.missing)
             return {"project": project.name, "language": project.language, **row}

@@ -59,6 +59,25 @@ def test_round_trip(tmp_path: Path, output: OutputKind) -> None:
     assert policy_bytes(again) == policy_bytes(policy)
 
 
+@pytest.mark.parametrize("output", list(OutputKind))
+def test_a_policy_for_other_processors_says_so_in_a_version_of_its_own(tmp_path: Path, output: OutputKind) -> None:
+    usual = make_policy(output=output)
+    policy = replace(usual, targets=("aarch64", "riscv64"))
+    save_policy(policy, tmp_path / "p.policy")
+    again = load_policy(tmp_path / "p.policy")
+    assert again.targets == ("aarch64", "riscv64")
+    assert policy_bytes(again) == policy_bytes(policy)
+    assert policy_bytes(replace(again, targets=usual.targets)) == policy_bytes(usual)
+    assert b'\\"format_version\\": 5' in policy_bytes(policy)
+
+
+@pytest.mark.parametrize("targets", [(), ("AArch64",), ("a",) * 65, ("aarch64-linux-gnu",)])
+def test_targets_that_are_no_architectures_are_refused(tmp_path: Path, targets: tuple[str, ...]) -> None:
+    save_policy(replace(make_policy(), targets=targets), tmp_path / "p.policy")
+    with pytest.raises(PolicyError, match="targets: expected 1 to 64 names of architectures, found"):
+        load_policy(tmp_path / "p.policy")
+
+
 def test_a_file_from_before_the_other_kinds_of_advice_is_read(tmp_path: Path) -> None:
     path = tmp_path / "p.policy"
     save_policy(make_policy(), path)

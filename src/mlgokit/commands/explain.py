@@ -141,6 +141,8 @@ def render(explained: Explained, console: Console) -> None:
         f"  {len(found.sites):,} call sites, {differ:,} decided otherwise, in {len(found.components):,} components of "
         "the call graph; the bytes of a component cannot be shared out among its differences",
     )
+    for sentence in found.left_alone:
+        say(console, f"  {sentence}", style="yellow")
     told: set[int] = set()
     for title, functions in zip(("Larger", "Smaller"), largest(found, explained.functions), strict=True):
         if functions:

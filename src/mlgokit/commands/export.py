@@ -26,10 +26,13 @@ class Export:
     doubt: float | None = None
     """Number of standard deviations of the members that an effect must exceed before LLVM's own decision gives way, in
     place of the inlining policy's own number."""
+    targets: tuple[str, ...] = ()
+    """Architectures that the policies decide for in place of their own, by LLVM's names such as aarch64, arm or
+    riscv64; code for others is left to LLVM."""
 
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)
     """Link the policies into a plugin."""
     policies = policy_files(config.policies)
     toolchain = find_toolchain(config.llvm, need_plugin=True)
-    return export_plugin(toolchain, policies, config.output, doubt=config.doubt)
+    return export_plugin(toolchain, policies, config.output, doubt=config.doubt, targets=config.targets)

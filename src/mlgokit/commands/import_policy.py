@@ -1,5 +1,6 @@
 """The command that turns a TFLite model into a policy file."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,9 @@ import numpy as np
 import tyro
 
 from mlgokit.errors import InputError, UsageError
+from mlgokit.policy.network import USUAL_TARGETS
 from mlgokit.policy.store import save_policy
+from mlgokit.policy.targets import check_targets
 from mlgokit.policy.tflite.compare import compare
 from mlgokit.policy.tflite.file import LARGEST_FILE, read_graph
 from mlgokit.policy.tflite.read_policy import read_policy
@@ -25,6 +28,9 @@ class ImportPolicy:
     """TFLite file, or the folder with its model.tflite."""
     output: Path = Path("imported.policy")
     """Policy file to write."""
+    targets: tuple[str, ...] = USUAL_TARGETS
+    """Architectures that the policy decides for, by LLVM's names such as aarch64, arm or riscv64; a model does not say
+    what it was trained on, and code for others is left to LLVM."""
     compare: int = 200
     """Number of drawn observations on which the policy's decisions are compared with the model's."""
     seed: int = 1
@@ -37,10 +43,11 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
     Raises:
         InputError: the file is no such model, or has an operator that a policy cannot have.
         ToolError: the extra ``tflite`` is not installed.
-        UsageError: a negative number of observations.
+        UsageError: a negative number of observations, or targets that are none.
     """
     if config.compare < 0:
         raise UsageError(f"--compare: expected 0 or more observations, found {config.compare}; correct it")
+    check_targets(config.targets)
     path = config.model / MODEL if config.model.is_dir() else config.model
     try:
         with path.open("rb") as file:
@@ -54,11 +61,12 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
     report(1, 2, "compare")
     rng = np.random.default_rng(config.seed)
     compared = compare(graph, read.policy, rng, observations=config.compare, origin=origin)
-    save_policy(read.policy, config.output)
+    save_policy(dataclasses.replace(read.policy, targets=config.targets), config.output)
     report(2, 2, "import")
     return {
         "policy": str(config.output),
         "problem": read.policy.problem,
+        "targets": config.targets,
         "features": len(read.features),
         "rows": len(read.policy.features),
         "draws_decisions": read.draws,

@@ -43,6 +43,7 @@ from mlgokit.learning.trials import ALGORITHM as EFFECT_REGRESSION
 from mlgokit.locks import locked, reading
 from mlgokit.manifest import package_version
 from mlgokit.policy.store import save_policy
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import (
     INLINE_SIZE,
     PASS_SELECTION,
@@ -156,6 +157,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
             deadline=deadline,
         )
     )
+    learned = dataclasses.replace(learned, policy=for_modules(learned.policy, modules))
     final = config.output / "final.policy"
     save_policy(learned.policy, final)
     metrics = config.output / "metrics.json"

@@ -29,10 +29,11 @@ from mlgokit.evaluation.records import (
     Sizes,
 )
 from mlgokit.evaluation.rows import compare_costs, compare_module
-from mlgokit.evaluation.sides import PLAIN_SIDE, Side, modules_of_side
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, leaves_alone, modules_of_side
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.evaluation.verdict import change_of
 from mlgokit.module import Module
+from mlgokit.policy.targets import architectures_of
 from mlgokit.progress import Report, say_nothing
 
 BUILDS = ("before", "after")
@@ -137,7 +138,10 @@ def compare_projects(
             missing = tuple(_no_module(one) for one in left_out if one.project == name)
             found = _compare_project(pair, links, costs=costs)
             projects.append(dataclasses.replace(found, module_rows=found.module_rows + missing))
-    return summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
+    found = summarised(projects, before=before, after=after, intervals=intervals, compilations=len(tasks))
+    architectures = architectures_of(modules)
+    told = (sentence for side in (before, after) for sentence in leaves_alone(side, architectures))
+    return dataclasses.replace(found, left_alone=tuple(dict.fromkeys(told)))
 
 
 def summarised(

@@ -22,12 +22,13 @@ from mlgokit.errors import UsageError
 from mlgokit.evaluation.explained import ExplainedComponent, ExplainedFunction, ExplainedSite, FeatureWeight
 from mlgokit.evaluation.records import FunctionComparison, SideRecord
 from mlgokit.evaluation.rows import compare_module
-from mlgokit.evaluation.sides import Side
+from mlgokit.evaluation.sides import Side, leaves_alone
 from mlgokit.manifest import finite_json, plain_json
 from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.normaliser import typical_values
+from mlgokit.policy.targets import architectures_of
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.overrides import ALLOCATIONS, override_bytes
@@ -45,6 +46,7 @@ class Explanation:
     Attributes:
         module: its name.
         project: whose it is.
+        left_alone: which policies leave the module to LLVM because of its processor, a sentence each.
         side: what was judged.
         failure: why there is nothing to explain, else empty.
         before: bytes of the plain object.
@@ -64,6 +66,7 @@ class Explanation:
     project: str
     side: SideRecord
     failure: str = ""
+    left_alone: tuple[str, ...] = ()
     before: int = 0
     after: int = 0
     unexplained: int = 0
@@ -128,14 +131,19 @@ def explain_module(
         report=report,
         label="explain",
     )
-    found = Explanation(module=module.name, project=module.project, side=side.record)
+    alone = leaves_alone(side, architectures_of([module]))
+    found = Explanation(module=module.name, project=module.project, side=side.record, left_alone=alone)
     for build, done in (("plain", plain), *((side.record.label, done) for done in (whole, *rest))):
         if not done.ok:
             return dataclasses.replace(found, failure=f"{build}: {done.status.value}: {done.reason}")
     judged = rest[0] if rest else whole
-    found = _explained(found, plain, judged, policy, names)
+    found = _explained(found, plain, judged, policy if _decides(policy, module) else None, names)
     after = whole.measured.llvm_size_text
     return dataclasses.replace(found, after=after, allocation=after - found.after)
+
+
+def _decides(policy: Policy | None, module: Module) -> bool:
+    return policy is not None and module.architecture in ("", *policy.targets)
 
 
 def _without_allocations(use: PluginUse) -> PluginUse:

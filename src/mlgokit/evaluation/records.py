@@ -306,6 +306,7 @@ class Evaluation:
         after: the side that is judged.
         level: probability that the intervals are made for.
         seed: of the intervals.
+        left_alone: which policies leave code to LLVM because of the processor that it is for, a sentence each.
         verdict: if it was asked for.
         trees: why the functions are larger or smaller that changed most, those that grew first.
         no_trees: why there are none, if they were wanted.
@@ -324,6 +325,7 @@ class Evaluation:
     after: SideRecord = field(default_factory=SideRecord)
     level: float = 0.95
     seed: int = 1
+    left_alone: tuple[str, ...] = ()
     verdict: Verdict | None = None
     trees: tuple[FunctionTree, ...] = ()
     no_trees: str = ""

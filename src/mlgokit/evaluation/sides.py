@@ -15,8 +15,10 @@ from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import BUILTIN, policy_files
-from mlgokit.policy.store import load_policy
+from mlgokit.policy.store import load_policy, read_policy_bytes
+from mlgokit.policy.targets import left_alone
 from mlgokit.problems import INLINE_SIZE, PROBLEMS
+from mlgokit.tables.file import read_inside
 
 PluginPlace = Literal["compile", "link", "both"]
 """Where a build loads the plugin; only a link-time optimization has something to decide in the link."""
@@ -56,6 +58,28 @@ class Side:
 
 
 PLAIN_SIDE = Side()
+
+
+def leaves_alone(side: Side, architectures: Mapping[str, int]) -> tuple[str, ...]:
+    """Sentences about policies of a side, inside its plugin too, that leave code to LLVM because of its processor.
+
+    Args:
+        side: with the policies.
+        architectures: how many modules are for each.
+
+    Raises:
+        InputError: the plugin cannot be read.
+        PolicyError: a file is no usable policy.
+    """
+    chosen = side.record.policies
+    found = {Path(policy).name: load_policy(Path(policy)) for policy in chosen.values() if not policy.startswith(":")}
+    if side.record.plugin:
+        data = Path(side.record.plugin).read_bytes()
+        for problem in PROBLEMS if data.startswith(b"\x7fELF") else ():
+            name = f"{Path(side.record.plugin).name}, {problem}"
+            if inside := read_inside(data, problem.replace("-", "_")):
+                found[name] = read_policy_bytes(inside, name)
+    return left_alone(found, architectures)
 
 
 def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from mlgokit.errors import PolicyError, ToolError, UsageError
 from mlgokit.files import put_in_place, writing
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.policy.targets import check_targets
 from mlgokit.problems import PROBLEMS
 
 # One call that the heuristic decides and two live functions, so that the policies inside the plugin are really asked.
@@ -29,11 +30,13 @@ class ExportedPlugin:
         plugin: the shared library.
         size_bytes: its size.
         flag: what to add to clang's command line.
+        targets: by problem, the architectures that its policy decides for; code for others is left to LLVM.
     """
 
     plugin: str
     size_bytes: int
     flag: str
+    targets: dict[str, tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -41,7 +44,12 @@ class ExportedPlugin:
 
 
 def export_plugin(
-    toolchain: Toolchain, policies: Sequence[Path], output: Path, *, doubt: float | None = None
+    toolchain: Toolchain,
+    policies: Sequence[Path],
+    output: Path,
+    *,
+    doubt: float | None = None,
+    targets: Sequence[str] = (),
 ) -> ExportedPlugin:
     """Link ``policies`` into a plugin for ``toolchain`` at ``output``, and compile one small file with it.
 
@@ -50,15 +58,22 @@ def export_plugin(
         policies: policy files, at most one for each problem.
         output: the plugin.
         doubt: the policy of effects has this one in place of its own, if given; the file stays as it is.
+        targets: architectures that the policies decide for in place of their own, if given.
 
     Raises:
         PolicyError: a policy file is not usable.
-        UsageError: there is no policy, or two are for the same problem; or there is none for ``doubt``, or it is none.
+        UsageError: there is no policy, or two are for the same problem; or there is none for ``doubt``, or it is none;
+            or a target is no architecture.
         ToolError: the plugin cannot be built, or clang cannot compile with it.
     """
     by_problem: dict[str, Path] = {}
+    if targets:
+        check_targets(targets)
+    decides: dict[str, tuple[str, ...]] = {}
     for path in policies:
-        problem = load_policy(path).problem
+        policy = load_policy(path)
+        problem = policy.problem
+        decides[problem] = tuple(targets) or policy.targets
         if problem not in PROBLEMS:
             raise PolicyError(
                 f"policy {path}: expected a policy for {', '.join(PROBLEMS)}, found one for {problem!r}; "
@@ -73,8 +88,8 @@ def export_plugin(
     if not by_problem:
         raise UsageError("policies: expected at least one policy file, found none; see `mlgokit export plugin --help`")
     with tempfile.TemporaryDirectory(prefix="mlgokit-export-") as scratch:
-        if doubt is not None:
-            by_problem |= _doubting(by_problem, doubt, Path(scratch))
+        if doubt is not None or targets:
+            by_problem = _changed(by_problem, doubt, tuple(targets), Path(scratch))
         source, plugin = Path(scratch) / "check.c", Path(scratch) / "plugin.so"
         link_policies(toolchain, by_problem, plugin)
         source.write_text(_CHECKED)
@@ -90,23 +105,27 @@ def export_plugin(
         with writing(output):
             put_in_place(plugin, output, durable=True)
     return ExportedPlugin(
-        plugin=str(output), size_bytes=output.stat().st_size, flag=f"-fpass-plugin={output.resolve()}"
+        plugin=str(output),
+        size_bytes=output.stat().st_size,
+        flag=f"-fpass-plugin={output.resolve()}",
+        targets=decides,
     )
 
 
-def _doubting(policies: dict[str, Path], doubt: float, folder: Path) -> dict[str, Path]:
-    """The policies of effects, by problem, written into ``folder`` with another doubt.
+def _changed(policies: dict[str, Path], doubt: float | None, targets: tuple[str, ...], folder: Path) -> dict[str, Path]:
+    """The policies, by problem, written into ``folder``: those of effects with another doubt, all for other targets.
 
     Raises:
-        UsageError: there is none, or the number is none.
+        UsageError: there is none of effects, or the doubt is none.
     """
     read = {problem: load_policy(path) for problem, path in policies.items()}
-    check_doubt(doubt, read.values())
+    if doubt is not None:
+        check_doubt(doubt, read.values())
     changed: dict[str, Path] = {}
     for problem, policy in read.items():
-        if policy.output is OutputKind.EFFECT_BYTES:
-            changed[problem] = folder / f"{problem}.policy"
-            save_policy(replace(policy, doubt=doubt), changed[problem])
+        own = policy.doubt if doubt is None or policy.output is not OutputKind.EFFECT_BYTES else doubt
+        changed[problem] = folder / f"{problem}.policy"
+        save_policy(replace(policy, doubt=own, targets=targets or policy.targets), changed[problem])
     return changed
 
 

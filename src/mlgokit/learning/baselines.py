@@ -28,6 +28,7 @@ from mlgokit.module import Module
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 
@@ -196,12 +197,12 @@ def compile_once(
     )
 
 
-def policy_file(actor: Actor, folder: Path, number: int) -> str:
-    """The name by which the compiler finds an actor: a rule, or a file that is written."""
+def policy_file(actor: Actor, folder: Path, number: int, modules: Sequence[Module]) -> str:
+    """The name by which the compiler of ``modules`` finds an actor: a rule, or a file that is written."""
     if isinstance(actor, str):
         return actor
     path = folder / f"{number}.policy"
-    path.write_bytes(policy_bytes(actor))
+    path.write_bytes(policy_bytes(for_modules(actor, modules)))
     return str(path)
 
 
@@ -221,7 +222,9 @@ def evaluate_policy(
         label: of the progress.
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
-        files = [policy_file(policy, Path(place), number) for number, (policy, _) in enumerate(policies)]
+        files = [
+            policy_file(policy, Path(place), number, baselines.modules) for number, (policy, _) in enumerate(policies)
+        ]
         pairs = [(file, index) for file, (_, judges) in zip(files, policies, strict=True) for index in judges]
 
         def work(pair: tuple[str, int]) -> Compilation:

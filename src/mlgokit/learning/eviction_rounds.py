@@ -66,7 +66,7 @@ class EvictionRounds:
 
     def round(self, number: int, fit: EvictionFit | None) -> EvictionRound:
         """Trials around the heuristic, or around a policy."""
-        policy = HEURISTIC if fit is None else policy_file(fit.policy, self.scratch, number)
+        policy = HEURISTIC if fit is None else policy_file(fit.policy, self.scratch, number, self.modules)
         asked = parallel(
             lambda module: ask_evictions(self.compiler, module, policy),
             self.modules,

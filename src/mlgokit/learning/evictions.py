@@ -31,6 +31,7 @@ from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import REGALLOC_EVICTION
 from mlgokit.progress import Report, say_nothing
 
@@ -74,7 +75,7 @@ def learn_evictions(
             done.append(run.round(number, fit))
             fit = run.fit(done)
         policy, judged = _judge(run, fit, done[0])
-        refuse_loss(REGALLOC_EVICTION, policy, judged, folder)
+        refuse_loss(REGALLOC_EVICTION, for_modules(policy, modules), judged, folder)
         left_out = Counter(reason for one in done for reason in one.left_out)
         counters = Counters(
             turn=settings.rounds,
@@ -109,7 +110,7 @@ def _judge(run: EvictionRounds, fit: EvictionFit, first: EvictionRound) -> tuple
     for number, doubt in enumerate(run.settings.doubts):
         tried = dataclasses.replace(fit, policy=dataclasses.replace(fit.policy, doubt=doubt))
         files = {
-            name: policy_file(judging, run.scratch, 1000 * (number + 1) + place)
+            name: policy_file(judging, run.scratch, 1000 * (number + 1) + place, run.modules)
             for name, place in places.items()
             if (judging := tried.without(place)) is not None
         }

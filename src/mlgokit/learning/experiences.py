@@ -107,7 +107,10 @@ def compile_proposals(
     bases = _Bases(baselines)
     drawn: set[_Item] = set()
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as place:
-        files = [policy_file(proposal.actor, Path(place), number) for number, proposal in enumerate(proposals)]
+        files = [
+            policy_file(proposal.actor, Path(place), number, baselines.modules)
+            for number, proposal in enumerate(proposals)
+        ]
 
         def work(item: _Item) -> Compilation:
             proposal = proposals[item.proposal]

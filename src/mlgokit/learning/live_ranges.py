@@ -36,6 +36,7 @@ from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import policy_bytes
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
 
@@ -101,7 +102,7 @@ def learn_live_ranges(
             save_checkpoint(folder, algorithm, state, counters)
         policy = bench.policy(state["centre"])
         judged = run.judge(policy)
-        refuse_loss(problem, policy, judged, folder)
+        refuse_loss(problem, for_modules(policy, modules), judged, folder)
         counters = dataclasses.replace(
             counters,
             evaluations=counters.evaluations + len(judged.modules),

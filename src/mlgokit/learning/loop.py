@@ -31,6 +31,7 @@ from mlgokit.manifest import finite_json
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.policy.store import load_policy, save_policy
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import Problem
 from mlgokit.progress import Report, say_nothing
 
@@ -223,7 +224,7 @@ def _judged(run: _Run, state: State, counters: Counters) -> tuple[float, Counter
     counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(run.judged))
     if gain <= counters.best_gain:
         return gain, dataclasses.replace(counters, stale=counters.stale + 1)
-    save_policy(run.learner.best(state), run.folder / BEST_NAME)
+    save_policy(for_modules(run.learner.best(state), run.baselines.modules), run.folder / BEST_NAME)
     write_judged(run.folder, found.modules)
     return gain, dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain, stale=0)
 

@@ -27,6 +27,10 @@ HEURISTIC_PREFERENCE = 2.0
 """Units for what the heuristic decides, where gate or doubt leave it to that: hardly a temperature explores it."""
 
 
+USUAL_TARGETS = ("x86_64",)
+"""What a policy is for of which nothing else is said, as all were before one could say it."""
+
+
 class OutputKind(enum.Enum):
     """What the last layer means."""
 
@@ -111,6 +115,8 @@ class Policy:
         mask: the feature that says which columns may be chosen (columns only).
         gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes), or whether it does
             at all (priority, log2-factor).
+        targets: architectures that it decides for, as :func:`mlgokit.module.architecture_of` names them; for all others
+            every decision is LLVM's.
     """
 
     problem: str
@@ -125,6 +131,7 @@ class Policy:
     most_departures: int = 0
     mask: str = ""
     gate: Gate | None = None
+    targets: tuple[str, ...] = USUAL_TARGETS
     _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

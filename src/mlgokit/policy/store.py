@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from mlgokit.errors import PolicyError
 from mlgokit.files import atomic_write
-from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.network import USUAL_TARGETS, Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile, SignedLog
 from mlgokit.problems import PROBLEMS
 from mlgokit.spec import AdviceKind
@@ -24,13 +24,16 @@ ROWS_FORMAT_VERSION = 3
 """Of a policy whose rows of boundaries differ in length, which earlier readers would take for equally long."""
 DOUBT_FORMAT_VERSION = 4
 """Of a policy with doubt, with or without a gate and rows of their own lengths; earlier readers would not doubt."""
-NAN_FORMAT_VERSION = 5
-"""Of a policy to which NaN is another number than 0, with or without all others; earlier readers would take 0."""
+EXTENDED_FORMAT_VERSION = 5
+"""Of a policy for other architectures than x86-64 alone, or to which NaN is another number than 0, with or without all
+others; earlier readers would decide for all, and take 0."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 MOST_FEATURES = 1024
 """The plugin makes a table of 1 kB for each; LLVM supplies less than a hundred."""
 _KEY = "mlgokit.policy"
+_TARGET = re.compile(r"[a-z0-9_]{1,32}")
+_MOST_TARGETS = 64
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -55,10 +58,7 @@ def policy_bytes(policy: Policy) -> bytes:
         if policy.normaliser.lengths is not None:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
     description |= _of_output(policy)
-    if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
-        description |= {"format_version": NAN_FORMAT_VERSION, "nan": policy.normaliser.nan}
-        if policy.output is OutputKind.EFFECT_BYTES:
-            description |= {"doubt": policy.doubt}
+    description |= _extended(policy)
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -89,6 +89,17 @@ def _of_output(policy: Policy) -> dict[str, Any]:
             return {}
 
 
+def _extended(policy: Policy) -> dict[str, Any]:
+    """What a policy says that is not for the usual architecture alone, or to which NaN is not 0."""
+    found: dict[str, Any] = {} if policy.targets == USUAL_TARGETS else {"targets": list(policy.targets)}
+    if isinstance(policy.normaliser, Quantile) and policy.normaliser.nan:
+        found |= {"nan": policy.normaliser.nan}
+    if not found:
+        return {}
+    doubt = {"doubt": policy.doubt} if policy.output is OutputKind.EFFECT_BYTES else {}
+    return {"format_version": EXTENDED_FORMAT_VERSION, **found, **doubt}
+
+
 def save_policy(policy: Policy, path: Path) -> None:
     """Write ``policy`` to ``path``, atomically, and wait for the disk."""
     atomic_write(path, policy_bytes(policy), durable=True)
@@ -110,6 +121,15 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
         raise PolicyError(
             f"policy {path}: expected a readable file, found: {error.strerror}; check the path"
         ) from error
+    return read_policy_bytes(data, str(path), problem=problem)
+
+
+def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> Policy:
+    """The same of a file's bytes; ``path`` is what errors call it.
+
+    Raises:
+        PolicyError: they are malformed, too new, or for another problem.
+    """
     try:
         text = data[8 : 8 + int.from_bytes(data[:8], "little")].decode()
         _check_nesting(text)
@@ -122,9 +142,9 @@ def load_policy(path: Path, *, problem: str | None = None) -> Policy:
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in range(FORMAT_VERSION, NAN_FORMAT_VERSION + 1):
+    if found.get("format_version") not in range(FORMAT_VERSION, EXTENDED_FORMAT_VERSION + 1):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} to {NAN_FORMAT_VERSION}, "
+            f"policy {path}: expected format version {FORMAT_VERSION} to {EXTENDED_FORMAT_VERSION}, "
             f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
@@ -202,6 +222,17 @@ def _doubt(description: dict[str, Any]) -> float:
     return _not_negative(description, "doubt")
 
 
+def _targets(description: dict[str, Any]) -> tuple[str, ...]:
+    if description["format_version"] < EXTENDED_FORMAT_VERSION or "targets" not in description:
+        return USUAL_TARGETS
+    found = description["targets"]
+    names = cast("list[object]", found) if isinstance(found, list) else []
+    targets = tuple(name for name in names if isinstance(name, str) and _TARGET.fullmatch(name))
+    if not 1 <= len(targets) <= _MOST_TARGETS or len(targets) != len(names):
+        raise ValueError(f"targets: expected 1 to {_MOST_TARGETS} names of architectures, found {found!r}")
+    return targets
+
+
 def _not_negative(description: dict[str, Any], key: str) -> float:
     value = float(description[key])
     if not (math.isfinite(value) and value >= 0):
@@ -221,7 +252,7 @@ def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, An
     if (np.diff(boundaries, axis=1) < 0).any():
         raise ValueError("normaliser.boundaries: expected ascending rows")
     version = description["format_version"]
-    nan = float(description["nan"]) if version == NAN_FORMAT_VERSION else 0.0
+    nan = float(description.get("nan", 0)) if version >= EXTENDED_FORMAT_VERSION else 0.0
     if not abs(nan) <= LARGEST:
         raise ValueError(f"nan: expected a number that a float holds, found {nan:g}")
     if version < ROWS_FORMAT_VERSION or (version >= DOUBT_FORMAT_VERSION and "lengths" not in description):
@@ -288,4 +319,5 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         most_departures=_count(description, "most_departures") if departs else 0,
         mask=mask,
         gate=_gate(description, features) if effect or numbers else None,
+        targets=_targets(description),
     )

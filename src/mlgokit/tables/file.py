@@ -103,8 +103,12 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
     return data
 
 
-def _inside(path: Path, plugin: bytes, name: str) -> bytes:
-    """The table that is linked into a plugin under that name."""
+def read_inside(plugin: bytes, name: str) -> bytes | None:
+    """What is linked into a plugin under a name; nothing if that is not there, or symbols are not.
+
+    Raises:
+        InputError: the file is none.
+    """
     ends = _ends(name)
     elf = read_elf(plugin)
     symbols = read_symbols(elf)
@@ -115,12 +119,17 @@ def _inside(path: Path, plugin: bytes, name: str) -> bytes:
             header = elf.sections[section]
             address = int(symbols.table["value"][index])
             places[text_at(symbols.strings, start)] = address - int(header["address"]) + int(header["offset"])
-    if set(places) != set(ends):
+    return plugin[places[ends[0]] : places[ends[1]]] if set(places) == set(ends) else None
+
+
+def _inside(path: Path, plugin: bytes, name: str) -> bytes:
+    found = read_inside(plugin, name)
+    if found is None:
         raise InputError(
             f"{path}: expected a plugin that `mlgokit tune` wrote, found one without {name}, or without symbols; "
             "give the file as it was written"
         )
-    return plugin[places[ends[0]] : places[ends[1]]]
+    return found
 
 
 def _ends(name: str) -> tuple[str, str]:

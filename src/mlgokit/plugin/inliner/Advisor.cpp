@@ -231,8 +231,8 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
       return Found.takeError();
     Sources = std::move(*Found);
     // Copies merge and dead bodies vanish in the link by themselves, and what is imported is gone after it: what a
-    // policy learned of final compilations does harm there.
-    if (Phase != ThinOrFullLTOPhase::None && !S.InLto) {
+    // policy learned of final compilations does harm there. What it learned of another processor is not known to hold.
+    if ((Phase != ThinOrFullLTOPhase::None && !S.InLto) || !P->isFor(M)) {
       P.reset();
       Named = Rule::Default;
       LeftToLlvm = true;

@@ -61,7 +61,7 @@ public:
     Table = std::move(*Read);
     // What was tuned has its table; a policy does not know what was tried.
     Expected<std::unique_ptr<PassPolicy>> Opened =
-        PassPolicy::open(*S, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
+        PassPolicy::open(*S, M, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
     if (!Opened)
       return Opened.takeError();
     Advisor = std::move(*Opened);

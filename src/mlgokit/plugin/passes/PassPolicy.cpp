@@ -59,15 +59,17 @@ ArrayRef<StringRef> decidedPasses() { return Passes; }
 
 PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
 
-Expected<std::unique_ptr<PassPolicy>> PassPolicy::open(const Settings &S, bool OnlyListens) {
+Expected<std::unique_ptr<PassPolicy>> PassPolicy::open(const Settings &S, const Module &M, bool OnlyListens) {
   const ProblemSettings &Mine = S.of(Problem::PassSelection);
   const bool Decides = S.hasPolicy(Problem::PassSelection) && !OnlyListens;
   if (!Decides && Mine.Log.empty())
     return nullptr;
   std::unique_ptr<PassPolicy> Made(new PassPolicy(S));
   if (Decides && Mine.Policy != ":default")
-    if (Error E = Made->connectPolicy())
+    if (Error E = Made->connectPolicy(M))
       return std::move(E);
+  if (!Made->P && Mine.Log.empty() && Mine.Policy != ":default")
+    return nullptr;
   std::vector<TensorSpec> Columns;
   for (const std::string &Name : featureNames())
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
@@ -81,7 +83,7 @@ Expected<std::unique_ptr<PassPolicy>> PassPolicy::open(const Settings &S, bool O
   return std::move(Made);
 }
 
-Error PassPolicy::connectPolicy() {
+Error PassPolicy::connectPolicy(const Module &M) {
   Expected<Policy> Loaded = loadPolicy(Problem::PassSelection, S);
   if (!Loaded)
     return Loaded.takeError();
@@ -99,6 +101,8 @@ Error PassPolicy::connectPolicy() {
   for (size_t Source : Sources)
     if (Source >= FirstPass)
       Knows[Source - FirstPass] = true;
+  if (!P->isFor(M))
+    P.reset();
   return Error::success();
 }
 

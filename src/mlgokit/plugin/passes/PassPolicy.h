@@ -17,6 +17,7 @@
 namespace llvm {
 class Function;
 class MachineFunction;
+class Module;
 } // namespace llvm
 
 namespace mlgokit {
@@ -27,8 +28,8 @@ llvm::ArrayRef<llvm::StringRef> decidedPasses();
 /// Decides for the code generation of one module.
 class PassPolicy {
 public:
-  /// Null if nobody gave a policy and nobody wants a log. \p OnlyListens says that others decide, as in trials.
-  static llvm::Expected<std::unique_ptr<PassPolicy>> open(const Settings &S, bool OnlyListens);
+  /// Null if nobody gave a policy for the target of \p M and nobody wants a log. \p OnlyListens says that others decide, as in trials.
+  static llvm::Expected<std::unique_ptr<PassPolicy>> open(const Settings &S, const llvm::Module &M, bool OnlyListens);
 
   /// Whether it decides about \p F; it may be asked about it then.
   bool enter(const llvm::Function &F);
@@ -38,7 +39,7 @@ public:
 
 private:
   explicit PassPolicy(const Settings &S);
-  llvm::Error connectPolicy();
+  llvm::Error connectPolicy(const llvm::Module &M);
 
   /// A function that was entered.
   struct Known {

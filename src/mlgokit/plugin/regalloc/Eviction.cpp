@@ -97,7 +97,7 @@ template <class From, class To> Error moved(Expected<From> Source, To &Place) {
 class Desk {
 public:
   explicit Desk(Module &M) : Ctx(M.getContext()) {
-    if (Error E = open())
+    if (Error E = open(M))
       fail(std::move(E));
   }
   ~Desk() { leaveModule(); }
@@ -126,7 +126,7 @@ public:
   }
 
 private:
-  Error open() {
+  Error open(const Module &Of) {
     if (Error E = moved(readSettings(), S))
       return E;
     if (Error E = moved(loadTable(AllocationKind, S.Allocations, embeddedAllocations()), Table))
@@ -141,7 +141,9 @@ private:
     if (!Named && !OnlyTuned)
       if (Error E = moved(loadPolicy(Problem::RegallocEviction, S), P))
         return E;
-    R = Named.value_or(OnlyTuned ? EvictionRule::Default : EvictionRule::Policy);
+    if (P && !P->isFor(Of))
+      P.reset();
+    R = Named.value_or(P ? EvictionRule::Policy : EvictionRule::Default);
     return refuseOptions({"regalloc-enable-advisor", ChannelOption}, policySettingOf(Problem::RegallocEviction));
   }
 

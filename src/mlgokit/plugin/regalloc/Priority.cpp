@@ -48,12 +48,12 @@ public:
     Values.Ours.resize(rangeFeatureNames().size());
   }
 
-  Error open() {
+  Error open(const Module &Of) {
     Expected<Settings> Read = readSettings();
     if (!Read)
       return Read.takeError();
     for (RangeDecider *D : {&Priorities, &Weights})
-      if (Error E = D->open(*Read))
+      if (Error E = D->open(*Read, Of))
         return E;
     return refuseOptions({"regalloc-enable-priority-advisor", "regalloc-priority-interactive-channel-base"},
                          policySettingOf(Weights.isWanted() && !Priorities.isWanted() ? Problem::RegallocWeight
@@ -139,7 +139,7 @@ private:
 class Desk {
 public:
   explicit Desk(Module &Of) : M(Of.getContext()) {
-    Error E = M.open();
+    Error E = M.open(Of);
     Failed = bool(E);
     if (Failed)
       Of.getContext().emitError("mlgokit: " + toString(std::move(E)));

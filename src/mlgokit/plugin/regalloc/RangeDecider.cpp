@@ -32,7 +32,7 @@ const std::vector<TensorSpec> &features() {
 
 } // namespace
 
-Error RangeDecider::open(const Settings &S) {
+Error RangeDecider::open(const Settings &S, const Module &M) {
   const bool Asked = S.hasPolicy(K.Of), HasLog = !S.of(K.Of).Log.empty();
   const bool OnlyTuned = (S.hasAllocations() || hasTrials(Stage::Registers)) && !Asked;
   if (!Asked && !HasLog)
@@ -47,9 +47,16 @@ Error RangeDecider::open(const Settings &S) {
     return createStringError(inconvertibleErrorCode(), "expected no flip probability with a policy for " +
                                                            nameOf(K.Of).str() +
                                                            ", found one; a number has no opposite, give a temperature");
-  if (R == Rule::Policy)
+  if (R == Rule::Policy) {
     if (Error E = decideBy(loadPolicy(K.Of, S)))
       return E;
+    if (!P->isFor(M)) {
+      R = Rule::Default;
+      P.reset();
+      GateAt.reset();
+      Sources.clear();
+    }
+  }
   Draws.emplace(nameOf(K.Of), S.Seed);
   std::vector<TensorSpec> Columns = features();
   Columns.push_back(K.HasWholeDefault ? TensorSpec::createSpec<int64_t>(K.Default, {1})

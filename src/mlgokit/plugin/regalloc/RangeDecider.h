@@ -43,8 +43,9 @@ public:
 
   explicit RangeDecider(const Kind &K) : K(K) {}
 
-  llvm::Error open(const Settings &S);
-  /// Lets a policy decide from now on.
+  /// For the code generation of \p M.
+  llvm::Error open(const Settings &S, const llvm::Module &M);
+  /// Lets a policy decide from now on, whatever target it is for.
   llvm::Error decideBy(llvm::Expected<Policy> Loaded);
 
   /// Whether anything but the heuristic is wanted, or somebody reads how that came to its values.

@@ -3,9 +3,12 @@
 #include "shared/Printable.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/IR/Module.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,9 +22,11 @@ namespace mlgokit {
 namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
-                  NanFormatVersion = 5;
+                  ExtendedFormatVersion = 5;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
+constexpr size_t MostTargets = 64;
+constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
 constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values
 
 Error failure(StringRef Origin, const Twine &What) {
@@ -118,6 +123,20 @@ Error parseGate(const json::Object &Description, ArrayRef<std::string> Features,
   return Error::success();
 }
 
+Error parseTargets(const json::Object &Description, std::vector<std::string> &Targets, StringRef Origin) {
+  const json::Array *Found = Description.getArray("targets");
+  if (!Found || Found->empty() || Found->size() > MostTargets)
+    return failure(Origin, "expected 1 to " + Twine(MostTargets) + " names of architectures as 'targets'");
+  Targets.clear();
+  for (const json::Value &Name : *Found) {
+    const StringRef Text = Name.getAsString().value_or("");
+    if (Text.empty() || !all_of(Text, [](char C) { return isDigit(C) || isLower(C) || C == '_'; }))
+      return failure(Origin, "expected names of architectures as 'targets', found '" + printable(Text) + "'");
+    Targets.push_back(Text.str());
+  }
+  return Error::success();
+}
+
 Error parseRowLengths(const json::Object &Description, PolicyNumbers &N, StringRef Origin) {
   const json::Array *Found = Description.getArray("lengths");
   if (!Found || Found->size() != N.RowLengths.size())
@@ -161,8 +180,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "its description is not a JSON object");
 
   const std::optional<int64_t> Version = Description->getInteger("format_version");
-  if (!Version || *Version < FormatVersion || *Version > NanFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(NanFormatVersion) +
+  if (!Version || *Version < FormatVersion || *Version > ExtendedFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(ExtendedFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
@@ -177,6 +196,10 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   for (const json::Value &Name : *Names)
     P.Features.push_back(Name.getAsString().value_or("").str());
   const size_t F = N.Features = P.Features.size();
+  P.Targets = {UsualTarget.str()};
+  if (Version >= ExtendedFormatVersion && Description->get("targets"))
+    if (Error E = parseTargets(*Description, P.Targets, Origin))
+      return std::move(E);
 
   StringRef Normaliser = Description->getString("normaliser").value_or("");
   size_t Width = F;
@@ -210,7 +233,7 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     if (Version == RowsFormatVersion || (Version >= DoubtFormatVersion && Description->get("lengths")))
       if (Error E = parseRowLengths(*Description, N, Origin))
         return std::move(E);
-    if (Version == NanFormatVersion) {
+    if (Version >= ExtendedFormatVersion && Description->get("nan")) {
       N.Nan = Description->getNumber("nan").value_or(std::numeric_limits<double>::infinity());
       if (!(std::fabs(N.Nan) <= std::numeric_limits<float>::max()))
         return failure(Origin, "expected a number that a float holds as 'nan'");
@@ -302,6 +325,13 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
   N.Layers = std::move(Layers);
   P.Numbers = Evaluator(std::move(N));
   return P;
+}
+
+bool Policy::isFor(const Module &M) const {
+  const Triple Target(M.getTargetTriple());
+  // ARM's two instruction sets are one architecture; `architecture_of` in module.py is the twin.
+  const Triple::ArchType Arch = Target.getArch() == Triple::thumb ? Triple::arm : Target.getArch();
+  return is_contained(Targets, Triple::getArchTypeName(Arch).str());
 }
 
 double Policy::preference(ArrayRef<double> Values, function_ref<bool()> Heuristic) {

@@ -13,6 +13,10 @@
 #include <string>
 #include <vector>
 
+namespace llvm {
+class Module;
+} // namespace llvm
+
 namespace mlgokit {
 
 /// Units for what LLVM decides: hardly a temperature explores it.
@@ -26,6 +30,9 @@ public:
   const std::vector<std::string> &features() const { return Features; }
   const std::string &problem() const { return Problem; }
   const std::string &origin() const { return Origin; }
+
+  /// Whether it decides for code of \p M's target; elsewhere every decision is LLVM's.
+  bool isFor(const llvm::Module &M) const;
 
   OutputKind output() const { return Numbers.output(); }
   /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.
@@ -49,7 +56,7 @@ public:
 
 private:
   std::string Problem, Origin, Mask;
-  std::vector<std::string> Features;
+  std::vector<std::string> Features, Targets;
   uint64_t MostDepartures = 0;
   Evaluator Numbers;
 };

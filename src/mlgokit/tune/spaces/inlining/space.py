@@ -20,6 +20,7 @@ from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.compiler.request import Compiler
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import save_policy
+from mlgokit.policy.targets import for_modules
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
 from mlgokit.tune.search import progress_path
@@ -188,7 +189,8 @@ class InliningSpace:
         except ImportError:
             return 0.0
         begin = time.process_time()
-        self.policy, _ = fit_effects(join_effects(effects), self.config.fit, problem=INLINE_SIZE.name, rng=rng)
+        fitted, _ = fit_effects(join_effects(effects), self.config.fit, problem=INLINE_SIZE.name, rng=rng)
+        self.policy = for_modules(fitted, (unit.module for unit in self.modules.values()))
         seconds = time.process_time() - begin
         save_policy(self.policy, self.folder / POLICY_NAME)
         self._rank = rank_by(self.policy)
