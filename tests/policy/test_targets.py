@@ -1,0 +1,48 @@
+"""For which architectures a policy is: names, and the sentence about what it leaves alone."""
+
+import pytest
+
+from mlgokit.errors import UsageError
+from mlgokit.module import architecture_of
+from mlgokit.policy.pretrained import policy_file
+from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import check_targets, left_alone
+
+
+@pytest.mark.parametrize(
+    ("triple", "name"),
+    [
+        ("amd64-unknown-freebsd", "x86_64"),
+        ("i686-linux-gnu", "i386"),
+        ("arm64-linux-gnu", "aarch64"),
+        ("thumbv7em-none-eabi", "arm"),
+        ("armv7-linux-gnueabihf", "arm"),
+        ("armeb-linux-gnueabi", "armeb"),
+        ("riscv32-unknown-elf", "riscv32"),
+        ("powerpc64le-linux-gnu", "powerpc64le"),
+    ],
+)
+def test_a_triple_names_one_architecture(triple: str, name: str):
+    assert architecture_of(triple) == name
+
+
+@pytest.mark.parametrize(
+    ("targets", "sentence"),
+    [
+        ((), "found none; correct it"),
+        (("aarch64", "arm64"), "found arm64; LLVM calls it aarch64"),
+        (("aarch64-linux-gnu",), "found aarch64-linux-gnu; LLVM calls it aarch64"),
+    ],
+)
+def test_what_is_no_name_of_an_architecture_is_refused(targets: tuple[str, ...], sentence: str):
+    with pytest.raises(UsageError, match=f"^--targets: expected names of architectures, .*{sentence}$"):
+        check_targets(targets)
+
+
+def test_a_policy_says_which_modules_it_leaves_alone():
+    policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
+    assert left_alone(policies, {"riscv64": 2, "x86_64": 3}) == (
+        "passes is a policy for aarch64, arm and x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
+        "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",
+    )
+    assert left_alone(policies, {"x86_64": 3}) == ()
