@@ -28,7 +28,8 @@ llvm::ArrayRef<llvm::StringRef> decidedPasses();
 /// Decides for the code generation of one module.
 class PassPolicy {
 public:
-  /// Null if nobody gave a policy for the target of \p M and nobody wants a log. \p OnlyListens says that others decide, as in trials.
+  /// Null if nobody gave a policy for the target of \p M and nobody wants a log. \p OnlyListens says that others
+  /// decide, as in trials.
   static llvm::Expected<std::unique_ptr<PassPolicy>> open(const Settings &S, const llvm::Module &M, bool OnlyListens);
 
   /// Whether it decides about \p F; it may be asked about it then.

@@ -2,8 +2,8 @@
 
 #include "shared/Printable.h"
 
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Endian.h"
@@ -27,7 +27,7 @@ constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
 constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
-constexpr size_t MostFeatures = 1024; // each takes 1 kB for its small values
+constexpr size_t MostFeatures = 1024;           // each takes 1 kB for its small values
 
 Error failure(StringRef Origin, const Twine &What) {
   return createStringError(inconvertibleErrorCode(), Twine("policy " + Origin + ": " + What).str());
