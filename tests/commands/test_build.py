@@ -18,7 +18,8 @@ from mlgokit.terminal import open_console
 RESULT: dict[str, Any] = {
     "command": ("make",), "plugin": "tuned.so", "plugin_in": "both", "compiler": "clang 22", "reason": "", "code": 0,
     "compilations": 3, "failed": 0, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
-    "links_by_another": 0, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
+    "links_by_another": 0, "programs": (),
+    "programs_without": {}, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
 }  # fmt: skip
 PASSED = PassedObject(path=Path("b/x.o"), compiler="GCC: 12", is_new=True)
 
@@ -53,7 +54,7 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
     write_table(tmp_path / "decisions", entries, summary)
     assert tuned_for(tmp_path / "decisions") == (22, place)
     (tmp_path / "policy.so").write_text("a plugin with something else inside")
-    assert tuned_for(tmp_path / "policy.so") == (None, "both")
+    assert tuned_for(tmp_path / "policy.so") == (None, "all")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,13 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
         ({"passed_by": (PASSED,), "compilations": 0}, 1, ["start it by its name or by CC and CXX, and keep the env"]),
         ({"compilations": 0, "up_to_date": 7}, 0, ["7 other objects below this folder were there before and stay"]),
         ({"compilations": 0}, 0, ["the build compiled no C or C++"]),
+        (
+            {"compilations": 0, "plugin_in": "rustc", "programs": ("tool (bin)",)},
+            0,
+            ["1 call of rustc with tuned.so, each for the full link-time optimization of a program: tool (bin)"],
+        ),
+        ({"programs_without": {"tool (bin)": "it is fast"}}, 0, ["without the plugin, for tool (bin): it is fast"]),
+        ({"plugin_in": "rustc"}, 0, ["3 compilations without tuned.so", "there was none for a program; what cargo f"]),
         ({"code": 2, "reason": "make ended with 2"}, 2, ["make ended with 2"]),
         ({"code": -9, "reason": "make did not end within 60 s"}, 137, ["make did not end within 60 s"]),
     ],

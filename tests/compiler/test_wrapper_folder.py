@@ -37,7 +37,7 @@ def built(
     clang: Toolchain, folder: Path, script: str, added: AddedOptions | None = None, seconds: float = 30
 ) -> WrappedBuild:
     tree = folder / "tree"
-    tree.mkdir(exist_ok=True)
+    tree.mkdir(exist_ok=True, parents=True)
     (tree / "a.c").write_text("int a;\n")
     return run_wrapped(
         [["sh", "-c", script]],
@@ -142,3 +142,52 @@ def test_a_program_that_the_build_has_made_is_found_where_it_was_made(clang: Too
 
     assert found.reason == ""
     assert (tmp_path / "tree/said").read_text() == "well\n"
+
+
+RUSTC = """#!/bin/sh
+# Writes its words, and what of its environment counts, into a file that is called like the crate.
+while [ "$1" != --crate-name ]; do shift; done
+echo "$* boot=$RUSTC_BOOTSTRAP phase=$MLGOKIT_PHASE cc=$(command -v cc) preload=$LD_PRELOAD" > "$2"
+"""
+
+
+def test_a_program_that_rustc_makes_for_size_by_full_lto_gets_the_plugin(
+    clang: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rustc, small = tmp_path / "programs/rustc", "-C opt-level=z -C lto=fat"
+    rustc.write_text(RUSTC)
+    rustc.chmod(0o755)
+    monkeypatch.setenv("RUSTC_BOOTSTRAP", "mine")
+    monkeypatch.setenv("RUSTC_WRAPPER", "sccache")
+    calls = (
+        f"tool --crate-type bin {small}",
+        f"tool2 --crate-type=cdylib {small}",
+        f"parts --crate-type lib {small}",
+        f"build_script_build --crate-type bin {small}",
+        f"tested --crate-type bin --test {small}",
+        "fast --crate-type bin -C opt-level=3 -C lto=fat",
+    )
+    script = " && ".join(f'"$RUSTC_WRAPPER" rustc --crate-name {words}' for words in calls)
+    found = built(clang, tmp_path, script, AddedOptions(rustc=("-Zllvm-plugins=p.so",)))
+
+    assert found.reason == ""
+    assert [(one.crate, one.kind, one.reason) for one in found.programs] == [
+        ("tool", "bin", ""),
+        ("tool2", "cdylib", ""),
+        ("fast", "bin", "it is compiled with opt-level=3 in place of z or s"),
+    ]
+    said = {name: (tmp_path / "tree" / name).read_text() for name in ("tool", "parts", "build_script_build", "fast")}
+    assert f"{small} -Zllvm-plugins=p.so boot=mine,tool phase=link cc=/" in said["tool"]
+    # What it links with is the user's own.
+    assert "cc=/usr/bin/cc preload=\n" in said["tool"] or "cc=/bin/cc preload=\n" in said["tool"]
+    for name in ("parts", "build_script_build", "fast"):
+        assert "llvm-plugins" not in said[name]
+        assert "boot=mine phase= " in said[name]
+
+    plain = built(clang, tmp_path / "again", f'"$RUSTC_WRAPPER" rustc --crate-name {calls[0]}')
+    assert [(one.crate, one.reason) for one in plain.programs] == [("tool", "")]
+    assert "llvm-plugins" not in (tmp_path / "again/tree/tool").read_text()
+    wrapper = wrapper_variables(open_wrappers(clang), tmp_path)["RUSTC_WRAPPER"]
+    outside = process.run([wrapper, "rustc", "--crate-name", "alone"], cwd=tmp_path, timeout_seconds=30)
+    assert outside.returncode == 0, outside.stderr
+    assert (tmp_path / "alone").exists()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -17,10 +17,12 @@ from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by, project_calls
 from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.rust.compile import plugin_words
+from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
-from mlgokit.errors import InputError, UsageError
+from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.evaluation.sides import PluginPlace, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
@@ -29,6 +31,10 @@ from mlgokit.terminal import say
 
 CHECK_SECONDS = 60.0
 _SIGNALLED = 128
+BuildPlace = Literal[PluginPlace, "rustc", "all"]
+"""Steps of a build that load a plugin."""
+_NOT_RUSTC = "it is for what clang compiles; `mlgokit tune --cargo` makes one for it"
+_COMPILE, _LINK, _RUSTC = ("compile", "both", "all"), ("link", "both", "all"), ("rustc", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +45,10 @@ class Build:
     """Build command, after --; it must compile everything that is to have the plugin, so clean up first."""
     plugin: Path
     """Plugin that `mlgokit tune` or `mlgokit export plugin` made."""
-    plugin_in: PluginPlace | None = None
-    """Steps that load the plugin: compilations, links with link-time optimization, or both; those that a tuned plugin
-    is for, and both for a policy, if not given."""
+    plugin_in: BuildPlace | None = None
+    """Steps that load the plugin: compilations, links with link-time optimization, both, calls of rustc that make
+    programs by full link-time optimization, or all; those that a tuned plugin is for, and all for a policy, if not
+    given."""
     llvm: int | None = None
     """LLVM major version to use; that of a tuned plugin, else the newest supported one, if not given."""
     timeout_minutes: float = 240.0
@@ -66,6 +73,8 @@ class BuildResult:
         links_with_plugin: those that load it, for link-time optimization.
         links_without: with link-time optimization by lld, where the plugin is for compile steps alone.
         links_by_another: with link-time optimization by a linker that does not know how to load it.
+        programs: that calls of rustc make with the plugin.
+        programs_without: others, with the reason.
         foreign: compilers for other machines that were called, without the plugin.
         passed_by: new objects of a compiler that went past.
         up_to_date: objects that were there before, and stay as they were.
@@ -74,7 +83,7 @@ class BuildResult:
 
     command: tuple[str, ...]
     plugin: str
-    plugin_in: PluginPlace
+    plugin_in: BuildPlace
     compiler: str
     reason: str
     code: int
@@ -85,6 +94,8 @@ class BuildResult:
     links_with_plugin: int
     links_without: int
     links_by_another: int
+    programs: tuple[str, ...]
+    programs_without: dict[str, str]
     foreign: tuple[str, ...]
     passed_by: tuple[PassedObject, ...]
     up_to_date: int
@@ -118,6 +129,8 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
     place = config.plugin_in or place
     toolchain = find_toolchain(config.llvm or llvm)
     check_loads(config.plugin, toolchain)
+    if place == "rustc":
+        _check_rustc(words, config.plugin)
     before = objects_below(Path.cwd())
     with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
         build = run_wrapped(
@@ -133,12 +146,13 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
     return _result(config, place, build, toolchain, objects_passed_by(Path.cwd(), build, before=before))
 
 
-def plugin_options(plugin: Path, place: PluginPlace) -> AddedOptions:
+def plugin_options(plugin: Path, place: BuildPlace) -> AddedOptions:
     """What compilers and linkers are told so that they load a plugin."""
     return AddedOptions(
-        compile=(f"-fpass-plugin={plugin.absolute()}",) if place != "link" else (),
-        lto_link=(plugin_link_option(plugin),) if place != "compile" else (),
-        cache=cache_key(plugin, plugin_settings()) if place != "compile" else "",
+        compile=(f"-fpass-plugin={plugin.absolute()}",) if place in _COMPILE else (),
+        lto_link=(plugin_link_option(plugin),) if place in _LINK else (),
+        rustc=tuple(plugin_words(plugin)) if place in _RUSTC else (),
+        cache=cache_key(plugin, plugin_settings()) if place in _LINK else "",
     )
 
 
@@ -157,6 +171,26 @@ def check_loads(plugin: Path, toolchain: Toolchain) -> None:
         )
 
 
+def _check_rustc(words: Sequence[str], plugin: Path) -> None:
+    """Refuse a plugin that would fail each program of a build by the rustc of this folder.
+
+    Raises:
+        InputError: it would.
+        ToolError: there is no rustc.
+    """
+    if any(word.startswith("+") for word in words):
+        # Another rustc than that of this folder, which says itself what it does not load.
+        return
+    rustc = find_rustc()
+    try:
+        load_plugin(rustc, plugin.absolute())
+    except ToolError as error:
+        raise InputError(
+            f"{plugin}: expected a plugin that {rustc.version} loads, found: {error}; build with the rustc that it was "
+            "tuned with, or tune again with this one"
+        ) from error
+
+
 def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the table of commands gives both)
     """That of the build; 1 if it succeeded, and all that it compiled went past the plugin."""
     if found.reason:
@@ -166,13 +200,21 @@ def exit_code(config: Build, found: BuildResult) -> int:  # noqa: ARG001  (the t
 
 def render(found: BuildResult, out: Console) -> None:
     """Print what was compiled with the plugin, and what was not."""
-    how = "with" if found.plugin_in != "link" else "without"
+    how = "with" if found.plugin_in in _COMPILE else "without"
     by = f"by {found.compiler} in the place of whatever the build names"
-    say(out, f"{found.compilations} compilations {how} {found.plugin}, {by}; {found.failed} failed")
+    if found.compilations or not found.programs:
+        say(out, f"{found.compilations} compilations {how} {found.plugin}, {by}; {found.failed} failed")
+    if found.programs:
+        count = f"{len(found.programs)} call{'s' if len(found.programs) > 1 else ''} of rustc with {found.plugin}"
+        say(out, f"{count}, each for the full link-time optimization of a program: {', '.join(found.programs)}")
+    for name, reason in found.programs_without.items():
+        say(out, f"a call of rustc without the plugin, for {name}: {reason}")
     others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
     sentences = {
         f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there": others,
         f"{found.links_with_plugin} links with link-time optimization load it": found.links_with_plugin,
+        "the plugin is for calls of rustc, and there was none for a program; what cargo finds up to date it does not "
+        "make again: `cargo clean` first": found.plugin_in == "rustc" and not found.programs,
         f"{found.links_without} links with link-time optimization do without it, as it is for compile steps; "
         "--plugin-in link loads it there": found.links_without,
         f"{found.links_by_another} links with link-time optimization by another linker than lld do without it: "
@@ -184,7 +226,9 @@ def render(found: BuildResult, out: Console) -> None:
         _passed(found.passed_by): found.passed_by,
         f"{found.up_to_date} other objects below this folder were there before and stay as they were; "
         "clean first if the build is to make them anew": found.up_to_date,
-        "the build compiled no C or C++": not (found.compilations or found.passed_by or found.up_to_date),
+        "the build compiled no C or C++": not (
+            found.compilations or found.passed_by or found.up_to_date or found.programs or found.plugin_in == "rustc"
+        ),
         found.reason: found.reason,
     }
     for sentence, is_so in sentences.items():
@@ -201,27 +245,29 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     )
 
 
-def tuned_for(plugin: Path) -> tuple[int | None, PluginPlace]:
+def tuned_for(plugin: Path) -> tuple[int | None, BuildPlace]:
     """The LLVM major of a tuned plugin, and the steps of a build that it is for; ``None`` and all steps for a policy.
 
-    A tuning of a link has that among its modules, and needs the compile steps too if they leave inlining to it.
+    A tuning of a link has that among its modules, and needs the compile steps too if they leave inlining to it. No
+    decision of a program by rustc is for a compile step.
     """
     with contextlib.suppress(InputError):
         table = read_table(plugin)
         if table.summary is not None:
-            is_link = any(name.endswith(LINK_MODULE) for name in table.summary.modules)
-            defers = any(entry.defers for entry in table.entries)
-            return table.summary.llvm, "both" if defers else "link" if is_link else "compile"
+            place: BuildPlace = "rustc" if table.entries and all(one.at_link for one in table.entries) else "compile"
+            if any(name.endswith(LINK_MODULE) for name in table.summary.modules):
+                place = "both" if any(one.defers for one in table.entries) else "link"
+            return table.summary.llvm, place
     for kind in (ALLOCATIONS, PASSES):
         with contextlib.suppress(InputError):
             summary = read_overrides(kind, plugin).summary
             if summary is not None:
                 return summary.llvm, "compile"
-    return None, "both"
+    return None, "all"
 
 
 def _result(
-    config: Build, place: PluginPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]
+    config: Build, place: BuildPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]
 ) -> BuildResult:
     calls = project_calls(build, Path.cwd())
     compilations = [call for call in calls if call.kind != "link"]
@@ -239,9 +285,15 @@ def _result(
         failed=sum(call.code != 0 for call in compilations),
         levels=dict(levels.most_common()),
         links=len(links),
-        links_with_plugin=by_lld if place != "compile" else 0,
-        links_without=by_lld if place == "compile" else 0,
+        links_with_plugin=by_lld if place in _LINK else 0,
+        links_without=by_lld if place not in _LINK else 0,
         links_by_another=sum(call.lto_linker == "other" for call in links),
+        programs=tuple(f"{one.crate} ({one.kind})" for one in build.programs if not one.reason and place in _RUSTC),
+        programs_without={
+            f"{one.crate} ({one.kind})": one.reason or _NOT_RUSTC
+            for one in build.programs
+            if one.reason or place not in _RUSTC
+        },
         foreign=tuple(sorted({call.name for call in build.others if call.kind == "foreign"})),
         passed_by=tuple(one for one in passed if one.is_new),
         up_to_date=sum(not one.is_new for one in passed),

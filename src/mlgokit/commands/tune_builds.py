@@ -29,7 +29,7 @@ from mlgokit.compiler.build_tree import (
     project_calls,
 )
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapping import AddedOptions
+from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
 from mlgokit.errors import CorpusError, ReuseError, UsageError
@@ -41,6 +41,7 @@ _RECORD = "recorded.json"
 _TUNED_TREE = "tuned-tree"
 """The file that says that the user's own folder has the build with the plugin."""
 _MOST_NAMED = 5
+_BY_RUSTC = "rustc makes its code: `mlgokit tune --cargo` tunes that"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,8 +268,9 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
     count = write_database(calls, database, toolchain=toolchain)
     passed = objects_passed_by(tree, build, before=before, without=place.parent)
     if not count:
-        raise _nothing_recorded(options, passed)
+        raise _nothing_recorded(options, passed, build.programs)
     left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed}
+    left_out |= {f"{one.crate} ({one.kind})": _BY_RUSTC for one in build.programs}
     if passed:
         report(count, count + len(passed), f"objects recorded; not {next(iter(left_out))}: {_reason(passed[0])}")
     links = {path: link for path, link in recorded_links(calls, toolchain=toolchain).items() if is_image(path)}
@@ -312,7 +314,14 @@ def _recalled(place: Path, found: dict[str, Any]) -> Recorded:
     )
 
 
-def _nothing_recorded(options: BuildOptions, passed: Sequence[PassedObject]) -> UsageError:
+def _nothing_recorded(
+    options: BuildOptions, passed: Sequence[PassedObject], programs: Sequence[WrappedProgram]
+) -> UsageError:
+    if programs:
+        return UsageError(
+            f"--build: expected a build that compiles C or C++, found that rustc makes {programs[0].crate}; "
+            "give the command of cargo with --cargo in place of --build"
+        )
     new = [one for one in passed if one.is_new]
     if new:
         return UsageError(

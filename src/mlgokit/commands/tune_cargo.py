@@ -182,8 +182,13 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
             )
         weights[module.name] = (sizes[0], sizes[1])
     calls = [tuning.compiler.calls[module.name] for module in tuning.modules]
+    wrapped = shlex.join(["mlgokit", "build", "--plugin", str(output), "--", *tuning.words])
+    note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
     return dataclasses.replace(
-        tuned, flag=cargo_flag(tuning, calls, output), cargo_programs=weights, notes=(*tuned.notes, *_tested(tuning))
+        tuned,
+        flag=cargo_flag(tuning, calls, output),
+        cargo_programs=weights,
+        notes=(*tuned.notes, *_tested(tuning), note),
     )
 
 

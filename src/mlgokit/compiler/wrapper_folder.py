@@ -31,11 +31,15 @@ _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
 """They give out objects that another call made, or have another machine compile."""
 _COMPILER = re.compile(r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?")
 _PROGRAMS, _WRAPPER, _SOURCE, _FOLDER = "programs.json", "wrapper.py", "redirect.c", "bin"
+_RUSTC, _RUSTC_SOURCE = "rustc-wrapper", "rust/wrapper.py"
 _SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
 # Without the variable, the wrapper's own compiler is not redirected to the wrapper.
 _COMPILER_SCRIPT = """#!/bin/sh
 MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
+"""
+_RUSTC_SCRIPT = """#!/bin/sh
+exec {start} "${session}" "$@"
 """
 _LAUNCHER = """#!/bin/sh
 while case "$1" in -*) exec {launcher} "$@";; *=*) ;; *) false;; esac; do shift; done
@@ -91,9 +95,10 @@ def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> 
     beside = toolchain.clang.resolve().parent
     tools = {name: str(beside / name) for name in _TOOLS if (beside / name).exists()}
     package = resources.files("mlgokit.compiler")
-    sources = {name: (package / name).read_bytes() for name in (_WRAPPER, _SOURCE)}
+    sources = {name: (package / name).read_bytes() for name in (_WRAPPER, _SOURCE, _RUSTC_SOURCE)}
     known = json.dumps({"programs": programs, "foreign": foreign, "launchers": launchers, "tools": tools})
-    key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, _COMPILER_SCRIPT, _LAUNCHER))
+    scripts = (_COMPILER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER)
+    key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, scripts))
     top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
     folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if folder.is_dir():
@@ -105,6 +110,7 @@ def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> 
             scratch.chmod(0o755)
             (scratch / _PROGRAMS).write_text(known)
             for name, data in sources.items():
+                (scratch / name).parent.mkdir(exist_ok=True)
                 (scratch / name).write_bytes(data)
             _put_programs(scratch / _FOLDER, folder, [*programs, *foreign], launchers, tools)
             _build_redirect(scratch, toolchain)
@@ -128,6 +134,8 @@ def wrapper_variables(folder: Path, settings: Path) -> dict[str, str]:
         "CXX": str(programs / "clang++"),
         _REDIRECTED: str(programs),
         _SESSION: str(settings),
+        # Whatever the user has in its place is such a cache.
+        "RUSTC_WRAPPER": str(folder / _RUSTC),
         # An object in a cache was made with other options.
         "CCACHE_DISABLE": "1",
     }
@@ -173,6 +181,8 @@ def _put_programs(
         for name in names
     }
     texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}
+    start = [sys.executable, "-I", "-S", str(folder / _RUSTC_SOURCE)]
+    texts[f"../{_RUSTC}"] = _RUSTC_SCRIPT.format(start=shlex.join(start), session=_SESSION)
     for name, text in texts.items():
         (place / name).write_text(text)
         (place / name).chmod(0o755)

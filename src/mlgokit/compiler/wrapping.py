@@ -23,6 +23,7 @@ from mlgokit.files import atomic_write, writing
 
 _SETTINGS, _LOG = "settings.json", "log"
 _KINDS = ("compile", "link", "both")
+_DAMAGE = (OSError, ValueError, KeyError, TypeError)
 
 _RECORD = [word for option in record_options(Path("{record}")) for word in ("-Xclang", option)]
 """Past the driver, whose own option for this gives other objects, with lines of the source."""
@@ -75,6 +76,21 @@ class WrappedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrappedProgram:
+    """A call of rustc that makes a program, or a library that is linked.
+
+    Attributes:
+        crate: its name.
+        kind: as ``bin``.
+        reason: why it can have no plugin; empty if it has one, where calls of rustc are to have it.
+    """
+
+    crate: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedBuild:
     """How a build ended.
 
@@ -84,6 +100,7 @@ class WrappedBuild:
         calls: compilations and links, in the order in which they ended.
         others: what compilers did beside that.
         wall_seconds: elapsed time.
+        programs: calls of rustc that make programs.
     """
 
     reason: str
@@ -91,6 +108,7 @@ class WrappedBuild:
     calls: tuple[WrappedCall, ...]
     others: tuple[WrappedCall, ...]
     wall_seconds: float
+    programs: tuple[WrappedProgram, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +119,7 @@ class AddedOptions:
         compile: of each compilation of C or C++.
         link: of each link.
         lto_link: of each link by lld that has link-time optimization to do.
+        rustc: of each call of rustc that makes a program by full link-time optimization for size.
         record: whether compilations, and links by lld that have link-time optimization to do, write records of register
             allocation.
         cache: key of what those links are made with, by which each has a cache of ThinLTO of its own if it names one;
@@ -110,6 +129,7 @@ class AddedOptions:
     compile: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     lto_link: tuple[str, ...] = ()
+    rustc: tuple[str, ...] = ()
     record: bool = False
     cache: str = ""
 
@@ -166,6 +186,7 @@ def run_wrapped(
         calls=tuple(call for call in calls if call.kind in _KINDS),
         others=tuple(call for call in calls if call.kind not in _KINDS),
         wall_seconds=spent,
+        programs=_programs(folder / _LOG),
     )
 
 
@@ -179,6 +200,7 @@ def _write_settings(folder: Path, added: AddedOptions) -> Path:
         "link": added.link,
         "lto_link": added.lto_link,
         "cache": added.cache,
+        "rustc": added.rustc,
         "record": _RECORD if added.record else [],
         "link_record": link_record_options(Path("{record}")) if added.record else [],
     }
@@ -209,13 +231,29 @@ def _calls(log: Path) -> list[WrappedCall]:
                 record=Path(facts["record"]) if facts["record"] else None,
                 lto_linker=facts["lto_linker"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else "
-                "write there"
-            ) from error
+        except _DAMAGE as error:
+            raise _strange(path, error) from error
         found.append((path.name, call))
     return [call for _, call in sorted(found, key=lambda pair: pair[0])]
+
+
+def _programs(log: Path) -> tuple[WrappedProgram, ...]:
+    """What the wrapper of rustc wrote, each program once."""
+    found: dict[WrappedProgram, None] = {}
+    for path in sorted(log.glob("*.rustc")):
+        try:
+            facts = json.loads(path.read_bytes())
+            found[WrappedProgram(crate=facts["crate"], kind=facts["kind"], reason=facts["reason"])] = None
+        except _DAMAGE as error:
+            raise _strange(path, error) from error
+    return tuple(found)
+
+
+def _strange(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: expected what a wrapped compiler wrote, found: {error!r}; build again, and let nothing else write "
+        "there"
+    )
 
 
 def _absolute(folder: Path, name: str) -> Path:

@@ -29,8 +29,9 @@ from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_use import known_of, without_known
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.rust.record import RustcCall, codegen_options
+from mlgokit.compiler.rust.record import RustcCall
 from mlgokit.compiler.rust.toolchain import Rustc, unstable_options
+from mlgokit.compiler.rust.wrapper import codegen_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
@@ -263,7 +264,7 @@ def _run_there(
 def _words_for_object(call: RustcCall, folder: Path, plugin: Path | None) -> list[str]:
     """The call that leaves the program's object in a folder."""
     words = [*_without_outputs(call.words), "--emit=link", "--out-dir", str(folder)]
-    return [*words, "-C", f"linker={_write_linker(call, folder)}", *_plugin_words(plugin)]
+    return [*words, "-C", f"linker={_write_linker(call, folder)}", *plugin_words(plugin)]
 
 
 def _objects_in(workshop: Path) -> list[Path]:
@@ -271,27 +272,42 @@ def _objects_in(workshop: Path) -> list[Path]:
     return sorted([*workshop.glob(f"{_MADE}*"), *workshop.glob("*.rcgu.o")])
 
 
-def link_program(compiler: RustCompiler, module: Module, output: Path, *, plugin: Path | None) -> str:
+def link_program(
+    compiler: RustCompiler,
+    module: Module,
+    output: Path,
+    *,
+    plugin: Path | None,
+    settings: Mapping[str, str] | None = None,
+) -> str:
     """Make the program itself, as cargo does but for the place and the plugin; gives why that failed, or nothing.
+
+    Args:
+        compiler: compiles.
+        module: the program.
+        output: where it goes.
+        plugin: that is loaded.
+        settings: variables that the plugin goes by.
 
     Raises:
         ToolError: the compiler cannot be started.
     """
     call = compiler.calls[module.name]
     output.parent.mkdir(parents=True, exist_ok=True)
-    words = [*_without_outputs(call.words), f"--emit=link={output}", *_plugin_words(plugin)]
+    words = [*_without_outputs(call.words), f"--emit=link={output}", *plugin_words(plugin)]
     done = process.run(
         words,
         timeout_seconds=compiler.timeout_seconds,
         cwd=call.folder,
-        env=_environment(compiler.rustc, call, plugin),
+        env=_environment(compiler.rustc, call, plugin) | dict(settings or {}),
         limits=TOOL_LIMITS,
     )
     failed = failure_of(done, output, compiler.timeout_seconds)
     return "" if failed is None else f"{failed.status.value}: {failed.reason}"
 
 
-def _plugin_words(plugin: Path | None) -> list[str]:
+def plugin_words(plugin: Path | None) -> list[str]:
+    """What tells rustc to load a plugin, if there is one."""
     return [] if plugin is None else [f"-Zllvm-plugins={plugin.absolute()}"]
 
 

@@ -1,6 +1,5 @@
 """Runs a cargo build and writes down what it asks of rustc; finds the calls that make programs by full LTO."""
 
-import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.rust.wrapper import codegen_option, is_program, option_value, why_not_tuned
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file, writing
 
@@ -18,8 +18,6 @@ n=$(mktemp "$MLGOKIT_RUSTC_CALLS/XXXXXXXX") || exit 1
 printf '%s\\0' "$PWD" "$@" > "$n.new" && env -0 > "$n.environment" && mv "$n.new" "$n.call" && rm -f "$n"
 exec "$@"
 """
-_LINKED = {"bin", "cdylib", "staticlib", "dylib"}
-_FULL = {"fat", "yes", "y", "on", "true", ""}
 _LATER = re.compile(r"(MLGOKIT|RUSTC_WRAPPER|CARGO_MAKEFLAGS|MAKEFLAGS|MFLAGS)(_.*)?")
 """Variables of the build itself: its jobs are over when rustc is called again."""
 _STDERR_BYTES = 1 << 16
@@ -49,24 +47,13 @@ class RustcCall:
         """What it makes, such as ``bin``."""
         return self.value("--crate-type")
 
-    @property
-    def lto(self) -> str:
-        """Its link-time optimization: ``full``, another one as rustc calls it, or nothing."""
-        found = self.codegen("lto")
-        if found is None:
-            return ""
-        return "full" if found in _FULL else found
-
     def value(self, option: str) -> str:
         """What follows the last such option; empty without one."""
-        values = [after for word, after in itertools.pairwise(self.words) if word == option]
-        values += [word.removeprefix(f"{option}=") for word in self.words if word.startswith(f"{option}=")]
-        return values[-1] if values else ""
+        return option_value(self.words, option)
 
     def codegen(self, name: str) -> str | None:
         """The last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
-        found = [text for text in codegen_options(self.words) if text == name or text.startswith(f"{name}=")]
-        return found[-1].partition("=")[2] if found else None
+        return codegen_option(self.words, name)
 
     def inputs(self) -> dict[str, str]:
         """Digests of the libraries and sources that it reads, by path.
@@ -91,22 +78,6 @@ class RustcCall:
         for line in listed.read_text("utf-8", "surrogateescape").splitlines():
             if line.endswith(":") and not line.startswith("#"):
                 yield self.folder / line[:-1].replace("\\ ", " ")
-
-
-def codegen_options(words: Sequence[str]) -> Iterator[str]:
-    """What rustc is told by ``-C``, in either spelling.
-
-    Example:
-        >>> list(codegen_options(["rustc", "-C", "lto=fat", "-Copt-level=z"]))
-        ['lto=fat', 'opt-level=z']
-    """
-    for before, word in itertools.pairwise(("", *words)):
-        if before in ("-C", "--codegen"):
-            yield word
-        elif word.startswith("-C") and word != "-C":
-            yield word[2:]
-        elif word.startswith("--codegen="):
-            yield word.removeprefix("--codegen=")
 
 
 def record_cargo(
@@ -180,15 +151,10 @@ def programs_of(calls: Sequence[RustcCall]) -> tuple[list[RustcCall], dict[str, 
     found: list[RustcCall] = []
     others: dict[str, str] = {}
     for call in calls:
-        if call.kind not in _LINKED or call.crate.startswith("build_script_") or "--test" in call.words:
+        if not is_program(call.words):
             continue
-        level = call.codegen("opt-level") or "0"
-        if call.lto != "full":
-            others[call.crate] = f"it is linked with lto={call.lto or 'off'} in place of fat"
-        elif level not in ("z", "s"):
-            others[call.crate] = f"it is compiled with opt-level={level} in place of z or s"
-        elif call.codegen("linker-plugin-lto") is not None:
-            others[call.crate] = "its linker makes the code (-Clinker-plugin-lto)"
+        if reason := why_not_tuned(call.words):
+            others[call.crate] = reason
         else:
             found.append(call)
     if not found:

@@ -1,0 +1,127 @@
+"""What cargo asks of rustc, and a wrapper of rustc that lets calls load a plugin whose code a full LTO makes for size.
+
+``wrapper_folder.py`` puts a copy of it into the folder of wrappers, and ``RUSTC_WRAPPER`` names it. It is started for
+each crate, in a Python without site packages; so it imports nothing of mlgokit, and little else.
+
+Words: the settings of the build that runs now (nothing outside of one), rustc, and the words of the call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FULL_LTO = frozenset(("fat", "yes", "y", "on", "true", ""))
+"""Values of ``-C lto`` that merge all crates into one module."""
+LINKED = frozenset(("bin", "cdylib", "staticlib", "dylib"))
+"""Kinds of crates whose code a link-time optimization makes."""
+_PROBE = "___"
+"""The name of a crate by which cargo asks what files would be made."""
+
+
+def codegen_options(words: Sequence[str]) -> Iterator[str]:
+    """What rustc is told by ``-C``, in either spelling.
+
+    Example:
+        >>> list(codegen_options(["rustc", "-C", "lto=fat", "-Copt-level=z"]))
+        ['lto=fat', 'opt-level=z']
+    """
+    for before, word in itertools.pairwise(("", *words)):
+        if before in {"-C", "--codegen"}:
+            yield word
+        elif word.startswith("-C") and word != "-C":
+            yield word[2:]
+        elif word.startswith("--codegen="):
+            yield word.removeprefix("--codegen=")
+
+
+def codegen_option(words: Sequence[str], name: str) -> str | None:
+    """The last value of a codegen option such as ``opt-level``; ``None`` if it was not given."""
+    found = [text for text in codegen_options(words) if text == name or text.startswith(f"{name}=")]
+    return found[-1].partition("=")[2] if found else None
+
+
+def option_value(words: Sequence[str], option: str) -> str:
+    """What follows the last such option; empty without one.
+
+    Example:
+        >>> option_value(["rustc", "--crate-name", "toy", "--crate-type=bin"], "--crate-type")
+        'bin'
+    """
+    values = [after for word, after in itertools.pairwise(words) if word == option]
+    values += [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
+    return values[-1] if values else ""
+
+
+def is_program(words: Sequence[str]) -> bool:
+    """Whether a call makes what users get: no library for other crates, no build script, no test."""
+    name, kind = (option_value(words, f"--crate-{which}") for which in ("name", "type"))
+    return kind in LINKED and name != _PROBE and not name.startswith("build_script_") and "--test" not in words
+
+
+def why_not_tuned(words: Sequence[str]) -> str:
+    """Why the code of a program is not made by rustc's full link-time optimization for size; empty if it is.
+
+    Example:
+        >>> why_not_tuned(["rustc", "-C", "opt-level=z", "-C", "lto=thin"])
+        'it is linked with lto=thin in place of fat'
+    """
+    lto, level = codegen_option(words, "lto"), codegen_option(words, "opt-level") or "0"
+    if codegen_option(words, "linker-plugin-lto") is not None:
+        return "its linker makes the code (-Clinker-plugin-lto)"
+    if lto is None or lto not in FULL_LTO:
+        return f"it is linked with lto={lto or 'off'} in place of fat"
+    if level not in {"z", "s"}:
+        return f"it is compiled with opt-level={level} in place of z or s"
+    return ""
+
+
+def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
+    """The variables of a call that loads the plugin: those that the user's own call would have, and two more.
+
+    Its linker is the user's, as all that was tuned is in the object.
+    """
+    found = dict(environment)
+    wrappers = found.pop("MLGOKIT_WRAPPERS", "")
+    found["PATH"] = os.pathsep.join(one for one in found.get("PATH", "").split(os.pathsep) if one != wrappers)
+    loaded = [
+        path for path in found.pop("LD_PRELOAD", "").replace(":", " ").split() if not path.endswith("redirect.so")
+    ]
+    if loaded:
+        found["LD_PRELOAD"] = ":".join(loaded)
+    # A stable rustc takes -Zllvm-plugins for the crates that it names; a nightly one takes it anyway.
+    permitted = [one for one in found.get("RUSTC_BOOTSTRAP", "").split(",") if one]
+    found["RUSTC_BOOTSTRAP"] = ",".join(permitted if "1" in permitted else [*permitted, crate])
+    # Of the crate's own code before the link nothing was tuned.
+    return found | {"MLGOKIT_PHASE": "link"}
+
+
+def main() -> int:
+    """Run one call in the place of this process."""
+    words = sys.argv[2:]
+    if not sys.argv[1] or not is_program(words):
+        os.execvp(words[0], words)  # noqa: S606  (in the place of the compiler)
+    with open(sys.argv[1], "rb") as file:
+        settings = json.load(file)
+    reason = why_not_tuned(words)
+    crate, kind = (option_value(words, f"--crate-{which}") for which in ("name", "type"))
+    log = os.path.join(settings["log"], f"{time.time_ns()}-{os.getpid()}")
+    with open(f"{log}.part", "w") as file:
+        json.dump({"crate": crate, "kind": kind, "reason": reason}, file)
+    os.rename(f"{log}.part", f"{log}.rustc")
+    if not settings["rustc"] or reason:
+        os.execvp(words[0], words)  # noqa: S606
+    environment = with_plugin(dict(os.environ), crate)
+    os.execvpe(words[0], [*words, *settings["rustc"]], environment)  # noqa: S606
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
