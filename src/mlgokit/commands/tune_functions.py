@@ -1,22 +1,31 @@
 """The parts of a tuning that go function by function, beside inlining decisions that were verified."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.reuse.trials import Overrides
+from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, OverrideKind, overrides_inside
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.allocation.opening import open_bytes
+from mlgokit.tune.spaces.allocation.policies import add_policies
 from mlgokit.tune.spaces.functions.finish import finish_bytes
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.spaces.optimizer.opening import open_optimizer
 from mlgokit.tune.spaces.passes.opening import open_passes
 from mlgokit.tune.verify import Verifier
+
+LEAST_STEPS = 12
+"""Compilations that a search over passes of the optimizer takes to find something."""
+REGISTER_POLICIES = ("builtin:regalloc", "builtin:weights-size")
+"""Policies of registers that come with the package for code that is to be small."""
 
 
 def tune_functions(
@@ -58,6 +67,8 @@ def tune_functions(
     openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.share_for_passes else ()
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
+        if config.cargo is not None and kind is OPTIMIZER_PASSES and seconds < LEAST_STEPS * _step_seconds(verifier):
+            seconds = 0.0
         found = open_search(
             verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(kind), seed=seed,
             report=report,
@@ -69,4 +80,19 @@ def tune_functions(
             verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
         )
         tuned = run(found, max(kept, left))
+        if config.register_policies == "on" or (config.register_policies == "auto" and config.cargo is not None):
+            tuned = add_policies(
+                verifier, found, tuned, space.account.module_bytes, policies=_by_problem(REGISTER_POLICIES)
+            )
     return tuned
+
+
+def _step_seconds(verifier: Verifier) -> float:
+    """Processor time of a step over passes of the optimizer, which compiles one module."""
+    found = [one.user_seconds for one in verifier.latest.compilations.values()]
+    return sum(found) / max(1, len(found))
+
+
+def _by_problem(names: Sequence[str]) -> dict[str, Path]:
+    """The files of policies that come with the package, by what they decide."""
+    return {load_policy(path).problem: path for path in policy_files(names)}

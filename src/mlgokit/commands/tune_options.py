@@ -20,6 +20,9 @@ PASS_SHARE = 0.4
 """Of the budget, where ``docs/results/passes_share.md`` measured what it gives."""
 PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
+CARGO_PASS_SHARE = 0.15
+"""Of the budget, whatever inlining gains, where a module is a whole program: a first look at passes gained 0.6 % of one
+in the time in which inlining, after its first steps, gained 0.2 % (docs/results/tuning_rust.md)."""
 SLOWDOWN = 0.0
 """Of any function by passes that do not run, as far as LLVM estimates it."""
 
@@ -79,6 +82,9 @@ class Tune:
     policy: Path | None = None
     """Policy file to start from, as `mlgokit train` writes it, or none; with `spill-cost` one of evictions or
     priorities. If not given, inlining starts from builtin:size, which comes with mlgokit, but for `cargo`."""
+    register_policies: Literal["auto", "on", "off"] = "auto"
+    """The policies of registers that come with mlgokit, in functions where they save more than the search found: on,
+    off, or on with --cargo alone."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
     keep_hot: float = 0.0
@@ -95,6 +101,11 @@ class Tune:
     """Settings of the confirmation by the link or the command."""
     search: SearchConfig = dataclasses.field(default_factory=SearchConfig)
     """Settings of the search."""
+
+    @property
+    def least_for_passes(self) -> float:
+        """Part of that which inlining does not get, whatever it gains."""
+        return 0.0 if self.cargo is None else min(CARGO_PASS_SHARE, self.share_for_passes)
 
     @property
     def share_for_passes(self) -> float:

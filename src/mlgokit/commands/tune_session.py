@@ -222,7 +222,7 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     give_way = None
     if by_bytes and config.share_for_passes:
         give_way = GiveWay(after=seconds, rate=PASSES_GAIN)
-        seconds += config.share_for_passes * whole
+        seconds += (config.share_for_passes - config.least_for_passes) * whole
     run_search(
         search,
         seconds=seconds,

@@ -82,6 +82,14 @@ def larger_functions(
     return worse or (chosen if is_larger else set())
 
 
+def grown_functions(
+    keys: Mapping[str, int], first: ObjectSizes, second: ObjectSizes, *, text_only: bool, folded: Mapping[str, int]
+) -> set[int]:
+    """Functions of a module that are larger in its second object; arguments as for :func:`larger_functions`."""
+    groups = _larger(_groups(first, second, folded), first, second, text_only=text_only)
+    return {keys[name] for group in groups for name in group if name in keys}
+
+
 def objection_in_bytes(before: VerifiedBuild, after: VerifiedBuild, objective: Objective) -> str:
     """Why the whole is not better: the link, the account or the user's own measure says so; empty if none does.
 

@@ -15,7 +15,7 @@ from mlgokit.tune.space import Space
 from mlgokit.tune.spaces.functions.compare import scores_of
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.state import ModuleFunctions
-from mlgokit.tune.verify import Verified, Verifier, verify
+from mlgokit.tune.verify import Verified, VerifiedBuild, Verifier, verify
 
 INLINING_TABLE = "decisions"
 _FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
@@ -82,46 +82,68 @@ def finish_bytes(
         ToolError: the plugin cannot be linked.
     """
     space: SearchedSpace = search.space
-    plain = verifier.plain
     done = verify(verifier, space, search.folder / space.table)
-    after, sizes, whole = done.after, done.after.sizes, done.after.total_bytes(space.objective)
-    if done.kept and renew_summary(verifier.inside[INLINING_TABLE], whole):
-        verifier.link_again()
     changed = {unit.module.name: _changed(unit, done) for unit in space.units}
     # What rows and the whole call it.
     field = _FIELDS[space.table]
     rows = tuple(
-        dataclasses.replace(
-            row,
-            tuned_bytes=bytes_of(row.name, sizes[row.name]),
-            plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
-            **{field: changed.get(row.name, 0)},
-        )
-        if row.name in sizes
-        else row
+        dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
     )
+    result = with_build(verifier, dataclasses.replace(tuned, modules=rows), done.after, space.objective, bytes_of)
     found = SearchedFunctions(
         # What an earlier plugin has may be kept without a trial.
         functions=len({one.key for one in space.functions if one.trials} | done.kept),
         changed=len(done.kept),
         before_bytes=tuned.tuned_bytes,
-        after_bytes=whole,
+        after_bytes=result.tuned_bytes,
         put_back=len(done.put_back),
         user_seconds=search.user_seconds,
         compilations=search.compilations,
         trials=search.trials,
     )
     return dataclasses.replace(
-        tuned,
-        tuned_bytes=whole,
-        tuned_link=after.link,
-        judged=after.judged,
-        modules=rows,
+        result,
         user_seconds=tuned.user_seconds + search.user_seconds,
         compilations=tuned.compilations + search.compilations,
         **{field: found},
     )
+
+
+def with_build(
+    verifier: Verifier,
+    tuned: Tuned,
+    after: VerifiedBuild,
+    objective: Objective,
+    bytes_of: Callable[[str, ObjectSizes], float],
+) -> Tuned:
+    """What was tuned, with everything as it is now compiled with the plugin; the plugin says so, too.
+
+    Args:
+        verifier: has the plugin.
+        tuned: the result before.
+        after: what was compiled and measured last.
+        objective: which bytes count.
+        bytes_of: what a module answers for in the project's account with an object of these sizes.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+        ToolError: the plugin cannot be linked.
+    """
+    plain, sizes, whole = verifier.plain, after.sizes, after.total_bytes(objective)
+    if after is not plain and renew_summary(verifier.inside[INLINING_TABLE], whole):
+        verifier.link_again()
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            tuned_bytes=bytes_of(row.name, sizes[row.name]),
+            plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
+        )
+        if row.name in sizes
+        else row
+        for row in tuned.modules
+    )
+    return dataclasses.replace(tuned, tuned_bytes=whole, tuned_link=after.link, judged=after.judged, modules=rows)
 
 
 def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
