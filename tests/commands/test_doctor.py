@@ -10,9 +10,11 @@ from rich.console import Console
 
 from mlgokit.commands import doctor
 from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
+from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_session import Session
 from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
+from mlgokit.errors import ToolError
 from mlgokit.progress import say_nothing
 from mlgokit.testing import toy_compiler
 from mlgokit.tune.spaces.inlining.space import SearchConfig
@@ -196,3 +198,25 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
 
     assert session.without_refits.startswith(said)
     assert bool(session.without_refits) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("llvm", "found"), [("21.1.0", "made for LLVM 19 and 22 only, this rustc has 21.1.0"), ("", "")]
+)
+def test_what_the_rustc_in_path_cannot_do_is_said(
+    llvm: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    said = f"rustc 1.91.0 (a 2025-10-28)\\nLLVM version: {llvm}"
+    if llvm:
+        (tmp_path / "rustc").write_text(f"#!/bin/sh\n[ $1 = -vV ] && printf '{said}\\n' || echo {tmp_path}\n")
+        (tmp_path / "rustc").chmod(0o755)
+    trials = dict(rust_trials(plugin=True))
+    if not llvm:
+        with pytest.raises(ToolError, match="rustc: expected a rustc, found none; install Rust, or put its folder"):
+            trials["rustc"]()
+        return
+    assert trials["rustc"]() == "rustc 1.91.0 (a 2025-10-28), LLVM 21.1.0, inside the compiler"
+    with pytest.raises(ToolError, match=found):
+        trials["plugin in rustc"]()
+    assert list(dict(rust_trials(plugin=False))) == ["rustc"]
