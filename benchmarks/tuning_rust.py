@@ -29,12 +29,17 @@ from mlgokit.compiler.rust.toolchain import find_rustc
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.files import atomic_write
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report
+from mlgokit.tune.publish import RESULT_NAME
+from mlgokit.tune.result import Tuned
 
 MANIFEST = Path(__file__).with_suffix(".toml")
 RUN_SECONDS = 60.0
 BAR, AIM = -0.03, -0.06
+_WEIGHTS = ("file", "image", "text")
+_PARTS = ("inlining", "passes of the optimizer", "passes", "registers")
 PROFILE = {"OPT_LEVEL": "z", "LTO": "fat", "CODEGEN_UNITS": "1"}
 _TESTS = re.compile(r"^\[(target\.[^\n]*\.)?dev-dependencies[^\n]*\]\n(?:(?!\[)[^\n]*\n?)*", re.MULTILINE)
 
@@ -60,8 +65,8 @@ class TuningRust:
     """Wall time after which no slice begins of a program that has had one; the rows say what each has had."""
     allocation_share: float = ALLOCATION_SHARE
     """As of `mlgokit tune`."""
-    policy: Path | None = None
-    """A policy for inlining, tried as it is; none if not given."""
+    policies: tuple[str, ...] = ()
+    """Policies tried as they are, such as builtin:Oz; none if not given."""
     workers: int = 2
     """Compilers that run at once."""
     json: Path = Path("docs/results/tuning_rust.json")
@@ -84,8 +89,7 @@ def measure(config: TuningRust, setup: Setup) -> Result:
     rustc = find_rustc()
     setup.toolchain(rustc.major)
     setup.tools.update({"rustc": rustc.version, "LLVM of rustc": rustc.llvm})
-    if config.policy is not None:
-        setup.policies([config.policy])
+    setup.policies(policy_files(config.policies))
     os.environ.update({f"CARGO_PROFILE_RELEASE_{name}": value for name, value in PROFILE.items()})
     programs = [listed[name] for name in config.programs or tuple(listed)]
     searched = _searched(config, programs, setup.report)
@@ -132,8 +136,8 @@ def _compared(config: TuningRust, program: dict[str, Any], report: Report) -> di
     how, source = _call(config, program), _copied(config, program)
     name = program.get("binary", program["name"])
     built = {side: how.folder / "cargo" / "programs" / side / name for side in ("plain", "tuned")}
-    if config.policy is not None:
-        built["policy"] = _with_policy(config.policy, how, name, report)
+    if config.policies:
+        built["policies"] = _with_policies(config.policies, how, name, report)
     outcomes = {side: _outcomes(path, program, source) for side, path in built.items()}
     return {
         "sizes": {
@@ -141,9 +145,20 @@ def _compared(config: TuningRust, program: dict[str, Any], report: Report) -> di
         },
         "files": {side: _stripped(path) for side, path in built.items()},
         "same": {side: found == outcomes["plain"] for side, found in outcomes.items()},
+        "parts": _parts(Tuned.from_json(json.loads((how.folder / RESULT_NAME).read_bytes()))),
         "runs": len(program["runs"]),
         "output bytes": sum(len(text) for _, text, _ in outcomes["plain"]),
     }
+
+
+def _parts(tuned: Tuned) -> dict[str, float]:
+    """What each kind of decision changed of the object's bytes that count, one after the other, of the plain ones."""
+    found = {"passes of the optimizer": tuned.optimizer_passes, "passes": tuned.passes, "registers": tuned.allocated}
+    searched = {name: one for name, one in found.items() if one is not None}
+    first = next((one.before_bytes for one in searched.values()), tuned.tuned_bytes)
+    parts = {"inlining": first - tuned.plain_bytes}
+    parts |= {name: one.after_bytes - one.before_bytes for name, one in searched.items()}
+    return {name: change / tuned.plain_bytes for name, change in parts.items()}
 
 
 def _call(config: TuningRust, program: dict[str, Any]) -> tune.Tune:
@@ -186,15 +201,16 @@ def _copied(config: TuningRust, program: dict[str, Any]) -> Path:
     return place
 
 
-def _with_policy(policy: Path, how: tune.Tune, name: str, report: Report) -> Path:
+def _with_policies(policies: Sequence[str], how: tune.Tune, name: str, report: Report) -> Path:
     folder = how.folder.parent
     opened = open_cargo(how, tuple((how.cargo or "").split()), report=report)
-    plugin = link_policies(opened.compiler.toolchain, {INLINE_SIZE.name: policy}, folder / "policy.so")
+    files = {load_policy(path).problem: path for path in policy_files(policies)}
+    plugin = link_policies(opened.compiler.toolchain, files, folder / "policies.so")
     module = next(one for one in opened.modules if one.name == name)
-    path = folder / "policy" / name
-    failed = link_program(opened.compiler, module, path, plugin=plugin)
+    path = folder / "policies" / name
+    failed = link_program(opened.compiler, module, path, plugin=plugin, settings={"MLGOKIT_PHASE": "link"})
     if failed:
-        raise UsageError(f"{name}: expected a program with the policy, found: {failed}")
+        raise UsageError(f"{name}: expected a program with the policies, found: {failed}")
     return path
 
 
@@ -217,6 +233,10 @@ def _stripped(path: Path) -> int:
     return stripped.stat().st_size
 
 
+def _percent(change: float) -> str:
+    return f"{100 * change:+.2f} %"
+
+
 def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: Sequence[str]) -> Result:
     """The tables of all programs, and the bar; some of the list may be missing."""
 
@@ -232,7 +252,7 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: S
     def percent(row: dict[str, Any], side: str, what: str) -> str | None:
         if side not in row["files"]:
             return None
-        return f"{100 * (weight(row, side, what) / weight(row, 'plain', what) - 1):+.2f} %"
+        return _percent(weight(row, side, what) / weight(row, "plain", what) - 1)
 
     table: list[tuple[Cell, ...]] = []
     for name, row in rows.items():
@@ -244,7 +264,7 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: S
                 percent(row, "tuned", "file"),
                 percent(row, "tuned", "image"),
                 percent(row, "tuned", "text"),
-                percent(row, "policy", "file"),
+                percent(row, "policies", "file"),
                 row["compilations"],
                 _minutes(row),
                 row["output bytes"],
@@ -255,11 +275,11 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: S
     same = all(all(row["same"].values()) for row in rows.values())
     larger = [name for name, row in rows.items() if weight(row, "tuned", "file") > weight(row, "plain", "file")]
     policy = ""
-    if config.policy is not None:
-        policy = f"; the policy as it is: {100 * change('policy', 'file'):+.2f} %"
+    if config.policies:
+        policy = f"; {' and '.join(config.policies)} without a search: {100 * change('policies', 'file'):+.2f} %"
     left = f"; not measured yet: {', '.join(missing)}" if missing else ""
     columns = (
-        "program", "stripped file, bytes", "of that code", "tuned", "image", "code", "policy", "compilations",
+        "program", "stripped file, bytes", "of that code", "tuned", "image", "code", "policies", "compilations",
         "core-minutes", "bytes of output", "same output",
     )  # fmt: skip
     return Result(
@@ -283,7 +303,19 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: S
                 "tables. All against the build without a plugin. The standard library takes part. Data and "
                 "relocations are in the file, and no decision changes them. Core-minutes: of compilations in the "
                 "search, registers included. Output: exit codes and both outputs of a few runs with the program's own "
-                "sources as input, compared byte by byte.",
+                "sources as input, compared byte by byte. "
+                "Policies: the same call of rustc with a plugin of policies alone, and no search.",
+            ),
+            Table(
+                title="By kind of decision",
+                columns=("program", *_PARTS),
+                rows=tuple(
+                    (name, *(_percent(row["parts"][part]) if part in row["parts"] else None for part in _PARTS))
+                    for name, row in rows.items()
+                ),
+                note="Of the object's code, read-only data and unwind tables, in the order in which they are searched, "
+                "each on top of those before. Registers: the search, and the policies of registers in the plugin where "
+                "they gave less.",
             ),
             Table(
                 title="Geometric means",
@@ -292,8 +324,20 @@ def summarise(rows: dict[str, dict[str, Any]], config: TuningRust, *, missing: S
                     (
                         "tuned",
                         len(rows),
-                        *(f"{100 * change('tuned', what):+.2f} %" for what in ("file", "image", "text")),
+                        *(_percent(change("tuned", what)) for what in _WEIGHTS),
                         float(np.mean([_minutes(row) for row in rows.values()])),
+                    ),
+                    *(
+                        [
+                            (
+                                "policies alone",
+                                len(rows),
+                                *(_percent(change("policies", what)) for what in _WEIGHTS),
+                                None,
+                            )
+                        ]
+                        if config.policies
+                        else []
                     ),
                 ),
                 note="Core-minutes are the arithmetic mean.",

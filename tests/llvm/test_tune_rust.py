@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import numpy as np
 import pytest
 
 from mlgokit.cli import main
+from mlgokit.commands import build
+from mlgokit.commands.build import Build, BuildResult
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
-from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.resident import Residents
@@ -24,10 +28,13 @@ from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler
 from mlgokit.compiler.rust.record import programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, find_toolchain
-from mlgokit.errors import ToolError
+from mlgokit.errors import InputError, ToolError
 from mlgokit.module import Module
+from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import read_table
+from mlgokit.tables.overrides import ALLOCATIONS, read_overrides
 
 pytestmark = pytest.mark.llvm
 
@@ -83,6 +90,16 @@ pub extern "C" fn fourth(count: u32) -> u32 {
     fold(&rows) ^ fold(&rows[2..]) ^ mix(mix(count, 1), mix(2, count))
 }
 """
+# Made behind LIBRARY, it is a program of the C library alone.
+PROGRAM = """
+#![no_std]
+#![no_main]
+#[link(name = "c")]
+extern "C" {}
+#[no_mangle]
+pub extern "C" fn main(count: i32, _words: *const *const u8) -> i32 { (answer(count as u32) & 1) as i32 }
+"""
+DOCUMENT = Path(__file__).parents[2] / "docs/how-to/rust.md"
 MANIFEST = """
 [package]
 name = "toy"
@@ -193,6 +210,105 @@ def test_a_rustc_without_the_plugin_replays_what_was_tuned(
     assert weights["replayed"] < weights["plain"]
 
 
+def test_policies_of_registers_decide_where_the_search_found_nothing_smaller(major: int, tmp_path: Path):
+    package = put_package(tmp_path / "toy")
+    found: dict[str, tuple[int, int]] = {}
+    for which in ("off", "auto"):
+        assert tune(package, tmp_path / which, "--budget", "0s", "--register-policies", which) == 0
+        found[which] = result_of(tmp_path / which)["cargo_programs"]["toy (cdylib)"]
+
+    plain = found["off"][0]
+    assert found["off"] == [plain, plain]
+    assert found["auto"][0] == plain > found["auto"][1]
+    notes = " ".join(result_of(tmp_path / "auto")["notes"])
+    assert "the policies of registers that come with mlgokit are in the plugin; they decide in " in notes
+    # A function without an entry is theirs.
+    table = read_overrides(ALLOCATIONS, tmp_path / "auto/tuned.so").by_key
+    assert f"they decide in {3 - len(table)} of 3 functions" in notes
+    assert not any(table.values())
+
+
+def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
+    major: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    package, place = put_package(tmp_path / "toy"), tmp_path / "t"
+    assert tune(package, place, "--budget", "3s", "--register-policies", "on") == 0
+    assert f"mlgokit build --plugin {place / 'tuned.so'} -- cargo build" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    promised = result_of(place)["cargo_programs"]["toy (cdylib)"][1]
+    monkeypatch.chdir(package)
+
+    def built(plugin: Path, *words: str) -> tuple[BuildResult, int]:
+        shutil.rmtree("target", ignore_errors=True)
+        found = build.run(Build(command=("cargo", "build", "--release", "--offline", *words), plugin=plugin))
+        assert found.reason == ""
+        made = next(Path("target").glob("*/libtoy.so"))
+        return found, section_totals(read_elf(made.read_bytes())).llvm_size_text
+
+    found, size = built(place / "tuned.so")
+    assert (found.plugin_in, found.programs, found.programs_without) == ("rustc", ("toy (cdylib)",), {})
+    assert size == promised
+    again = build.run(Build(command=("cargo", "build", "--release", "--offline"), plugin=place / "tuned.so"))
+    assert (again.programs, again.reason) == ((), ""), "it is up to date"
+    monkeypatch.setenv("CARGO_PROFILE_RELEASE_LTO", "thin")
+    found, _ = built(place / "tuned.so")
+    assert found.programs_without == {"toy (cdylib)": "it is linked with lto=thin in place of fat"}
+    monkeypatch.delenv("CARGO_PROFILE_RELEASE_LTO")
+
+    # Policies may decide wherever they can; a plugin of a search over C leaves rustc alone.
+    toolchain = find_toolchain(major, need_plugin=True)
+    files = {load_policy(path).problem: path for path in policy_files(["builtin:Oz"])}
+    found, _ = built(link_policies(toolchain, files, tmp_path / "policies.so"))
+    assert (found.plugin_in, found.programs) == ("all", ("toy (cdylib)",))
+    (tmp_path / "none.so").write_text("no plugin")
+    with pytest.raises(InputError, match=r"none.so: expected a plugin that "):
+        built(tmp_path / "none.so")
+
+
+def test_the_commands_of_the_document_do_what_it_says(major: int, tmp_path: Path):
+    """All of them, in their order, with another place, a shorter time, and no registry."""
+    package = tmp_path / "app"
+    put_package(package)
+    text = DOCUMENT.read_text()
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    profile, settings = (body for kind, body in blocks if kind == "toml")
+    (package / "src/lib.rs").rename(package / "src/main.rs")
+    (package / "src/main.rs").write_text(PROGRAM + LIBRARY.replace("#![no_std]", ""))
+    named = '[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n'
+    (package / "Cargo.toml").write_text(f'{named}{profile}panic = "abort"\n[profile.dev]\npanic = "abort"\n')
+    plugin, sizes = package / "tuned.so", list[int]()
+
+    def run(script: str) -> None:
+        for said, meant in (("/path/of/tuned.so", str(plugin)), ("30m", "3s"), ("clang-22", f"clang-{major}")):
+            script = script.replace(said, meant)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "CARGO_NET_OFFLINE": "true"}
+        done = process.run(["sh", "-e", "-c", script], timeout_seconds=300, cwd=package, env=environment)
+        assert done.returncode == 0, f"{script}{done.stdout.decode()}{done.stderr}"
+
+    def size() -> int:
+        return section_totals(read_elf((package / "target/release/app").read_bytes())).llvm_size_text
+
+    scripts = [body for kind, body in blocks if kind == "sh"]
+    run("cargo build --release")
+    plain = size()
+    for script in scripts:
+        shutil.rmtree(package / "target", ignore_errors=True)
+        run(script)
+        if (package / "target/release/app").is_file():
+            sizes.append(size())
+    (package / ".cargo").mkdir()
+    (package / ".cargo/config.toml").write_text(settings.replace("/path/of/tuned.so", str(plugin)))
+    shutil.rmtree(package / "target")
+    run("RUSTC_BOOTSTRAP=1 cargo build --release")
+
+    promised = json.loads((package / "tune/tuned.json").read_bytes())["cargo_programs"]["app"]
+    assert promised[0] == plain
+    # By `mlgokit build`, and by cargo with one option more; the last is a link by lld, which is another program.
+    assert sizes[:2] == [promised[1]] * 2
+    assert size() == promised[1]
+    assert len(sizes) == len(scripts) - 1
+
+
 def test_a_rustc_that_stays_makes_the_same_objects(major: int, tmp_path: Path):
     package, place = put_package(tmp_path / "toy"), tmp_path / "t"
     calls = record_cargo(
@@ -270,3 +386,8 @@ def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest
     )
     assert tune(package, tmp_path / "t", "--budget", "1s", "--level", "Oz") == 2
     assert "--level: expected no --cargo with it" in re.sub(r"\s+", " ", capsys.readouterr().err)
+    given = ["--build", "cargo build --release --offline", "--build-folder", str(package), "--llvm", str(major)]
+    with pytest.raises(SystemExit):
+        main(["tune", *given, "--folder", str(tmp_path / "b"), "--output", str(tmp_path / "b.so"), "--budget", "1s"])
+    said = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "found that rustc makes toy; give the command of cargo with --cargo in place of --build" in said
