@@ -101,7 +101,7 @@ def _searched(config: TuningRust, programs: Sequence[dict[str, Any]], report: Re
     """Give the program that has had least another slice, until all have had enough or the time is over."""
     end = time.monotonic() + 60 * config.wall_minutes
     places = {one["name"]: config.folder / one["name"] / f"row-{config.allocation_share:g}.json" for one in programs}
-    rows = {name: json.loads(path.read_bytes()) if path.exists() else {} for name, path in places.items()}
+    rows = {name: _known(path) for name, path in places.items()}
     while True:
         behind = [one for one in programs if _minutes(rows[one["name"]]) < config.minutes]
         program = min(behind, key=lambda one: _minutes(rows[one["name"]]), default=None)
@@ -121,7 +121,18 @@ def _after_slice(config: TuningRust, program: dict[str, Any], report: Report) ->
     """Search one slice more."""
     how = _call(config, program)
     begun = (how.folder / "search" / "manifest.json").exists()
-    tuned = tune.run(dataclasses.replace(how, go_on=begun), report=report)
+    return _row(tune.run(dataclasses.replace(how, go_on=begun), report=report))
+
+
+def _known(place: Path) -> dict[str, Any]:
+    """What a program's search has had, by what it published last, perhaps when it went on without this benchmark."""
+    published = place.parent / "tune" / RESULT_NAME
+    if published.exists():
+        return _row(Tuned.from_json(json.loads(published.read_bytes())))
+    return json.loads(place.read_bytes()) if place.exists() else {}
+
+
+def _row(tuned: Tuned) -> dict[str, Any]:
     return {
         "compilations": tuned.compilations,
         "user seconds": tuned.user_seconds,

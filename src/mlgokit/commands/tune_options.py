@@ -21,8 +21,8 @@ PASS_SHARE = 0.4
 PASSES_GAIN = 20.0
 """Bytes per second of processor time that searches over passes gained at least, in two small projects."""
 CARGO_PASS_SHARE = 0.15
-"""Of the budget, whatever inlining gains, where a module is a whole program: a first look at passes gained 0.6 % of one
-in the time in which inlining, after its first steps, gained 0.2 % (docs/results/tuning_rust.md)."""
+"""Of the budget, whatever inlining gains, where a module is a whole program: after its first steps inlining gains less
+there than a first look at passes (docs/results/tuning_rust.md, by kind of decision)."""
 SLOWDOWN = 0.0
 """Of any function by passes that do not run, as far as LLVM estimates it."""
 
