@@ -12,12 +12,14 @@ from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.tflite.evaluate import evaluate
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX
-from mlgokit.policy.tflite.read_policy import BOOLEANS
+from mlgokit.policy.tflite.read_policy import BOOLEANS, COUNTED
 from mlgokit.policy.tflite.steps import Floats, united
 from mlgokit.problems import PROBLEMS, Problem
 
 _NAN_SHARE = 0.05
 """Of the values of a feature that is no whole number."""
+_MOST_COUNTS = 20
+"""Of counts that are read as they are; LLVM's are hardly larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ def _drawn(
             below = values - 1 if whole else np.nextafter(values.astype(np.float32), np.float32(-np.inf))
             values = np.where(rng.random(shape) < 0.5, values, below)
             values = np.where(values >= LARGEST, 0 if whole else np.inf, values)
+            if feature.name == COUNTED:
+                values = rng.integers(0, _MOST_COUNTS, shape).astype(np.float64)
             if not whole:
                 values = np.where(rng.random(shape) < _NAN_SHARE, np.nan, values)
         found[feature.name] = values.astype(np.int64) if whole else values.astype(np.float32)

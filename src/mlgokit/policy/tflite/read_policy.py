@@ -21,13 +21,16 @@ BOOLEANS = frozenset(
         "mask",
         "is_free",
         "is_hint",
-        "is_local",
         "is_multiple_blocks",
         "is_callee_avail_external",
         "is_caller_avail_external",
     )
 )
 """Features that are 0 or 1 in LLVM, so that a network may read them as they are."""
+COUNTED = "is_local"
+"""In spite of its name the number of a column's local intervals in LLVM, which a network may read as it is too."""
+_MOST_COUNTED = 256
+"""A power of two, so that ranks in a row of so many boundaries are exact; LLVM asks about no more than 10 a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,9 @@ def _steps(cell: Cell, origin: str) -> Steps:
         return cell.function
     if cell.feature in BOOLEANS and cell.function.infinite is None:
         return BOOLEAN
+    if cell.feature == COUNTED and cell.function.infinite is None:
+        row = np.arange(1, _MOST_COUNTED + 1, dtype=np.float32)
+        return Steps(knots=row, values=np.arange(_MOST_COUNTED + 1, dtype=np.float64), row=row)
     raise _misfit(
         origin, f"ranks, categories or 0 and 1 of {cell.feature} before the first dense layer", "its raw value"
     )
