@@ -4,26 +4,39 @@ The advisors are rules, and then the policy itself with a few of its decisions f
 better than all the rules together. https://arxiv.org/abs/2403.19462
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
-from mlgokit.algorithms import imitation
+from mlgokit.algorithms import imitation, size_weights
 from mlgokit.algorithms.config import BcMaxConfig
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import drawn_modules, drawn_seeds, followed
+from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
 _LEAST_STAKE = 1e-3
+_WEIGHING = "weighing/"
 
 
 def make(task: Task, settings: BcMaxConfig) -> Learner:
-    """BC-Max for ``task``."""
+    """BC-Max for ``task``.
+
+    Raises:
+        UsageError: the settings' partitions do not ascend.
+    """
+    if any(after <= before for before, after in itertools.pairwise(settings.partitions)):
+        raise UsageError(
+            f"--setting partitions: expected ascending numbers, such as [1000,10000], found {settings.partitions}; "
+            "sort them"
+        )
     rules = settings.rules if task.kind is AdviceKind.BINARY else (DEFAULT_RULE,)
 
     def start(rng: np.random.Generator) -> State:
-        return imitation.start(task, settings.imitation, rng)
+        weighing = size_weights.start(settings.partitions) if settings.partitions else {}
+        return {**imitation.start(task, settings.imitation, rng), **_prefixed(weighing)}
 
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         new = imitation.unvisited(state, settings.modules, rng)
@@ -44,13 +57,45 @@ def make(task: Task, settings: BcMaxConfig) -> Learner:
     def tell(
         state: State, proposals: Sequence[Proposal], experiences: Sequence[Experience], rng: np.random.Generator
     ) -> tuple[State, dict[str, float]]:
-        rows = _best_of(imitation.kept_rows(state), experiences)
+        before = imitation.kept_rows(state)
+        rows = _best_of(before, experiences)
+        if settings.partitions:
+            weighing = {name: state[_WEIGHING + name] for name in size_weights.start(settings.partitions)}
+            by_policy = {number for number, one in enumerate(proposals) if isinstance(one.actor, Policy)}
+            sizes, regrets = _regrets(before, [one for one in experiences if one.proposal in by_policy])
+            weighing = size_weights.after(weighing, sizes, regrets, settings.partitions)
+            state = {**state, **_prefixed(weighing)}
+            if rows:
+                counts = size_weights.weights(weighing, rows["score"].astype(np.float64), settings.partitions)
+                rows = {**rows, "weight": rows["weight"] * counts}
         return imitation.told(task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng)
 
     def best(state: State) -> Policy:
         return imitation.policy_of(task, settings.imitation, state)
 
     return Learner(start=start, ask=ask, tell=tell, best=best)
+
+
+def _prefixed(weighing: size_weights.State) -> State:
+    return {_WEIGHING + name: value for name, value in weighing.items()}
+
+
+def _regrets(
+    rows: imitation.Rows, experiences: Sequence[Experience]
+) -> tuple[size_weights.Doubles, size_weights.Doubles]:
+    """Scores of contexts under the policy, and by how much each is above the lowest that was known."""
+    if not rows:
+        return np.zeros(0), np.zeros(0)
+    keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
+    lowest = dict(zip(keys, rows["score"].tolist(), strict=True))
+    pairs = [
+        (float(score), lowest[experience.module, context])
+        for experience in experiences
+        for context, score in zip(experience.context_ids.tolist(), experience.scores, strict=True)
+        if (experience.module, context) in lowest
+    ]
+    scores, best = np.array(pairs, np.float64).reshape(-1, 2).T
+    return scores, scores - best
 
 
 def _best_of(rows: imitation.Rows, experiences: Sequence[Experience]) -> imitation.Rows:

@@ -191,6 +191,9 @@ class BcMaxConfig:
     """Flips expected in one module."""
     spread: float = 0.5
     """Standard deviation of the exploration of real advice, in its own unit."""
+    partitions: tuple[float, ...] = ()
+    """Ascending bounds of score, such as 1000 10000, between contexts that are weighted apart, by how much the policy
+    regrets in each; none weighs all alike."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
     """Settings of the fit."""
 
