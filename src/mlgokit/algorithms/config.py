@@ -334,6 +334,8 @@ class EsConfig:
     """Learning rate of Adam."""
     ranks: bool = True
     """Use the order of the fitnesses instead of their values."""
+    ridge: float = 0.0
+    """Penalty of a ridge regression that estimates the gradient, such as 0.01; 0 takes the mean over the pairs."""
 
 
 ES_CMA = EsConfig(strategy="cma", hidden=(), spread=0.3)

@@ -19,11 +19,20 @@ from mlgokit.algorithms.config import EsConfig
 from mlgokit.algorithms.learner import Experience, Floats, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import drawn_modules, followed
 from mlgokit.algorithms.rewards import relative_gain, relative_reward
+from mlgokit.errors import UsageError
 from mlgokit.policy.network import Policy
 
 
 def make(task: Task, settings: EsConfig) -> Learner:
-    """Evolution strategies for ``task``."""
+    """Evolution strategies for ``task``.
+
+    Raises:
+        UsageError: the penalty of the regression is negative, or belongs to another strategy.
+    """
+    if not settings.ridge >= 0 or (settings.ridge and settings.strategy != "antithetic"):
+        raise UsageError(
+            f"--setting ridge: expected 0 or more, and 0 with strategy=cma, found {settings.ridge:g}; correct it"
+        )
     shapes = network.initial(task, settings.hidden, np.random.default_rng(0))
     strategy = _cma(settings) if settings.strategy == "cma" else _antithetic(settings)
     start_centre, networks, moved = strategy
@@ -83,6 +92,24 @@ def centred_ranks(rewards: Floats) -> Floats:
     return rewards.argsort(kind="stable").argsort(kind="stable") / (len(rewards) - 1) - 0.5
 
 
+def ridge_gradient(noise: Floats, slopes: Floats, penalty: float) -> Floats:
+    """The gradient that explains ``slopes`` [N] along ``noise`` [N, W] by ridge regression, or the mean of products.
+
+    Example:
+        >>> noise, wanted = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]]), np.array([3.0, -2.0])
+        >>> ridge_gradient(noise, noise @ wanted, 1e-9).round(6).tolist()
+        [3.0, -2.0]
+        >>> ridge_gradient(np.eye(2), np.array([3.0, -2.0]), 1.0).tolist()
+        [1.5, -1.0]
+        >>> ridge_gradient(np.eye(2), np.array([3.0, -2.0]), 0.0).tolist()
+        [1.5, -1.0]
+    """
+    if not penalty:
+        return (slopes[:, None] * noise).mean(axis=0)
+    # There are fewer pairs than weights, so the system of the pairs is the small one.
+    return noise.T @ np.linalg.solve(noise @ noise.T + penalty * np.eye(len(noise)), slopes)
+
+
 def _antithetic(settings: EsConfig) -> Any:
     optimiser = optax.adam(settings.learning_rate)
 
@@ -102,7 +129,7 @@ def _antithetic(settings: EsConfig) -> Any:
         value = centred_ranks(both) if settings.ranks else (both - both.mean()) / max(float(both.std()), 1e-8)
         above, below = np.split(value, 2)
         noise = (np.split(tested, 2)[0][paired] - np.split(tested, 2)[1][paired]) / (2 * settings.spread)
-        gradient = ((above - below)[:, None] * noise).mean(axis=0) / 2
+        gradient = ridge_gradient(noise, (above - below) / 2, settings.ridge)
         optimiser_state = network.unpack("optimiser", state, optimiser.init(state["centre"]))
         updates, optimiser_state = optimiser.update(-gradient, optimiser_state)
         centre = state["centre"] + np.asarray(updates, np.float64)
