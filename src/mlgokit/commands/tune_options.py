@@ -83,8 +83,8 @@ class Tune:
     """Policy file to start from, as `mlgokit train` writes it, or none; with `spill-cost` one of evictions or
     priorities. If not given, inlining starts from builtin:size, which comes with mlgokit, but for `cargo`."""
     register_policies: Literal["auto", "on", "off"] = "auto"
-    """The policies of registers that come with mlgokit, in functions where they save more than the search found: on,
-    off, or on with --cargo alone."""
+    """Policies of registers that come with mlgokit, in functions where they save more than the search found: on, off,
+    or on with --cargo alone."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Advisor for code that changed after the search: LLVM's heuristic, or the policy that the search ended with."""
     keep_hot: float = 0.0
