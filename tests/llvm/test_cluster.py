@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 from tests.llvm.cluster_processes import Cluster, opened
 
-from mlgokit.cluster import link
 from mlgokit.cluster.compiler import open_cluster
-from mlgokit.cluster.parcel import Parcel, Reply
 from mlgokit.commands import evaluate, train
 from mlgokit.commands.options import ClusterChoice, CompilerOptions
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import CompileRequest, PluginUse
@@ -343,40 +341,3 @@ def test_what_breaks_again_and_again_ends_the_run(
     monkeypatch.setattr("mlgokit.cluster.link.compile_here", breaks)
     with opened(cluster, here) as compiler, pytest.raises(ToolError, match=r"RuntimeError 10 times \(a defect\)"):
         compiler.compile(load_corpus(small_corpus).modules[0], LOGGED)
-
-
-@NEWEST
-def test_a_module_that_ends_its_workers_has_crashed_and_what_was_beside_it_has_not(
-    cluster: Cluster, here: ClangCompiler, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """A worker with two threads, so that each death is one of whatever runs beside it."""
-    guilty, *others = [module for module in load_corpus(small_corpus).modules if module.name != "bad"]
-    name, deaths = guilty.name, tmp_path / "deaths"
-    compiles = link.compile_here
-
-    def dies(parcel: Parcel, shelf: str | None) -> Reply:
-        if parcel.module.name == name:
-            with deaths.open("a") as file:
-                file.write("one\n")
-            os.kill(os.getpid(), signal.SIGKILL)
-        return compiles(parcel, shelf)
-
-    monkeypatch.setattr(link, "compile_here", dies)
-    expected = {module.name: here.compile(module, LOGGED) for module in others}
-    cluster.start_scheduler()
-    cluster.start_worker("--threads", "2")
-    told: list[str] = []
-    with opened(cluster, here, told) as compiler:
-        modules = [guilty, *others * 4]
-        crashed, *results = parallel(
-            lambda one: compiler.compile(one, LOGGED), modules, workers=compiler, report=say_nothing, label=""
-        )
-        assert (crashed.status, crashed.killed) == (CompileStatus.CRASHED, True)
-        assert "each worker that compiled it was killed" in crashed.reason
-        # As the how-to says.
-        assert len(deaths.read_text().splitlines()) == 5
-        # From now on one worker each.
-        assert compiler.compile(guilty, LOGGED).killed
-        assert len(deaths.read_text().splitlines()) == 6
-    assert all(same(result, expected[one.name]) for one, result in zip(modules[1:], results, strict=True))
-    assert len([text for text in told if "counts as crashed" in text]) == 2

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlgokit.cluster.connection import CONNECT_SECONDS, compile_here, open_client, put_files_here
-from mlgokit.cluster.suspects import AloneGoneError, Suspects
 from mlgokit.cluster.worker import end_compilers
 from mlgokit.compiler import process
 from mlgokit.errors import MlgokitError, ToolError
@@ -35,10 +34,12 @@ HUNG_SECONDS = 30.0
 """A worker that gave no sign of life for so long is taken for hung; workers give one at least every five seconds."""
 SUSPECT_SECONDS = 300.0
 """How long such a worker gets nothing."""
+MOST_DEATHS = 5
+"""So many times a parcel is given out again after all workers that had it died, as one that kills them would go on."""
 
 
 class WorkersDiedError(Exception):
-    """A parcel ended each worker that had it, the last one alone."""
+    """A parcel ended its workers again and again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +76,6 @@ class Link:
     _suspects: dict[str, float] = field(default_factory=dict[str, float])
     _running: Counter[str] = field(default_factory=Counter[str])
     _last: dict[str, str] = field(default_factory=dict[str, str])
-    _suspected: Suspects = field(default_factory=Suspects)
     _sending: dict[str, threading.Lock] = field(default_factory=dict[str, threading.Lock])
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -85,7 +85,7 @@ class Link:
         Raises:
             ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
         """
-        return sum(self._fitting(threading.Event(), with_reserved=True).values())
+        return sum(self._fitting(threading.Event()).values())
 
     def answer(self, parcel: Parcel) -> Reply:
         """The reply of a worker.
@@ -101,18 +101,20 @@ class Link:
             return self._answer(parcel, stopped)
 
     def _answer(self, parcel: Parcel, stopped: threading.Event) -> Reply:
-        counts, worker, name = Counter[str](), "", parcel.module.name
+        counts, worker = Counter[str](), ""
         while True:
-            alone = name in self._suspected
+            workers = self._fitting(stopped)
+            if worker not in workers:
+                worker = self._usual_worker(parcel, workers)
             reply = None
             try:
-                reply = self._ask_alone(parcel, worker, stopped) if alone else self._ask_any(parcel, worker, stopped)
+                reply = self._ask(parcel, worker, stopped)
             except MlgokitError:
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if stopped.is_set():
                     raise
-                self._count(error, counts, parcel, alone=alone)
+                self._count(error, counts, parcel)
             if reply is None:
                 worker = ""
             elif reply.refused:
@@ -123,63 +125,26 @@ class Link:
                 self._send(worker, parcel, reply.missing)
             else:
                 with self._lock:
-                    self._last[name] = reply.worker
-                    if alone:
-                        self._suspected.acquit(name)
+                    self._last[parcel.module.name] = reply.worker
                 return reply
 
-    def _ask_any(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
-        """One attempt: on ``worker`` if it is there, else on the usual one or on any."""
-        workers = self._fitting(stopped)
-        if worker not in workers:
-            worker = self._usual_worker(parcel, workers)
-        return self._ask(parcel, worker, stopped)
-
-    def _ask_alone(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
-        """One attempt of a suspect: on a worker that has nothing else, ``worker`` if it is there."""
-        with self._suspected.alone(stopped):
-            return self._ask(parcel, self._reserve(worker, stopped), stopped, alone=True)
-
-    def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel, *, alone: bool) -> None:
+    def _count(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
         """Note what broke.
 
         Raises:
             ToolError: it breaks again and again.
             WorkersDiedError: the parcel ends its workers.
         """
-        name = parcel.module.name
-        if is_death(error) and alone:
-            self._suspected.convict(name)
-            self.report(0, 1, f"{name} ended each worker that compiled it, the last one alone, and counts as crashed")
+        counts["deaths"] += is_death(error)
+        if counts["deaths"] >= MOST_DEATHS:
             raise WorkersDiedError from error
-        if is_death(error):
-            self._suspected.add(name)
-            return
         # A scheduler that is lost comes back, or patience ends; what breaks while it is there may break for ever.
         counts["failures"] += not self._broken(error)
         if counts["failures"] >= MOST_FAILURES:
             raise ToolError(
-                f"--scheduler {self.options.scheduler}: expected a compilation of {name}, found "
+                f"--scheduler {self.options.scheduler}: expected a compilation of {parcel.module.name}, found "
                 f"{type(error).__name__} {counts['failures']} times ({error}); see the logs of the workers"
             ) from error
-
-    def _reserve(self, wanted: str, stopped: threading.Event) -> str:
-        """A worker with nothing else to do, which gets nothing else: ``wanted`` if it is there, or the idlest.
-
-        Raises:
-            CancelledError: it is not wanted any more.
-            ToolError: there is no worker for longer than patience allows.
-        """
-        while True:
-            workers = self._fitting(stopped, with_reserved=True)
-            busy = {worker: len(keys) for worker, keys in self._connected(stopped).processing().items()}
-            if wanted not in workers:
-                wanted = min(workers, key=lambda worker: busy.get(worker, 0))
-            self._suspected.reserved = wanted
-            if not busy.get(wanted, 0):
-                return wanted
-            if stopped.wait(SLICE_SECONDS):
-                raise CancelledError
 
     def close(self) -> None:
         """End compilers that stay on the workers, and the connection; it is made again when it is needed."""
@@ -196,8 +161,8 @@ class Link:
             with contextlib.suppress(Exception):
                 cluster.close(timeout=CONNECT_SECONDS)
 
-    def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event, *, alone: bool = False) -> Reply:
-        """One attempt; ``alone`` on this worker and no other.
+    def _ask(self, parcel: Parcel, worker: str, stopped: threading.Event) -> Reply:
+        """One attempt.
 
         Raises:
             Exception: whatever broke.
@@ -205,7 +170,7 @@ class Link:
         client = self._connected(stopped)
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
-            avoided = {*self.refused, *self._hung(), *filter(None, [self._suspected.reserved])}
+            avoided = {*self.refused, *self._hung()}
             chosen = [worker] if worker else [one for one in self._workers.threads if one not in avoided]
             self._running[worker] += 1
         future = client.submit(
@@ -216,24 +181,23 @@ class Link:
             pure=False,
             # A preference alone: a task that may run on nobody else would wait for a worker that died.
             workers=chosen if worker or avoided else None,
-            allow_other_workers=bool(chosen and (worker or avoided)) and not alone,
+            allow_other_workers=bool(chosen and (worker or avoided)),
         )
         try:
-            return self._wait(client, key, future, stopped, alone=worker if alone else "")
+            return self._wait(client, key, future, stopped)
         finally:
             with self._lock:
                 self._running[worker] -= 1
             with contextlib.suppress(Exception):
                 future.release() if future.done() else future.cancel()
 
-    def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event, *, alone: str) -> Reply:
+    def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
         """The reply of a task, unless its worker hangs or there is none.
 
         A compilation has a deadline on its worker, so a task may take any time, as long as its worker lives and there
         is one: others may be before it.
 
         Raises:
-            AloneGoneError: the worker that it is to run ``alone`` on is gone.
             CancelledError: it is not wanted any more.
             TimeoutError: the worker does not say that it lives.
         """
@@ -251,8 +215,6 @@ class Link:
             if time.monotonic() - looked < LIFE_SECONDS:
                 continue
             looked = time.monotonic()
-            if alone and alone not in client.scheduler_info(n_workers=-1)["workers"]:
-                raise AloneGoneError(alone)
             signs_now = _signs_of_life(client, key)
             if signs_now != signs:
                 since, signs = time.monotonic(), signs_now
@@ -302,8 +264,8 @@ class Link:
                 self.refused[worker] = why
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
-    def _fitting(self, stopped: threading.Event, *, with_reserved: bool = False) -> dict[str, int]:
-        """Threads of the workers that are there, by address; waits for one, and for what a suspect has for itself.
+    def _fitting(self, stopped: threading.Event) -> dict[str, int]:
+        """Threads of the workers that are there, by address; waits for one.
 
         Raises:
             ToolError: for longer than patience allows.
@@ -315,19 +277,15 @@ class Link:
             with self._lock:
                 avoided = {*self.refused, *self._hung()}
                 fitting = {address: threads for address, threads in known.items() if address not in avoided}
-                reserved = "" if with_reserved else self._suspected.reserved
-                free = {address: threads for address, threads in fitting.items() if address != reserved}
-            if free:
-                return free
             if fitting:
-                begin = time.monotonic()
-            elif known and all(address in self.refused for address in known):
+                return fitting
+            if known and all(address in self.refused for address in known):
                 raise ToolError(
                     f"--scheduler {self.options.scheduler}: no worker fits: {next(iter(self.refused.values()))}"
                 )
             if time.monotonic() - begin > self.options.patience_seconds:
                 raise self._nobody()
-            if not told and not fitting:
+            if not told:
                 self.report(0, 1, f"waiting for a worker of {self.options.scheduler}")
                 told = True
             if stopped.wait(0.5):
@@ -395,5 +353,5 @@ def _signs_of_life(client: Any, key: str) -> tuple[str, float]:
 
 
 def is_death(error: BaseException) -> bool:
-    """Whether the workers that had a task died with it: as many as Dask gives it to, or the one that it had alone."""
-    return isinstance(error, AloneGoneError) or type(error).__name__ == "KilledWorker"
+    """Whether all workers that had a task died with it."""
+    return type(error).__name__ == "KilledWorker"

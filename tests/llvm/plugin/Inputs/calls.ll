@@ -1,4 +1,6 @@
 ; A small callee and a large one, each called twice, and a caller for each kind of call.
+target triple = "x86_64-pc-linux-gnu"
+
 declare i32 @get(i32)
 
 define internal i32 @small(i32 %x) minsize optsize nounwind {

@@ -28,6 +28,8 @@
 ; ALL: ret
 ; ALWAYS: module inlining_default=1 inlining_decision=1
 ; ALWAYS-NEXT: module inlining_default=0 inlining_decision=1
+target triple = "x86_64-pc-linux-gnu"
+
 declare i32 @get(i32)
 define internal i32 @must(i32 %x) alwaysinline minsize optsize {
   %a = call i32 @get(i32 %x)

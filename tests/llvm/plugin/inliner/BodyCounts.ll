@@ -13,6 +13,8 @@
 ; LOG: caller_instructions=4 inlining_decision=1
 ; LOG-NEXT: caller_instructions=10 inlining_decision=0
 ; LOG-NEXT: caller_instructions=10 inlining_decision=0
+target triple = "x86_64-pc-linux-gnu"
+
 declare i32 @get(i32)
 define i32 @part(i32 %x) minsize optsize {
   %a = call i32 @get(i32 %x)

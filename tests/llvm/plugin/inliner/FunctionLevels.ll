@@ -11,6 +11,8 @@
 ; CHECK: call {{.*}}@middle
 ; CHECK-LABEL: define i32 @one
 ; CHECK: call {{.*}}@other
+target triple = "x86_64-pc-linux-gnu"
+
 declare i32 @get(i32)
 define i32 @leaf(i32 %x) minsize optsize {
   %a = call i32 @get(i32 %x)

@@ -20,6 +20,8 @@
 ; STOPS: call {{.*}}@part
 ; SKIPS-LABEL: define {{.*}}@caller
 ; SKIPS: call {{.*}}@part
+target triple = "x86_64-pc-linux-gnu"
+
 declare i32 @get(i32)
 declare void @fail() noreturn
 define i32 @part(i32 %x) minsize optsize {

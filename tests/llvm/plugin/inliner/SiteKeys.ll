@@ -25,6 +25,8 @@
 ; CHECK-NEXT: inlining_decision=0 site=[[ONE]]
 ; CHECK-NEXT: inlining_decision=1 site=[[TWO]]
 ; CHECK-NEXT: inlining_decision=0 site=[[LEAF2]]
+target triple = "x86_64-pc-linux-gnu"
+
 @variable = global i32 0
 declare i32 @get(i32)
 define i32 @leaf(i32 %x) minsize optsize {
