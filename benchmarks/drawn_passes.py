@@ -1,7 +1,7 @@
 """Passes that are left out at random, function by function: what benchmarks of the gates compile with."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class DrawnPasses:
 def draw_passes(
     compiler: ClangCompiler,
     module: Module,
-    changed: Any,
+    changed: Mapping[int, Sequence[tuple[str, int]]],
     rate: float,
     rng: np.random.Generator,
 ) -> DrawnPasses:

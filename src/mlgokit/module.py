@@ -1,5 +1,6 @@
 """A module: one unit of compilation, as a value that is handed around."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,5 +77,5 @@ class Module:
     @property
     def architecture(self) -> str:
         """What its code is for, see :func:`architecture_of`; empty if its command line does not say."""
-        words = iter(self.command_line)
-        return architecture_of(next(words, "")) if "-triple" in words else ""
+        pairs = itertools.pairwise(self.command_line)
+        return next((architecture_of(after) for word, after in pairs if word == "-triple"), "")
