@@ -1,14 +1,13 @@
 """The parts of a tuning that go function by function, beside inlining decisions that were verified."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.reuse.trials import Overrides
-from mlgokit.policy.pretrained import policy_files
-from mlgokit.policy.store import load_policy
+from mlgokit.evaluation.sides import policies_by_problem
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, OverrideKind, overrides_inside
 from mlgokit.tune.loop import run_search
@@ -81,9 +80,8 @@ def tune_functions(
         )
         tuned = run(found, max(kept, left))
         if config.register_policies == "on" or (config.register_policies == "auto" and config.cargo is not None):
-            tuned = add_policies(
-                verifier, found, tuned, space.account.module_bytes, policies=_by_problem(REGISTER_POLICIES)
-            )
+            policies = {problem: Path(file) for problem, file in policies_by_problem(REGISTER_POLICIES).items()}
+            tuned = add_policies(verifier, found, tuned, space.account.module_bytes, policies=policies)
     return tuned
 
 
@@ -91,8 +89,3 @@ def _step_seconds(verifier: Verifier) -> float:
     """Processor time of a step over passes of the optimizer, which compiles one module."""
     found = [one.user_seconds for one in verifier.latest.compilations.values()]
     return sum(found) / max(1, len(found))
-
-
-def _by_problem(names: Sequence[str]) -> dict[str, Path]:
-    """The files of policies that come with the package, by what they decide."""
-    return {load_policy(path).problem: path for path in policy_files(names)}
