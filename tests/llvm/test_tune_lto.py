@@ -23,12 +23,15 @@ from mlgokit.tune.judge import Judge
 
 pytestmark = pytest.mark.llvm
 
-# The parts call each other's functions, so that only the link can decide about them.
+# The parts call each other's functions, so that only the link can decide about them. ThinLTO exports their strings, by
+# names with a hash of the module.
 PART = """
 int leaf{other}(const int *, int);
+int printf(const char *, ...);
 int leaf{number}(const int *rows, int count) {{
   int sum = 0;
   for (int i = 0; i < count; ++i) {{ sum += rows[i] * {number}; if (sum > 1000) sum -= rows[0] ^ i; }}
+  if (sum == {number}) printf("part {number} found its own number\\n");
   return sum ^ count;
 }}
 int part{number}(const int *rows) {{

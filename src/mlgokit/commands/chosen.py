@@ -102,12 +102,16 @@ def given_corpus(
     workers: int,
     report: Report,
     project: str | None = None,
+    for_link: bool = False,
 ) -> Path:
-    """The corpus that was named, or the one that is imported into ``folder`` if a database was."""
+    """The corpus that was named, or the one that is imported into ``folder`` if a database was.
+
+    ``for_link`` is that of :func:`mlgokit.corpus.importers.database.import_commands`.
+    """
     if compile_commands is None:
         return corpus or folder
     build = import_build.Import(
         compile_commands=compile_commands, corpus=folder, project=project, level=level, llvm=llvm, workers=workers
     )
-    import_build.run(build, report=report)
+    import_build.run(build, for_link=for_link, report=report)
     return folder

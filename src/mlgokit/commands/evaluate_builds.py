@@ -178,6 +178,7 @@ def evaluate_commands(
             llvm=toolchain.major,
             workers=config.compiler.workers,
             report=report,
+            for_link=bool(commands),
         )
         chosen = modules_of_project(corpus, None)
         chosen.tell(report)

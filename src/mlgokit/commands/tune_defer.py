@@ -120,6 +120,7 @@ def open_steps(
         workers=config.compiler.workers,
         report=report,
         project=config.build_project,
+        for_link=True,
     )
     stack.enter_context(reading(corpus))
     kinds = lto_by_module(config.compile_commands, project=config.build_project)

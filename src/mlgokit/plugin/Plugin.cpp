@@ -6,6 +6,7 @@
 //   llc -load=mlgokit.so -mlgokit-priority-policy=my.policy file.bc
 #include "identity/Description.h"
 #include "inliner/Advisor.h"
+#include "inliner/DecisionTable.h"
 #include "inliner/ReplayLines.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
@@ -63,7 +64,8 @@ bool hasDefinition(const Module &M) {
 
 /// The advisor for \p M; null if LLVM's own is to decide.
 Expected<std::unique_ptr<InlineAdvisor>> ownAdvisor(Module &M, FunctionAnalysisManager &FAM, const InlineParams &Params,
-                                                    const mlgokit::Settings &Settings, ThinOrFullLTOPhase Phase) {
+                                                    const mlgokit::Settings &Settings, ThinOrFullLTOPhase Phase,
+                                                    std::optional<mlgokit::DecisionTable> Table) {
   const bool AnotherProblem = Settings.hasAllocations() || Settings.hasPasses() || Settings.hasOptimizerPasses() ||
                               mlgokit::hasTrials(mlgokit::Stage::Registers) ||
                               mlgokit::hasTrials(mlgokit::Stage::Passes) ||
@@ -72,7 +74,7 @@ Expected<std::unique_ptr<InlineAdvisor>> ownAdvisor(Module &M, FunctionAnalysisM
     return nullptr;
   if ((Settings.OnlyAtLink && !AtLink) || (!Settings.AnyLevel && !isForSize(M)))
     return nullptr;
-  return mlgokit::createAdvisor(M, *Manager, FAM, Params, Settings, Phase, AtLink);
+  return mlgokit::createAdvisor(M, *Manager, FAM, Params, Settings, Phase, AtLink, std::move(Table));
 }
 
 InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
@@ -88,11 +90,17 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     return Llvms().release();
   mlgokit::serveRequests(M, AtLink);
   mlgokit::enterInliner(M);
-  mlgokit::enterOptimizerGate(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
   if (!Settings)
     return Fail(Settings.takeError());
-  Expected<std::unique_ptr<InlineAdvisor>> Advisor = ownAdvisor(M, FAM, Params, *Settings, Context.LTOPhase);
+  Expected<std::optional<mlgokit::DecisionTable>> Table = mlgokit::loadDecisions(*Settings);
+  if (!Table)
+    return Fail(Table.takeError());
+  // What the link is to leave out of a function, the compile step before it does not.
+  if (!*Table || !(*Table)->defers(Context.LTOPhase))
+    mlgokit::enterOptimizerGate(M);
+  Expected<std::unique_ptr<InlineAdvisor>> Advisor =
+      ownAdvisor(M, FAM, Params, *Settings, Context.LTOPhase, std::move(*Table));
   if (!Advisor)
     return Fail(Advisor.takeError());
   std::unique_ptr<InlineAdvisor> Decides = *Advisor ? std::move(*Advisor) : Llvms();

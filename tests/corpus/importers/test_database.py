@@ -3,6 +3,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import tracemalloc
 import zlib
 from collections.abc import Mapping, Sequence
@@ -317,6 +318,17 @@ def test_an_edited_header_makes_the_modules_again_that_include_it(place: Place):
     other.unlink()
     place.make()
     assert place.calls() == ["../b.cc", "dry"]
+
+
+def test_modules_for_a_link_say_of_classes_what_the_link_reads(place: Place):
+    place.add("src/a.cc", "-O2 -flto=thin")
+    place.add("src/b.cc", "-O2")
+    place.make()
+    place.calls()
+    shutil.rmtree(place.folder / "corpus")
+    place.make(for_link=True)
+    lines = (place.folder / "log").read_text().splitlines()
+    assert [("-flto-unit" in line) for line in lines if not line.startswith("dry")] == [True, False]
 
 
 def test_other_options_of_the_front_end_make_a_module_again(place: Place):

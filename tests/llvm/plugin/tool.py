@@ -6,6 +6,7 @@ Commands, each with its arguments:
 - policy <policy> <problem> <feature> <weight> <bias> [hidden]: the output is weight * log(1 + feature) + bias;
   with hidden units, the mean of two networks that spread the logarithm over them.
 - decisions <table> <log>: each decision of the log turned into its opposite.
+- defers <table>: compile steps leave all to the link.
 - trials <trials>: none, so that the plugin lists the functions.
 - list <trials>: the same for all stages.
 - toggles <trials> <tried> <function> <pass>...: code with each pass toggled, one after the other, from LLVM's own.
@@ -111,6 +112,10 @@ def write_decisions(path: str, log_path: str) -> None:
     Path(path).write_bytes(table_bytes([entry_of(columns["caller_id"].reshape(-1).tolist(), sites, opposite)]))
 
 
+def write_deferral(path: str) -> None:
+    Path(path).write_bytes(table_bytes([entry_of([1], np.array([2], np.uint64), np.array([True]), defers=True)]))
+
+
 def last_overrides(one: Tried) -> Overrides:
     return one.outcomes[-1].overrides if one.outcomes else Overrides()
 
@@ -207,6 +212,7 @@ COMMANDS = {
     "log": print_log,
     "policy": write_policy,
     "decisions": write_decisions,
+    "defers": write_deferral,
     "trials": write_trials,
     "tried": print_tried,
     "allocations": write_allocations,

@@ -103,8 +103,13 @@ _ONLY_WITH: Mapping[str, frozenset[str]] = {
 """Which settings mean something with which source; ``embedded`` is ``compile_commands`` with that flag."""
 
 
-def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
+def run(config: Import, *, for_link: bool = False, report: Report = say_nothing) -> dict[str, Any]:
     """Make the corpus; says what it has, what failed and why, and what was left out.
+
+    Args:
+        config: the call.
+        for_link: as of :func:`mlgokit.corpus.importers.database.import_commands`.
+        report: told after every module.
 
     Raises:
         UsageError: not exactly one source is named, or a setting has no meaning for it.
@@ -112,7 +117,7 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
     source = _source(config)
     match source:
         case "compile_commands":
-            return _import_commands(config, report)
+            return _import_commands(config, report, for_link=for_link)
         case "thinlto":
             return _import_thinlto(config, report)
         case "bitcode":
@@ -180,7 +185,7 @@ def _shown(source: str) -> str:
     return "--compile-commands --embedded" if source == "embedded" else _flag(source)
 
 
-def _import_commands(config: Import, report: Report) -> dict[str, Any]:
+def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[str, Any]:
     imported = import_commands(
         cast("Path", config.compile_commands),
         toolchain=find_toolchain(config.llvm),
@@ -189,6 +194,7 @@ def _import_commands(config: Import, report: Report) -> dict[str, Any]:
         level=config.level,
         wanted=CommandFilter(include=config.include, exclude=config.exclude),
         held_out=config.held_out,
+        for_link=for_link,
         workers=config.workers,
         limits=ExtractionLimits(module_seconds=config.module_seconds, room=_room(config)),
         report=_relabelled(report, "front end"),

@@ -73,7 +73,7 @@ class _Plan:
     """What the compiler says about the commands; ``sources`` is their number.
 
     ``profile`` says where the profile is that an option of a command that ran in some folder names, counted from
-    ``folder``.
+    ``folder``; ``for_link`` is that of :func:`import_commands`.
     """
 
     toolchain: Toolchain
@@ -82,6 +82,7 @@ class _Plan:
     held_out: bool
     profile: Callable[[Option, Path], str]
     folder: Path = field(default_factory=Path)
+    for_link: bool = False
 
 
 def import_commands(
@@ -93,6 +94,7 @@ def import_commands(
     level: Level | None = None,
     wanted: CommandFilter | None = None,
     held_out: bool = False,
+    for_link: bool = False,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
@@ -111,6 +113,8 @@ def import_commands(
         level: in place of the build's own; a build at ``-O0`` needs one.
         wanted: which commands; all by default.
         held_out: keep the modules out of training.
+        for_link: modules of sources with ``-flto`` say what the link reads of classes (the type metadata of vtables),
+            as the build's bitcode does.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: told after every module.
@@ -135,6 +139,7 @@ def import_commands(
                 "level": level,
                 "include": wanted.include,
                 "exclude": wanted.exclude,
+                **({"for_link": True} if for_link else {}),
             },
             toolchain=toolchain,
             inputs={"compile_commands": digest_file(database)},
@@ -146,6 +151,7 @@ def import_commands(
             held_out=held_out,
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
+            for_link=for_link,
         )
         reading = SourceReading()
         fits: list[ProfileFit] = []
@@ -302,6 +308,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     # In counters of the front end a local function has the name of its file in front.
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
     named = ("-main-file-name", source.file.name) if has_counters else ()
+    units = ("-flto-unit",) if plan.for_link and source.call.lto else ()
 
     return FrontEndJob(
         name=source.name,
@@ -310,7 +317,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named),
+        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named, *units),
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=with_profiles(dry.command_line, place),
     )

@@ -1,5 +1,7 @@
 #include "identity/BodyHash.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
 #include "llvm/IR/InlineAsm.h"
@@ -62,11 +64,20 @@ namespace {
 
 constexpr unsigned DeepestConstant = 6;
 
+/// ThinLTO gives what it exports of local linkage a name with a hash of the whole module, and strings are numbered.
+StringRef ownName(const GlobalValue &G) {
+  const auto [Own, Module] = G.getName().rsplit(".llvm.");
+  if (Module.empty())
+    return Own;
+  const auto [Name, Number] = Own.rsplit('.');
+  return !Number.empty() && all_of(Number, isDigit) ? Name : Own;
+}
+
 /// Hashes one body; values are known by the order in which they stand.
 class BodyHash {
 public:
   BodyHash(const Function &F, TypeHashes &Known) : Known(Known) {
-    add(xxh3_64bits(F.getName()));
+    add(xxh3_64bits(ownName(F)));
     add(Known.type(F.getFunctionType()));
     add(Known.attributes(F.getAttributes()));
     add(F.getCallingConv());
@@ -183,7 +194,7 @@ private:
       if (Global->hasPrivateLinkage())
         add(1);
       else
-        add(xxh3_64bits(Global->getName()));
+        add(xxh3_64bits(ownName(*Global)));
       return;
     }
     if (const auto *Asm = dyn_cast<InlineAsm>(&V)) {

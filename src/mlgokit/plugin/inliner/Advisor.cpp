@@ -205,7 +205,8 @@ std::vector<TensorSpec> logColumns() {
 
 Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysisManager &MAM,
                                                        FunctionAnalysisManager &FAM, const InlineParams &Params,
-                                                       const Settings &S, ThinOrFullLTOPhase Phase, bool AtLink) {
+                                                       const Settings &S, ThinOrFullLTOPhase Phase, bool AtLink,
+                                                       std::optional<DecisionTable> Table) {
   std::optional<Rule> Named = StringSwitch<std::optional<Rule>>(S.of(Problem::InlineSize).Policy)
                                   .Case(":default", Rule::Default)
                                   .Case(":never", Rule::Never)
@@ -238,19 +239,15 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
       LeftToLlvm = true;
     }
   }
-  Expected<std::optional<DecisionTable>> Table = loadDecisions(S);
-  if (!Table)
-    return Table.takeError();
-  const bool BeforeLink = Phase == ThinOrFullLTOPhase::FullLTOPreLink || Phase == ThinOrFullLTOPhase::ThinLTOPreLink;
-  const bool Defers = *Table && (*Table)->defers() && BeforeLink;
+  const bool Defers = Table && Table->defers(Phase);
   if (Defers) {
     P.reset();
     Named = Rule::Never;
     LeftToLlvm = false;
   }
-  const DecisionTable::Entry *Tuned = *Table && !Defers ? (*Table)->find(M, AtLink) : nullptr;
+  const DecisionTable::Entry *Tuned = Table && !Defers ? Table->find(M, AtLink) : nullptr;
   // Without a policy to fall back on, what was not tuned stays as LLVM would have it, and is not even looked at.
-  if (*Table && !Defers && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
+  if (Table && !Defers && (Tuned ? Tuned->Plain : !S.hasPolicy(Problem::InlineSize)))
     return nullptr;
   const bool Explores = S.Temperature != 0 || S.FlipProbability != 0;
   if (LeftToLlvm && !Tuned && !Explores && S.of(Problem::InlineSize).Log.empty())
@@ -264,7 +261,7 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   if (*Log)
     (*Log)->switchContext("");
   return std::make_unique<Advisor>(M, MAM, FAM, Params, S, Named.value_or(Rule::Policy), std::move(P),
-                                   std::move(Sources), std::move(*Table), Tuned, std::move(*Log));
+                                   std::move(Sources), std::move(Table), Tuned, std::move(*Log));
 }
 
 } // namespace mlgokit

@@ -5,6 +5,7 @@
 #include "shared/Settings.h"
 
 #include "llvm/IR/Module.h"
+#include "llvm/Pass.h"
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
@@ -31,8 +32,12 @@ public:
 
   static std::optional<bool> decision(const Entry &E, uint64_t Key);
 
-  /// Whether the compile steps before a full link-time optimization inline nothing, so that the link may decide it all.
-  bool defers() const { return Defers; }
+  /// Whether the compile steps before a link-time optimization leave all to it: they inline nothing, and run all
+  /// passes.
+  bool defers(llvm::ThinOrFullLTOPhase Phase) const {
+    return Defers &&
+           (Phase == llvm::ThinOrFullLTOPhase::FullLTOPreLink || Phase == llvm::ThinOrFullLTOPhase::ThinLTOPreLink);
+  }
 
 private:
   bool Defers = false;

@@ -1,6 +1,7 @@
 ; The list has the functions that the inliner found, what passes changed in them from then on, and what is executed at
 ; the end. A table leaves a pass out once or each time, in its function alone; one of other functions gives LLVM's code,
-; and so do a list and a table with nothing to leave out. Damage is said.
+; and so do a list and a table with nothing to leave out. Where compile steps leave all to the link, it is for the link.
+; Damage is said.
 ; RUN: opt -passes='default<Oz>' -S %s -o %t.plain
 ; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<Oz>' -S %s -o %t.listed
 ; RUN: cmp %t.plain %t.listed
@@ -13,6 +14,12 @@
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=EACH
 ; RUN: %tool optimizer %t.less %t.list sum minsize 0
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: %tool defers %t.table
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -passes='lto-pre-link<Oz>' -S %s -o %t.steps
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-decisions=%t.table -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<Oz>' -S %s -o %t.same
+; RUN: cmp %t.steps %t.same
 ; RUN: %tool optimizer %t.never %t.list sum InstCombinePass 1000
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.never -passes='default<Oz>' -S %s -o %t.same
 ; RUN: cmp %t.plain %t.same
