@@ -107,8 +107,8 @@ def _compared(config: Tune, recorded: Recorded, site: BuildSite, *, is_lto: bool
         if is_lto and config.objective in _SIZES and program.tuned.image > program.plain.image:
             raise RejectedError(
                 f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
-                f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, name one "
-                "program that lld links with --program, so that its link is searched"
+                f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, link by lld "
+                "(-fuse-ld=lld) and name one program with --program, so that its link is searched"
             )
         found.append(program)
     return tuple(found)
