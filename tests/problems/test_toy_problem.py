@@ -21,6 +21,7 @@ TOY = PROBLEMS["toy"] = Problem(
     log_variable="MLGOKIT_TOY_LOG",
     rules=(":default", ":toy"),
     log_option="-toy-training-log",
+    model_option="",
     advice_kind=AdviceKind.BINARY,
     decision="toy_decision",
     default_decision="toy_default",

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from mlgokit.commands.options import (
     Clustering,
     Compiling,
     ProblemName,
+    clang_for,
     open_compiler,
 )
 from mlgokit.commands.workplace import claim_folder, open_workshop
+from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
+from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
@@ -25,7 +29,7 @@ from mlgokit.learning import trace as tracing
 from mlgokit.locks import locked, reading
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy
-from mlgokit.problems import INLINE_SIZE, PROBLEMS
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem
 from mlgokit.progress import Report, say_nothing
 
 
@@ -41,6 +45,9 @@ class Trace:
     """Optimization problem whose decisions are traced."""
     policy: str = HEURISTIC
     """Policy file, or a rule such as :never or :random, that decides; :default is LLVM's heuristic."""
+    development: bool = False
+    """Use of a clang that was built with TFLite, which writes the logs itself; --policy is a folder with a model then
+    (`mlgokit export tflite`), or :default."""
     sampling_rate: float = 1.0
     """Share of the modules that is compiled, drawn at random."""
     seed: int = 1
@@ -86,6 +93,8 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
         share=config.sampling_rate,
         seed=config.seed,
     )
+    if config.development:
+        return _trace_development(config, problem, selection, report)
     policy = config.policy
     if not policy.startswith(":"):
         config = dataclasses.replace(config, policy=str(policy_file(policy)))
@@ -111,8 +120,37 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
     claim_folder(
         config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus, modules=modules
     )
+    traces = tracing.trace_modules(
+        compiler, modules, problem, policy=config.policy, folder=config.output / "logs", report=report
+    )
+    return _written(config, problem, selection, traces)
+
+
+def _trace_development(config: Trace, problem: Problem, selection: tracing.Selection, report: Report) -> dict[str, Any]:
+    """The same by LLVM's own development mode; nothing is remembered between runs, as it writes other logs."""
+    edits = config.changes.edits()
+    corpus = load_corpus(config.corpus, edits)
+    modules = selection.draw(corpus.modules)
+    toolchain = find_toolchain(config.compiler.llvm)
+    clang = clang_for(
+        config.compiler, toolchain, corpus=config.corpus, folder=config.output, files=edits.files, report=report
+    )
+    compiler = DevelopmentCompiler(clang=clang)
+    settings = {"problem": problem.name, "policy": config.policy, "development": True}
+    claim_folder(
+        config.output, kind="trace", config=settings, edits=edits, workshop=compiler, corpus=corpus, modules=modules
+    )
+    traces = tracing.trace_modules(
+        compiler, modules, problem, policy=config.policy, folder=config.output / "logs", report=report, regalloc=False
+    )
+    return _written(config, problem, selection, traces)
+
+
+def _written(
+    config: Trace, problem: Problem, selection: tracing.Selection, traces: Sequence[tracing.ModuleTrace]
+) -> dict[str, Any]:
+    """Write what was traced, beside the logs."""
     logs = config.output / "logs"
-    traces = tracing.trace_modules(compiler, modules, problem, policy=config.policy, folder=logs, report=report)
     written: dict[str, Any] = {}
     if config.tfrecord is not None:
         count = tracing.write_training_set(config.tfrecord, traces, problem, folder=logs, selection=selection)

@@ -8,6 +8,7 @@ from typing import Any
 from mlgokit.commands.options import NO_CLUSTER, ClusterChoice, CompilerOptions, spread
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.shared_store import open_shared
 from mlgokit.corpus.corpus import Corpus
@@ -49,7 +50,7 @@ def claim_folder(
     kind: str,
     config: dict[str, Any],
     edits: CommandLineEdits,
-    workshop: CachingCompiler,
+    workshop: CachingCompiler | DevelopmentCompiler,
     corpus: Corpus,
     modules: Sequence[Module],
 ) -> None:

@@ -134,9 +134,14 @@ def trace_modules(
     policy: str,
     folder: Path,
     report: Report = say_nothing,
+    regalloc: bool = True,
 ) -> list[ModuleTrace]:
-    """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``."""
-    regalloc = problem.by_regalloc_cost
+    """Compile every module under ``policy`` and, unless that is the heuristic, plainly; logs go to ``folder``.
+
+    ``regalloc``: whether functions of a problem of registers are scored by what their allocation costs; of a compiler
+    that cannot say it, modules are scored by size.
+    """
+    regalloc = regalloc and problem.by_regalloc_cost
     use = PluginUse(policies={problem.name: policy}, logs=(problem.name,))
     request = CompileRequest(use=use, keep="none", regalloc=regalloc)
     plain = CompileRequest(keep="none", regalloc=regalloc)

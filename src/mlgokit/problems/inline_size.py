@@ -13,6 +13,7 @@ INLINE_SIZE = Problem(
     log_variable="MLGOKIT_LOG",
     rules=(":default", ":never", ":always"),
     log_option="-training-log",
+    model_option="-ml-inliner-model-under-training",
     takes_sites=True,
     advice_kind=AdviceKind.BINARY,
     decision="inlining_decision",

@@ -31,6 +31,7 @@ PASS_SELECTION = Problem(
     log_variable="MLGOKIT_PASS_LOG",
     rules=(":default",),
     log_option="",
+    model_option="",
     advice_kind=AdviceKind.BINARY,
     decision="left_out",
     default_decision="left_out_default",

@@ -47,6 +47,7 @@ class Problem:
         log_variable: the one that tells it where to write the training log.
         rules: policies without a file that the plugin knows, LLVM's heuristic first.
         log_option: LLVM's own option for a training log; empty if it has none.
+        model_option: LLVM's own option for a TFLite model under training; empty if it has none.
         advice_kind: what an answer may be.
         decision: LLVM's name of the answer; the column of a log that holds the decision taken.
         default_decision: the column with the heuristic's decision. The channel has it only with ``default_option``;
@@ -69,6 +70,7 @@ class Problem:
     log_variable: str
     rules: tuple[str, ...]
     log_option: str
+    model_option: str
     advice_kind: AdviceKind
     decision: str
     default_decision: str

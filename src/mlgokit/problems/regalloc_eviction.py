@@ -14,6 +14,7 @@ REGALLOC_EVICTION = Problem(
     log_variable="MLGOKIT_EVICTION_LOG",
     rules=(":default", ":random", ":first"),
     log_option="-regalloc-training-log",
+    model_option="-regalloc-model",
     advice_kind=AdviceKind.MASKED_CHOICE,
     decision="index_to_evict",
     default_decision="index_to_evict_default",

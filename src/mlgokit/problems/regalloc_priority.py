@@ -14,6 +14,7 @@ REGALLOC_PRIORITY = Problem(
     log_variable="MLGOKIT_PRIORITY_LOG",
     rules=(":default", ":random"),
     log_option="-regalloc-priority-training-log",
+    model_option="-regalloc-priority-model",
     advice_kind=AdviceKind.REAL,
     decision="priority",
     default_decision="priority_default",

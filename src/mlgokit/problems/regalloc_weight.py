@@ -15,6 +15,7 @@ REGALLOC_WEIGHT = Problem(
     log_variable="MLGOKIT_WEIGHT_LOG",
     rules=(":default", ":random"),
     log_option="",
+    model_option="",
     advice_kind=AdviceKind.REAL,
     decision="log2_factor",
     default_decision="log2_factor_default",

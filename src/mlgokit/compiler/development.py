@@ -1,0 +1,174 @@
+"""An LLVM in development mode as a compiler: built with TFLite, it writes the training logs itself, without a plugin.
+
+Its options are those of ``llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp`` and of the two advisors of the register
+allocator; its logs are LLVM's own, which :mod:`mlgokit.traces` reads. A policy is a folder as `mlgokit export tflite`
+writes it.
+"""
+
+import functools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler import process
+from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment, failure_of
+from mlgokit.compiler.loaded import Loaded
+from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError, ToolError, TraceError, UsageError
+from mlgokit.files import atomic_write
+from mlgokit.manifest import digest_value
+from mlgokit.module import Module
+from mlgokit.problems import PROBLEMS, Problem
+from mlgokit.traces.log import Log, read_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevelopmentCompiler:
+    """A clang that was built with TFLite.
+
+    Attributes:
+        clang: how modules are compiled plainly, with its limits; one with a sandbox is refused.
+    """
+
+    clang: ClangCompiler
+
+    def __post_init__(self) -> None:
+        """Refuse a sandbox.
+
+        Raises:
+            UsageError: there is one.
+        """
+        if self.clang.sandbox is not None:
+            raise UsageError(
+                "development mode: expected a corpus that was made here, found one that is compiled in a sandbox, "
+                "where no model can be read; extract it here"
+            )
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """Whose clang it is."""
+        return self.clang.toolchain
+
+    @property
+    def plugin(self) -> Path | None:
+        """It needs none."""
+        return None
+
+    @property
+    def workers(self) -> int:
+        """How many compilations are best made at once."""
+        return self.clang.workers
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the compiler is made of, by content."""
+        return self.clang.loaded
+
+    @property
+    def identity(self) -> str:
+        """Digest of the compiler, by content."""
+        return digest_value(["development", self.loaded.facts])
+
+    def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
+        """Compile a module; of a use only policies, which are folders with a model, and logs are understood.
+
+        Raises:
+            StorageError: the compiler found the disk full.
+            ToolError: the compiler cannot be started, or knows no development mode.
+            UsageError: the use asks for more, or for a problem that LLVM has not.
+        """
+        use = request.use
+        if use is None:
+            return self.clang.compile(module, request)
+        if request.regalloc or request.flips is not None or request.lto or use.explores or use.trials is not None:
+            raise UsageError(
+                f"{module.name}: expected policies and logs alone, found more; only the plugin explores, tries and "
+                "measures register allocation"
+            )
+        asked = {name: use.policies.get(name, HEURISTIC) for name in (*use.policies, *use.logs)}
+        with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
+            folder = Path(scratch)
+            output = folder / "module.o" if request.keep_object is None else request.keep_object
+            words = command(self.toolchain, module.command_line, module.bitcode, output, None)
+            for name, policy in asked.items():
+                words += development_options(PROBLEMS[name], folder / f"{name}.log", policy)
+            done = process.run(
+                words,
+                timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),
+                env=compiler_environment() | {"TMPDIR": scratch},
+                limits=self.clang.limits.of(module.name, only_object=False),
+            )
+            _check_mode(self.toolchain, done)
+            failed = failure_of(done, output, self.clang.timeout_seconds)
+            return failed or _read(done, output, request, folder)
+
+    def close(self) -> None:
+        """Nothing stays."""
+
+
+def development_options(problem: Problem, log: Path, policy: str) -> list[str]:
+    """The words by which LLVM logs a problem's decisions, taken by its heuristic or by the model in a folder.
+
+    Raises:
+        UsageError: LLVM has no advisor for the problem, or the policy is no folder with a model.
+
+    Example:
+        >>> development_options(PROBLEMS["regalloc-eviction"], Path("/l"), ":default")
+        ['-mllvm', '-regalloc-enable-advisor=development', '-mllvm', '-regalloc-training-log=/l']
+    """
+    if not problem.is_llvms:
+        raise UsageError(f"{problem.name}: expected a problem of LLVM's own, found one that only the plugin has")
+    options = [problem.channel_options[0].replace("=release", "=development"), f"{problem.log_option}={log}"]
+    if policy != HEURISTIC:
+        model = Path(policy)
+        missing = [name for name in ("model.tflite", "output_spec.json") if not (model / name).is_file()]
+        if missing:
+            raise UsageError(
+                f"policy {policy}: expected a folder with model.tflite and output_spec.json, found no {missing[0]}; "
+                "make one with `mlgokit export tflite`"
+            )
+        options.append(f"{problem.model_option}={model.resolve()}")
+    return [word for option in options for word in ("-mllvm", option)]
+
+
+def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
+    """Tell a compiler that was built without TFLite from one that fails on a module.
+
+    Raises:
+        ToolError: it was.
+    """
+    if done.returncode != 0 and "Unknown command line argument" in done.stderr:
+        said = done.stderr.strip().splitlines()[0][:200]
+        raise ToolError(
+            f"{toolchain.clang}: expected an LLVM that was built with TFLite, found one without ({said}); use the "
+            "plugin with this one, or name another by MLGOKIT_LLVM"
+        )
+
+
+def _read(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
+    """The record of a compiler that succeeded, if what it wrote can be read."""
+    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    try:
+        sizes = measure_object(output)
+    except (InputError, OSError) as error:
+        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
+    logs: dict[str, Log] = {}
+    try:
+        for problem in request.use.logs if request.use else ():
+            path = folder / f"{problem}.log"
+            # A module without a decision leaves an empty log, or none.
+            if path.exists() and path.stat().st_size:
+                logs[problem] = read_log(path)
+                if problem in request.keep_logs:
+                    atomic_write(request.keep_logs[problem], path.read_bytes())
+    except TraceError as error:
+        return ended(status=CompileStatus.BAD_TRACE, reason=str(error))
+    return ended(
+        status=CompileStatus.OK,
+        sizes=sizes,
+        decision_count=sum(log.observation_count for log in logs.values()),
+        logs=logs if request.keep == "log" else {},
+    )
