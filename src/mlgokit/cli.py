@@ -22,6 +22,7 @@ from mlgokit.commands import (
     export_llvm,
     export_replay,
     export_tflite,
+    export_tosa,
     import_policy,
     importance,
     quickstart,
@@ -95,6 +96,7 @@ COMMANDS = {
         export_replay.ExportReplay, export_replay.run, export_replay.render, export_replay.exit_code
     ),
     "export tflite": Command(export_tflite.ExportTflite, export_tflite.run),
+    "export tosa": Command(export_tosa.ExportTosa, export_tosa.run),
     "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run),
     "worker": Command(worker.Worker, worker.run),
     "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),

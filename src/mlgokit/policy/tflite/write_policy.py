@@ -184,7 +184,7 @@ def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
     builder, layer = model.builder, model.policy.integer_layer()
     outputs: list[int] = []
     for weight, bias, unit in zip(layer.weight[:, order], layer.bias, layer.unit, strict=True):
-        digits, base = _digits(weight)
+        digits, base = digits_of(weight)
         shape = (model.columns, weight.shape[1])
         none = np.zeros(weight.shape[1])
         total = -1
@@ -199,7 +199,7 @@ def _first_layer(model: _Model, rows: int, order: list[int]) -> list[int]:
     return outputs
 
 
-def _digits(weight: Array) -> tuple[list[Array], int]:
+def digits_of(weight: Array) -> tuple[list[Array], int]:
     """Whole numbers [I, O] as digits of a base, the highest first, such that no sum with inputs is beyond 2^24.
 
     Digits have signs, and are as small as they can be.
