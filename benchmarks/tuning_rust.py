@@ -186,11 +186,19 @@ def _call(config: TuningRust, program: dict[str, Any]) -> tune.Tune:
 
 
 def _copied(config: TuningRust, program: dict[str, Any]) -> Path:
-    """A copy of the program's sources, whose dependencies for tests are left out: they are not all packaged."""
-    place = (config.folder / program["name"] / "source").resolve()
+    return copied(program, config.folder, registry=config.registry, sources=config.sources)
+
+
+def copied(program: dict[str, Any], folder: Path, *, registry: Path, sources: Path) -> Path:
+    """A copy of the program's sources, whose dependencies for tests are left out: they are not all packaged.
+
+    Raises:
+        UsageError: the program is not there.
+    """
+    place = (folder / program["name"] / "source").resolve()
     if place.exists():
         return place
-    found = [root / program["source"] for root in (config.registry, config.sources)]
+    found = [root / program["source"] for root in (registry, sources)]
     source = next((path for path in found if path.is_dir()), None)
     if source is None:
         raise UsageError(
@@ -205,9 +213,7 @@ def _copied(config: TuningRust, program: dict[str, Any]) -> Path:
         manifest = re.sub(rf"^{feature} = .*\n", "", manifest, flags=re.MULTILINE)
     (place / "Cargo.toml").write_text(manifest)
     (place / ".cargo").mkdir(exist_ok=True)
-    settings = (
-        f'[source.crates-io]\nreplace-with = "debian"\n\n[source.debian]\ndirectory = "{config.registry.resolve()}"\n'
-    )
+    settings = f'[source.crates-io]\nreplace-with = "debian"\n\n[source.debian]\ndirectory = "{registry.resolve()}"\n'
     (place / ".cargo" / "config.toml").write_text(settings)
     return place
 
