@@ -42,9 +42,11 @@ PARTS = (
     "chromium",
     "doubt",
     "validation_projects",
+    "embedded_llvm",
     "embedded_model",
     "evaluate_agreement",
     "harness",
+    "inline_replay",
     "results",
     "made_models",
     "made_objects",
@@ -436,3 +438,17 @@ def test_sizes_that_a_script_and_an_evaluation_do_not_share_are_counted(benchmar
     del counted[("before", "t")]
     counted[("before", "c.o")] = 1
     assert agreement.compared("plain", found, counted)[-1] == 3
+
+
+def test_decisions_of_an_llvm_with_a_policy_inside_are_counted_where_they_differ(
+    benchmark: Callable[[str], ModuleType],
+):
+    made = benchmark("embedded_llvm")
+    same = made.Pair(
+        plugin=[1, 0, 1], embedded=[1, 0, 1], nanoseconds=[1000, 2000, 6000], same_output=True, same_plain=True
+    )
+    other = made.Pair(plugin=[1, 0], embedded=[0, 0, 1], nanoseconds=[3000] * 3, same_output=False, same_plain=True)
+
+    row = made.summary("inline-size", "drawn", [same, other])
+
+    assert row == ("inline-size", "drawn", 2, 6, 2, 1, 0, 3.0, 3.0)
