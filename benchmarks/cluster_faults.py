@@ -1,41 +1,48 @@
 """Training on a cluster in which workers, the scheduler, compilers and a disk break; is the policy the same?"""
 
-import contextlib
 import json
-import os
+import math
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from cluster_site import Breakage, Site, small_disk
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
-from mlgokit.errors import MlgokitError, StorageError, UsageError
+from mlgokit.compiler.recheck import difference
+from mlgokit.compiler.store import load_compilation
+from mlgokit.errors import StorageError
 from mlgokit.files import digest_file
+from mlgokit.learning.metrics import read_metrics
+from mlgokit.problems import INLINE_SIZE
 
-LOOK_SECONDS = 0.02
-FULL_SECONDS = 20.0
-"""How long the disk stays full."""
+LEAST_KILLS = 0.8
+"""Of the kills of workers that ``minutes`` have room for."""
+LEAST_SHARE = 0.5
+"""Of the compilers that were to be killed and stopped: a draw gives fewer or more, and some end before they are hit."""
+MOST_STARTS = 20
+COUNTERS = ("turn", "compilations", "failed")
+TIMES = frozenset({"time", "seconds", "seconds_left", "user_seconds"})
+"""Numbers of a turn that no two runs have alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFaults:
-    """Train with threads, and on a cluster whose parts are killed; compare the policies and what was counted."""
+    """Train with threads, and on a cluster whose parts are killed; compare policies, turns, counts and each record."""
 
     corpus: Path = Path("quickstart/corpus")
     """What is trained on."""
     compilations: int = 1500
-    """Of each training, a budget in compilations."""
+    """Of each training, a budget in compilations; enough for the training on the cluster to take `minutes`."""
     workers: int = 4
     """Workers of the cluster, of one thread each."""
     kill_every: float = 20.0
@@ -48,6 +55,8 @@ class ClusterFaults:
     """Compilers that are stopped, and never go on."""
     minutes: float = 30.0
     """How long everything breaks; the rest of the training is left in peace."""
+    together: bool = False
+    """Train both ways at the same time, which takes less time in all and makes both slower."""
     folder: Path = Path("build/cluster-faults")
     """Where both trainings are kept."""
     seed: int = 1
@@ -56,113 +65,25 @@ class ClusterFaults:
     """Where the result goes; the Markdown goes beside it."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Site:
-    """The processes of the cluster, and what is done to them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A training, when it was over.
 
     Attributes:
-        config: what is to happen.
-        port: of the scheduler.
-        disk: temporary files of the workers.
-        counts: what was done, by name.
+        code: with which it ended; nothing else is known of one that failed.
+        minutes: in which a process of it ran.
+        policy: its digest.
+        counters: of the whole.
+        turns: numbers of each turn but for times: its compilations, failures and rewards, and what the learner says.
+        records: compilations in its store, by the key of all that decides them.
     """
 
-    config: ClusterFaults
-    port: int
-    disk: Path
-    counts: Counter[str] = field(default_factory=Counter[str])
-    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
-
-    def start(self, name: str) -> None:
-        """Start the scheduler, or a worker."""
-        address = f"tcp://127.0.0.1:{self.port}"
-        words = ["-m", "mlgokit", "worker", address, "--threads", "1", "--name", name]
-        if name == "scheduler":
-            words = ["-m", "distributed.cli.dask_scheduler", "--host", "tcp://127.0.0.1", "--port", str(self.port)]
-            words += ["--no-dashboard", "--no-show"]
-        cache = self.config.folder.absolute() / "caches" / name
-        with (self.config.folder / f"{name}.txt").open("ab") as output:
-            self._children[name] = subprocess.Popen(
-                [sys.executable, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "TMPDIR": str(self.disk), "XDG_CACHE_HOME": str(cache)},
-                start_new_session=True,
-            )
-
-    def kill(self, name: str) -> None:
-        """End it as a power cut would: itself, and what it started."""
-        child = self._children.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait(60)
-
-    def break_compilers(self, over: threading.Event) -> None:
-        """Kill or stop a share of the compilers, as they appear."""
-        rng, seen = np.random.default_rng(self.config.seed), set[int]()
-        ours = f"TMPDIR={self.disk}".encode()
-        while not over.is_set():
-            for entry in Path("/proc").iterdir():
-                if not entry.name.isdecimal() or (process := int(entry.name)) in seen:
-                    continue
-                with contextlib.suppress(OSError):
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    if len(words) < 2 or not words[0].endswith(b"clang") or words[1] != b"-cc1":
-                        continue
-                    if ours not in (entry / "environ").read_bytes():
-                        continue
-                    seen.add(process)
-                    drawn = rng.random()
-                    if drawn < self.config.killed_share:
-                        os.kill(process, signal.SIGKILL)
-                        self.counts["compilers killed"] += 1
-                    elif drawn < self.config.killed_share + self.config.hung_share:
-                        os.kill(process, signal.SIGSTOP)
-                        self.counts["compilers stopped"] += 1
-            self.counts["compilers seen"] = len(seen)
-            time.sleep(LOOK_SECONDS)
-
-    def break_machines(self, over: threading.Event) -> None:
-        """Kill workers in turn, the scheduler at equal distances, and fill the disk half-way."""
-        begin, turn, whole = time.monotonic(), 0, 60 * self.config.minutes
-        schedulers = [
-            whole * (index + 1) / (self.config.scheduler_kills + 1) for index in range(self.config.scheduler_kills)
-        ]
-        full = False
-        while not over.wait(self.config.kill_every):
-            spent = time.monotonic() - begin
-            if spent > whole:
-                return
-            if schedulers and spent > schedulers[0]:
-                schedulers.pop(0)
-                self.kill("scheduler")
-                time.sleep(3)
-                self.start("scheduler")
-                self.counts["schedulers killed"] += 1
-            if not full and spent > whole / 2:
-                full = True
-                self.fill()
-            name = f"worker-{turn % self.config.workers}"
-            turn += 1
-            self.kill(name)
-            self.start(name)
-            self.counts["workers killed"] += 1
-
-    def fill(self) -> None:
-        """Fill the disk of the workers' temporary files for a while."""
-        place = self.disk / "full"
-        with contextlib.suppress(OSError), place.open("wb") as file:
-            while file.write(bytes(1 << 20)):
-                file.flush()
-        time.sleep(FULL_SECONDS)
-        place.unlink(missing_ok=True)
-        self.counts["disks filled"] += 1
-
-    def close(self) -> None:
-        """End all processes."""
-        for name in list(self._children):
-            self.kill(name)
+    code: int
+    minutes: float
+    policy: str = ""
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
+    turns: tuple[Mapping[str, float], ...] = ()
+    records: frozenset[str] = frozenset()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,112 +98,201 @@ def measure(config: ClusterFaults, setup: Setup) -> Result:
     shutil.rmtree(config.folder, ignore_errors=True)
     config.folder.mkdir(parents=True)
     setup.report(0, 2, "trainings")
-    alone = train(config, "threads", [])
-    setup.report(1, 2, "trainings")
-    with disk_for(config) as disk:
+    with ThreadPoolExecutor(1) as beside:
+        undisturbed = beside.submit(train, config, "threads", [])
+        if not config.together:
+            undisturbed.result()
+            setup.report(1, 2, "trainings")
+        there, counts = disturbed(config)
+        alone = undisturbed.result()
+    differing = records_that_differ(config.folder, alone.records & there.records)
+    return summarise(config, alone, there, counts, differing)
+
+
+def disturbed(config: ClusterFaults) -> tuple[Ended, Counter[str]]:
+    """Train on the cluster while everything breaks; the training, and what was done."""
+    with small_disk((config.folder / "disk").absolute()) as disk:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
-        site = Site(config=config, port=port, disk=disk)
-        over = threading.Event()
-        breaking = [
-            threading.Thread(target=site.break_compilers, args=(over,)),
-            threading.Thread(target=site.break_machines, args=(over,)),
-        ]
+        site = Site(breakage=breakage_of(config), workers=config.workers, folder=config.folder, port=port, disk=disk)
         try:
-            for name in ("scheduler", *(f"worker-{index}" for index in range(config.workers))):
-                site.start(name)
-            for thread in breaking:
-                thread.start()
-            there = train(config, "cluster", ["--scheduler", f"tcp://127.0.0.1:{port}"], counts=site.counts)
+            site.open()
+            site.begin()
+            scheduler = ["--scheduler", f"tcp://127.0.0.1:{port}"]
+            there = train(config, "cluster", scheduler, counts=site.counts, wait_for_room=site.wait_for_room)
         finally:
-            over.set()
-            for thread in breaking:
-                if thread.is_alive():
-                    thread.join(2 * config.kill_every + FULL_SECONDS)
             site.close()
-    return summarise(alone, there, site.counts)
+    return there, site.counts
 
 
-@contextlib.contextmanager
-def disk_for(config: ClusterFaults) -> Generator[Path]:
-    """A small disk of its own, so that filling it fills no other.
-
-    Raises:
-        UsageError: none can be mounted.
-    """
-    place = (config.folder / "disk").absolute()
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", place], capture_output=True, check=False)
-    if done.returncode:
-        raise UsageError(
-            f"{place}: expected the right to mount a disk, found {done.stderr.decode().strip()}; run it as root"
-        )
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=False)
+def breakage_of(config: ClusterFaults) -> Breakage:
+    """What is to be broken."""
+    return Breakage(
+        seconds=60 * config.minutes,
+        kill_every=config.kill_every,
+        scheduler_kills=config.scheduler_kills,
+        killed_share=config.killed_share,
+        hung_share=config.hung_share,
+        seed=config.seed,
+    )
 
 
-def train(config: ClusterFaults, name: str, words: Sequence[str], counts: Counter[str] | None = None) -> dict[str, Any]:
-    """Train, and start again where a full disk ended it, as its sentence says.
-
-    Raises:
-        MlgokitError: it ends in another way.
-    """
+def train(
+    config: ClusterFaults,
+    name: str,
+    words: Sequence[str],
+    *,
+    counts: Counter[str] | None = None,
+    wait_for_room: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Train, and start again as soon as there is room where a full disk ended it, as its sentence says."""
     output = config.folder / name
     command = [sys.executable, "-m", "mlgokit", "train", "--corpus", str(config.corpus), "--output", str(output)]
     command += ["--compilations", str(config.compilations), "--seed", str(config.seed), *words]
-    begin = time.monotonic()
+    counts, seconds = Counter[str]() if counts is None else counts, 0.0
     while True:
+        begin = time.monotonic()
         with (config.folder / f"{name}.txt").open("ab") as file:
             done = subprocess.run(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, check=False)
-        if done.returncode == StorageError.exit_code and counts is not None:
-            counts["ended by a full disk"] += 1
-            time.sleep(FULL_SECONDS)
-            continue
-        if done.returncode:
-            raise MlgokitError(
-                f"{config.folder / name}.txt: expected a training that ends, found {done.returncode}; read it"
-            )
-        break
+        seconds += time.monotonic() - begin
+        if done.returncode != StorageError.exit_code:
+            break
+        counts["trainings ended by a full disk"] += 1
+        if counts["trainings ended by a full disk"] >= MOST_STARTS or not wait_for_room():
+            break
+    if done.returncode:
+        return Ended(code=done.returncode, minutes=seconds / 60)
     counters = json.loads((output / "metrics.json").read_bytes())["counters"]
-    return {
-        "policy": digest_file(output / "final.policy"),
-        "minutes": (time.monotonic() - begin) / 60,
-        **{key: counters[key] for key in ("turn", "compilations", "failed")},
+    return Ended(
+        code=0,
+        minutes=seconds / 60,
+        policy=digest_file(output / "final.policy"),
+        counters={key: counters[key] for key in COUNTERS},
+        turns=tuple({key: row[key] for key in row.keys() - TIMES} for row in read_metrics(output)),
+        records=frozenset(str(path.relative_to(output / "store")) for path in (output / "store").rglob("*.npz")),
+    )
+
+
+def records_that_differ(folder: Path, names: Iterable[str]) -> int:
+    """How many compilations of both stores are not the same but for times."""
+    found = 0
+    for name in names:
+        one, other = (
+            load_compilation(folder / which / "store" / name, problem=INLINE_SIZE.name)
+            for which in ("threads", "cluster")
+        )
+        found += one is None or other is None or bool(difference(one, other))
+    return found
+
+
+def same_numbers(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two turns have the same numbers; what was measured in neither is the same.
+
+    Example:
+        >>> same_numbers({"reward": math.nan}, {"reward": math.nan}), same_numbers({"reward": 1}, {})
+        (True, False)
+    """
+    return one.keys() == other.keys() and all(
+        one[key] == other[key] or (math.isnan(one[key]) and math.isnan(other[key])) for key in one
+    )
+
+
+def missed(config: ClusterFaults, alone: Ended, there: Ended, counts: Mapping[str, int], differing: int) -> list[str]:
+    """What is not as it must be, one sentence part each: in the outcome, and in what was broken."""
+    known = Counter(counts)
+    kills = LEAST_KILLS * 60 * config.minutes / config.kill_every
+    seen = known["compilers seen"]
+    felt = known["trainings ended by a full disk"] + known["workers' lines about a full disk"]
+    lost, more = len(alone.records - there.records), len(there.records - alone.records)
+    turns = [same_numbers(*pair) for pair in zip(alone.turns, there.turns, strict=False)]
+    bars = {
+        f"the training with threads ended with {alone.code}": not alone.code,
+        f"the training on the cluster ended with {there.code}": not there.code,
+        "the policies differ": alone.policy == there.policy and bool(there.policy),
+        "the counters differ": dict(alone.counters) == dict(there.counters),
+        f"{turns.count(False)} of {len(alone.turns)} turns differ, and {len(there.turns)} were made": all(turns)
+        and len(turns) == len(alone.turns) == len(there.turns) > 0,
+        f"{lost} compilations were lost, {more} are too many": not lost and not more and bool(there.records),
+        f"{differing} compilations have another outcome": not differing,
+        f"the training on the cluster ended after {there.minutes:.1f} of {config.minutes:g} minutes": there.minutes
+        >= config.minutes,
+        f"{known['workers killed']} workers were killed, of at least {math.ceil(kills)}": known["workers killed"]
+        >= kills,
+        f"{known['schedulers killed']} of {config.scheduler_kills} schedulers were killed": known["schedulers killed"]
+        >= config.scheduler_kills,
+        "the disk was not filled": known["disks filled"] >= 1,
+        "nobody noticed a full disk": felt >= 1,
+        "no compiler was seen": seen > 0,
     }
+    for what, share in (("killed", config.killed_share), ("stopped", config.hung_share)):
+        found, least = known[f"compilers {what}"], LEAST_SHARE * share * seen
+        bars[f"{found} compilers were {what}, of at least {least:.1f}"] = found >= least
+    return [sentence for sentence, reached in bars.items() if not reached]
 
 
-def summarise(alone: dict[str, Any], there: dict[str, Any], counts: Counter[str]) -> Result:
+def summarise(config: ClusterFaults, alone: Ended, there: Ended, counts: Mapping[str, int], differing: int) -> Result:
     """Both trainings beside each other, and what was broken."""
-    same = [key for key in ("policy", "turn", "compilations", "failed") if alone[key] == there[key]]
-    passed = len(same) == 4
+    known, both = Counter(counts), (alone, there)
+    failures = missed(config, alone, there, counts, differing)
     rows: list[tuple[Cell, ...]] = [
-        (key, *((value[:16] if isinstance(value := one[key], str) else round(value, 1)) for one in (alone, there)))
-        for key in ("policy", "turn", "compilations", "failed", "minutes")
+        ("policy", *(one.policy[:16] for one in both)),
+        *((key, *(one.counters.get(key) for one in both)) for key in COUNTERS),
+        ("compilations in the store", *(len(one.records) for one in both)),
+        ("minutes", *(round(one.minutes, 1) for one in both)),
     ]
+    length = max(len(one.turns) for one in both)
+    turns: list[tuple[Cell, ...]] = [
+        (index + 1, *(number(one, index, key) for key in ("compilations", "reward") for one in both))
+        for index in range(length)
+    ]
+    outcome = "the same policy, byte for byte" if alone.policy == there.policy != "" else "another policy, or none"
     return Result(
         benchmark="cluster_faults",
         question="Is a policy that is trained on a cluster in which everything breaks the one that threads train?",
-        answer=f"{'the same policy, byte for byte' if 'policy' in same else 'another policy'}, "
-        f"{'as many compilations counted' if 'compilations' in same else 'another number of compilations counted'}: "
-        f"{counts['workers killed']} workers and {counts['schedulers killed']} schedulers were killed, "
-        f"{counts['compilers killed']} compilers killed and {counts['compilers stopped']} stopped, the disk filled "
-        f"{counts['disks filled']} times",
-        bar="the same policy and the same counts",
-        passed=passed,
-        seed=1,
+        answer=f"{outcome}, after {there.minutes:.1f} minutes in which {known['workers killed']} workers and "
+        f"{known['schedulers killed']} schedulers were killed, {known['compilers killed']} of "
+        f"{known['compilers seen']} compilers killed and {known['compilers stopped']} stopped, the disk filled "
+        f"{known['disks filled']} times; " + (f"missed: {'; '.join(failures)}" if failures else "nothing was missed"),
+        bar=f"the same policy, counts, turns and compilations, after {config.minutes:g} minutes with at least "
+        f"{LEAST_KILLS:.0%} of the kills of workers that they have room for, {config.scheduler_kills} of the "
+        f"scheduler, a full disk that is noticed, {LEAST_SHARE:.0%} of the {config.killed_share:.0%} of compilers to "
+        f"kill and {config.hung_share:.0%} to stop",
+        passed=not failures,
+        seed=config.seed,
         tables=(
-            Table(title="Both trainings", columns=("", "threads, undisturbed", "cluster, disturbed"), rows=tuple(rows)),
+            Table(
+                title="Both trainings",
+                note="Compilations in the store have a key of all that decides their outcome: "
+                f"{len(alone.records - there.records)} are in the first store alone, "
+                f"{len(there.records - alone.records)} in the second alone, {differing} of both have another outcome. "
+                + ("Both ran at the same time." if config.together else "One ran after the other."),
+                columns=("", "threads, undisturbed", "cluster, disturbed"),
+                rows=tuple(rows),
+            ),
+            Table(
+                title="Turns",
+                note="Compilations so far, and the mean reward. All other numbers of a turn are compared too.",
+                columns=(
+                    "turn",
+                    *(f"{what}, {where}" for what in ("compilations", "reward") for where in ("threads", "cluster")),
+                ),
+                rows=tuple(turns),
+            ),
             Table(
                 title="What was broken",
                 note="A compiler lives for a tenth of a second, so some end before they are seen.",
                 columns=("what", "times"),
-                rows=tuple((name, counts[name]) for name in sorted(counts)),
+                rows=tuple((name, known[name]) for name in sorted(known)),
             ),
         ),
     )
+
+
+def number(one: Ended, turn: int, key: str) -> Cell:
+    """A number of a turn, if there is one."""
+    value: Any = one.turns[turn].get(key) if turn < len(one.turns) else None
+    return None if value is None or math.isnan(value) else value
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ It ends, and its jobs with it, when it is interrupted. ``--show`` prints the scr
 """
 
 import argparse
+import os
 import signal
 from typing import Any
 
@@ -29,8 +30,12 @@ def main() -> None:
     parser.add_argument("--walltime", default="08:00:00", help="of each")
     parser.add_argument("--interface", default="lo", help="network interface that nodes reach this machine by")
     parser.add_argument("--scheduler-file", default="scheduler.json", help="what mlgokit takes as --scheduler")
-    parser.add_argument("--tls-authority", help="file of the authority, for connections by TLS")
-    parser.add_argument("--tls-certificate", help="file with the certificate and key, which all nodes can read")
+    # Jobs may start in another folder.
+    whole = os.path.abspath
+    parser.add_argument("--tls-authority", type=whole, help="file of the authority, for connections by TLS")
+    parser.add_argument(
+        "--tls-certificate", type=whole, help="file with the certificate and key, which all nodes can read"
+    )
     parser.add_argument("--show", action="store_true", help="print the script of a job")
     given = parser.parse_args()
     secret = {"protocol": "tls://", "security": security(given)} if given.tls_certificate else {}

@@ -63,6 +63,7 @@ PARTS = (
     "cost_truth",
     "cluster",
     "cluster_faults",
+    "cluster_site",
     "engine",
     "allocated",
     "evictions",

@@ -24,3 +24,29 @@ def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
     (worker,) = [line for line in lines if "dask_worker" in line]
     assert "--nthreads 12" in worker
     assert "tcp://127.0.0.1:" in worker
+
+
+def test_a_job_joins_by_tls_with_the_files_that_are_given(tmp_path: Path):
+    pytest.importorskip("dask_jobqueue")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=mlgokit"]
+    files = ["-keyout", "key.pem", "-out", "authority.pem"]
+    subprocess.run([*words, *files], capture_output=True, timeout=60, cwd=tmp_path, check=True)
+    parts = [(tmp_path / name).read_text() for name in ("authority.pem", "key.pem")]
+    (tmp_path / "certificate.pem").write_text("".join(parts))
+    given = ["--tls-authority", "authority.pem", "--tls-certificate", "certificate.pem"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/slurm_cluster.py", "--show", *given],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        check=True,
+    )
+    (worker,) = [line for line in done.stdout.splitlines() if "dask_worker" in line]
+    assert "tls://127.0.0.1:" in worker
+    assert "tcp://" not in done.stdout
+    found = dict(zip(worker.split(), worker.split()[1:], strict=False))
+    paths = [Path(found[option]) for option in ("--tls-ca-file", "--tls-cert", "--tls-key")]
+    assert [path.name for path in paths] == ["authority.pem", "certificate.pem", "certificate.pem"]
+    # Jobs start in another folder, perhaps.
+    assert all(path.is_absolute() for path in paths), paths

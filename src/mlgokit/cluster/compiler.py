@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +23,10 @@ AHEAD = 0.25
 """Compilations that wait for a worker, as a part of those that run."""
 
 
-ATTEMPTS = 3
-"""Of a compilation whose compiler was killed by signal 9, or did not end in time."""
+MOST_KILLS = 6
+"""So many compilers of one compilation are killed by signal 9 before that is its outcome."""
+MOST_TIMEOUTS = 3
+"""So many do not end in time. Of those that hang each takes its whole deadline; a kill takes no time."""
 _KILLED = Compilation(
     status=CompileStatus.CRASHED,
     reason="each worker that compiled it was killed, perhaps for want of memory",
@@ -105,21 +108,27 @@ class ClusterCompiler:
         return reply.done
 
     def _answer(self, parcel: Parcel) -> Reply:
-        """The reply of a worker; what was killed or hung is tried again, as that may be its worker's doing."""
-        reply = Reply(done=_KILLED)
-        for _ in range(ATTEMPTS):
-            try:
-                reply = self.link.answer(parcel)
-            except WorkersDiedError:
-                return reply
-            if not (reply.done.killed or reply.done.status is CompileStatus.TIMED_OUT):
-                break
-        return reply
+        try:
+            return settled(lambda: self.link.answer(parcel))
+        except WorkersDiedError:
+            return Reply(done=_KILLED)
 
     def close(self) -> None:
         """End compilers that stay, here and there, and the connection."""
         self.here.close()
         self.link.close()
+
+
+def settled(answer: Callable[[], Reply]) -> Reply:
+    """The reply of a worker; what was killed or hung is tried again, as that may be its worker's doing."""
+    kills = timeouts = 0
+    while True:
+        reply = answer()
+        kills += reply.done.killed
+        timeouts += reply.done.status is CompileStatus.TIMED_OUT
+        ended = reply.done.killed or reply.done.status is CompileStatus.TIMED_OUT
+        if not ended or kills >= MOST_KILLS or timeouts >= MOST_TIMEOUTS:
+            return reply
 
 
 def open_cluster(
