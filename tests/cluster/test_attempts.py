@@ -1,11 +1,13 @@
-"""How often a compilation whose compiler was killed or hung is tried again."""
+"""How often what was killed or hung is tried again: a compilation, and a look at the worker's compiler."""
 
 import pytest
 
 from mlgokit.cluster.compiler import settled
 from mlgokit.cluster.link import WorkersDiedError
 from mlgokit.cluster.parcel import Reply
+from mlgokit.cluster.worker import opened
 from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.errors import ToolError
 
 KILLED = Compilation(status=CompileStatus.CRASHED, killed=True)
 HUNG = Compilation(status=CompileStatus.TIMED_OUT)
@@ -41,3 +43,16 @@ def test_a_compilation_that_ends_its_workers_is_not_asked_again():
 
     with pytest.raises(WorkersDiedError):
         settled(answer)
+
+
+@pytest.mark.parametrize(("failures", "outcome"), [(0, "made"), (2, "made"), (3, "killed")])
+def test_a_worker_whose_compiler_was_killed_at_a_look_is_not_refused(failures: int, outcome: str):
+    left = ["killed"] * failures
+
+    def make() -> str:
+        if left:
+            raise ToolError(left.pop())
+        return "made"
+
+    assert opened(make) == outcome
+    assert not left

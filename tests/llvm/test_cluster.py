@@ -302,6 +302,24 @@ def test_a_network_that_breaks_costs_no_result(
 
 
 @NEWEST
+def test_a_result_that_is_long_on_its_way_breaks_no_other(
+    cluster: Cluster, here: ClangCompiler, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # All results are longer on their way than this, and nothing may be tried again.
+    monkeypatch.setattr("mlgokit.cluster.link.SLICE_SECONDS", 0.001)
+    monkeypatch.setattr("mlgokit.cluster.link.MOST_FAILURES", 1)
+    modules = [module for module in load_corpus(small_corpus).modules if module.name != "bad"] * 12
+    cluster.start_scheduler()
+    for _ in range(2):
+        cluster.start_worker()
+    with opened(cluster, here) as compiler:
+        results = parallel(
+            lambda module: compiler.compile(module, LOGGED), modules, workers=6, report=say_nothing, label=""
+        )
+    assert all(result.ok for result in results)
+
+
+@NEWEST
 def test_an_interrupted_run_waits_for_no_worker(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
     modules = load_corpus(small_corpus).modules[:1] * 40
     cluster.start_scheduler()

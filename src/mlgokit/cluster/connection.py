@@ -33,8 +33,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
         raise ToolError(
             "--scheduler: expected Dask, found that it is not installed; pip install 'mlgokit[cluster]'"
         ) from error
-    # What it has to say of a lost connection is said by us, in one sentence.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    say_nothing_of_connections()
     be_quiet()
     if count := options.local_workers:
         cluster = distributed.LocalCluster(
@@ -55,6 +54,14 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
                 ) from error
             if stopped.wait(1.0):
                 raise CancelledError from error
+
+
+def say_nothing_of_connections() -> None:
+    """Turn off Dask's messages and traces in this process: a lost connection is told by us, in one sentence."""
+    # Dask gives some of its loggers a level of their own, which that of their parent does not change.
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def be_quiet() -> None:

@@ -203,13 +203,15 @@ class Link:
         """
         since, signs = time.monotonic(), ("", 0.0)
         looked = since
+        answer = asyncio.run_coroutine_threadsafe(_arrive(future), client.loop.asyncio_loop)
         while True:
-            with contextlib.suppress(TimeoutError):
-                return future.result(timeout=SLICE_SECONDS)
+            try:
+                return answer.result(timeout=SLICE_SECONDS)
+            except TimeoutError:
+                if answer.done():
+                    raise
             if stopped.is_set():
                 raise CancelledError
-            if future.done():
-                return future.result()
             if client.status != "running":
                 raise OSError("the connection is lost")
             if time.monotonic() - looked < LIFE_SECONDS:
@@ -341,6 +343,15 @@ class Link:
                 return self._client
             self._client, self._cluster = open_client(self.options, stopped)
             return self._client
+
+
+async def _arrive(future: Any) -> Any:
+    """The result of a task.
+
+    A ``result(timeout=...)`` that takes longer is cancelled, and with it what other threads wait for, as Dask fetches
+    all their results together.
+    """
+    return await future
 
 
 def _signs_of_life(client: Any, key: str) -> tuple[str, float]:

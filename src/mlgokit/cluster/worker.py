@@ -1,11 +1,12 @@
 """What runs on a worker: a parcel is unpacked, compiled by the worker's own clang, and answered."""
 
+import contextlib
 import dataclasses
 import functools
 import platform
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import platformdirs
@@ -22,6 +23,8 @@ from mlgokit.disk import Room
 from mlgokit.errors import MlgokitError, ToolError
 from mlgokit.manifest import package_version
 
+ATTEMPTS = 3
+"""To start the compiler of a setup."""
 _opening = threading.Lock()
 _compilers: dict[Setup, ClangCompiler | str] = {}
 """By setup, the compiler, or why there is none."""
@@ -104,11 +107,22 @@ def open_shelf(folder: Path | None = None) -> Shelf:
 def _compiler_for(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
     with _opening:
         if setup not in _compilers:
-            try:
-                _compilers[setup] = _open_compiler(setup, shelf)
-            except ToolError as error:
-                _compilers[setup] = str(error)
+            _compilers[setup] = opened(lambda: _open_compiler(setup, shelf))
         return _compilers[setup]
+
+
+def opened(make: Callable[[], ClangCompiler | str]) -> ClangCompiler | str:
+    """The compiler that ``make`` gives, or why there is none.
+
+    That is said once for all, so it is tried again first: the compiler that was only looked at may have been killed.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(ToolError):
+            return make()
+    try:
+        return make()
+    except ToolError as error:
+        return str(error)
 
 
 def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
