@@ -1,5 +1,6 @@
 """Training on a cluster in which workers, the scheduler, compilers and a disk break; is the policy the same?"""
 
+import contextlib
 import json
 import math
 import shutil
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,9 @@ from results import Cell, Result, Table
 
 from mlgokit.compiler.recheck import difference
 from mlgokit.compiler.store import load_compilation
-from mlgokit.errors import StorageError
-from mlgokit.files import digest_file
-from mlgokit.learning.metrics import read_metrics
+from mlgokit.errors import StorageError, UsageError
+from mlgokit.files import atomic_write, digest_file
+from mlgokit.learning.metrics import ROWS_NAME, read_metrics
 from mlgokit.problems import INLINE_SIZE
 
 LEAST_KILLS = 0.8
@@ -30,6 +31,10 @@ LEAST_KILLS = 0.8
 LEAST_SHARE = 0.5
 """Of the compilers that were to be killed and stopped: a draw gives fewer or more, and some end before they are hit."""
 MOST_STARTS = 20
+BROKEN_NAME = "broken.json"
+MOST_COMPILATIONS = 1_000_000_000
+MARGIN_MINUTES = 0.5
+"""A training that ends after its last turn may begin that a little later than things stop breaking."""
 COUNTERS = ("turn", "compilations", "failed")
 TIMES = frozenset({"time", "seconds", "seconds_left", "user_seconds"})
 """Numbers of a turn that no two runs have alike."""
@@ -41,8 +46,9 @@ class ClusterFaults:
 
     corpus: Path = Path("quickstart/corpus")
     """What is trained on."""
-    compilations: int = 1500
-    """Of each training, a budget in compilations; enough for the training on the cluster to take `minutes`."""
+    compilations: int = 0
+    """Of each training, a budget in compilations, which has to last for `minutes` on the cluster; 0 for as many turns
+    as there are in `minutes`."""
     workers: int = 4
     """Workers of the cluster, of one thread each."""
     kill_every: float = 20.0
@@ -57,6 +63,8 @@ class ClusterFaults:
     """How long everything breaks; the rest of the training is left in peace."""
     together: bool = False
     """Train both ways at the same time, which takes less time in all and makes both slower."""
+    finish: bool = False
+    """Go on with both trainings of a run that was stopped after everything had been broken; nothing is any more."""
     folder: Path = Path("build/cluster-faults")
     """Where both trainings are kept."""
     seed: int = 1
@@ -92,38 +100,90 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(config: ClusterFaults, setup: Setup) -> Result:
-    """Train both ways and compare."""
+    """Train both ways and compare.
+
+    Raises:
+        UsageError: there is nothing to finish.
+    """
     setup.toolchain(None)
     setup.corpus(config.corpus)
+    alone, there = Training(config=config, name="threads"), Training(config=config, name="cluster")
+    counts = read_broken(config, alone, there) if config.finish else start_anew(config)
+    setup.report(0, 2, "trainings")
+    with opened(config, counts) as (site, scheduler):
+        there.words, there.counts, there.wait_for_room = scheduler, counts, site.wait_for_room
+        if not config.finish:
+            train_both(config, site, alone, there)
+        setup.report(1, 2, "trainings")
+        # Whichever made fewer turns in this time goes on; by now nothing is broken any more. A run that was stopped had
+        # begun another turn, a part of whose compilations are in its store.
+        turns = max(alone.turn, there.turn) + config.finish
+        for one in (alone, there):
+            if one.code == 0 and (config.finish or one.turn < turns):
+                one.run(turns=None if config.compilations else turns)
+    ended = alone.ended(), there.ended()
+    differing = records_that_differ(config.folder, ended[0].records & ended[1].records)
+    return summarise(config, ended[0], ended[1], counts, differing)
+
+
+def start_anew(config: ClusterFaults) -> Counter[str]:
+    """An empty folder, and nothing that was broken."""
     shutil.rmtree(config.folder, ignore_errors=True)
     config.folder.mkdir(parents=True)
-    setup.report(0, 2, "trainings")
+    return Counter[str]()
+
+
+def train_both(config: ClusterFaults, site: Site, alone: "Training", there: "Training") -> None:
+    """Train on the cluster while everything breaks, and at the same time, if that is asked for, with threads."""
+    until = None if config.compilations else config.minutes + MARGIN_MINUTES
     with ThreadPoolExecutor(1) as beside:
-        undisturbed = beside.submit(train, config, "threads", [])
-        if not config.together:
+        undisturbed = beside.submit(alone.run, minutes=until) if config.together else None
+        site.begin()
+        there.run(minutes=until)
+        site.stop()
+        seconds = {one.name: one.seconds for one in (alone, there)}
+        atomic_write(config.folder / BROKEN_NAME, json.dumps({"counts": site.counts, "seconds": seconds}))
+        if undisturbed is not None:
             undisturbed.result()
-            setup.report(1, 2, "trainings")
-        there, counts = disturbed(config)
-        alone = undisturbed.result()
-    differing = records_that_differ(config.folder, alone.records & there.records)
-    return summarise(config, alone, there, counts, differing)
 
 
-def disturbed(config: ClusterFaults) -> tuple[Ended, Counter[str]]:
-    """Train on the cluster while everything breaks; the training, and what was done."""
+def read_broken(config: ClusterFaults, *trainings: "Training") -> Counter[str]:
+    """What was broken in a run that was stopped later, and how long each training had taken.
+
+    Raises:
+        UsageError: there was none.
+    """
+    try:
+        broken = json.loads((config.folder / BROKEN_NAME).read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{config.folder}: expected what an earlier run has broken, found none; run without --finish"
+        ) from error
+    for one in trainings:
+        one.seconds = broken["seconds"][one.name]
+    return Counter(broken["counts"])
+
+
+@contextlib.contextmanager
+def opened(config: ClusterFaults, counts: Counter[str]) -> Generator[tuple[Site, list[str]]]:
+    """A cluster that is ended at the end, and the words by which a training uses it."""
     with small_disk((config.folder / "disk").absolute()) as disk:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
-        site = Site(breakage=breakage_of(config), workers=config.workers, folder=config.folder, port=port, disk=disk)
+        site = Site(
+            breakage=breakage_of(config),
+            workers=config.workers,
+            folder=config.folder,
+            port=port,
+            disk=disk,
+            counts=counts,
+        )
         try:
             site.open()
-            site.begin()
-            scheduler = ["--scheduler", f"tcp://127.0.0.1:{port}"]
-            there = train(config, "cluster", scheduler, counts=site.counts, wait_for_room=site.wait_for_room)
+            yield site, ["--scheduler", f"tcp://127.0.0.1:{port}"]
         finally:
             site.close()
-    return there, site.counts
 
 
 def breakage_of(config: ClusterFaults) -> Breakage:
@@ -138,40 +198,76 @@ def breakage_of(config: ClusterFaults) -> Breakage:
     )
 
 
-def train(
-    config: ClusterFaults,
-    name: str,
-    words: Sequence[str],
-    *,
-    counts: Counter[str] | None = None,
-    wait_for_room: Callable[[], bool] = lambda: False,
-) -> Ended:
-    """Train, and start again as soon as there is room where a full disk ended it, as its sentence says."""
-    output = config.folder / name
-    command = [sys.executable, "-m", "mlgokit", "train", "--corpus", str(config.corpus), "--output", str(output)]
-    command += ["--compilations", str(config.compilations), "--seed", str(config.seed), *words]
-    counts, seconds = Counter[str]() if counts is None else counts, 0.0
-    while True:
-        begin = time.monotonic()
-        with (config.folder / f"{name}.txt").open("ab") as file:
-            done = subprocess.run(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, check=False)
-        seconds += time.monotonic() - begin
-        if done.returncode != StorageError.exit_code:
-            break
-        counts["trainings ended by a full disk"] += 1
-        if counts["trainings ended by a full disk"] >= MOST_STARTS or not wait_for_room():
-            break
-    if done.returncode:
-        return Ended(code=done.returncode, minutes=seconds / 60)
-    counters = json.loads((output / "metrics.json").read_bytes())["counters"]
-    return Ended(
-        code=0,
-        minutes=seconds / 60,
-        policy=digest_file(output / "final.policy"),
-        counters={key: counters[key] for key in COUNTERS},
-        turns=tuple({key: row[key] for key in row.keys() - TIMES} for row in read_metrics(output)),
-        records=frozenset(str(path.relative_to(output / "store")) for path in (output / "store").rglob("*.npz")),
-    )
+@dataclass(slots=True, kw_only=True, eq=False)
+class Training:
+    """One of both.
+
+    Attributes:
+        config: what is trained.
+        name: of its folder.
+        words: further words of the command.
+        counts: how often a full disk ended it goes there.
+        wait_for_room: waits until the disk is not full, and says whether that came.
+        seconds: in which a process of it ran.
+        code: with which the last one ended.
+    """
+
+    config: ClusterFaults
+    name: str
+    words: Sequence[str] = ()
+    counts: Counter[str] = field(default_factory=Counter[str])
+    wait_for_room: Callable[[], bool] = lambda: False
+    seconds: float = 0.0
+    code: int = 0
+
+    @property
+    def output(self) -> Path:
+        """Its folder."""
+        return self.config.folder / self.name
+
+    @property
+    def turn(self) -> int:
+        """How far it is; 0 if it has not begun."""
+        return int(read_metrics(self.output)[-1]["turn"]) if (self.output / ROWS_NAME).exists() else 0
+
+    def run(self, *, minutes: float | None = None, turns: int | None = None) -> None:
+        """Train until a budget is spent, or go on; where a full disk ends it, start again as soon as there is room.
+
+        Args:
+            minutes: of all processes so far, after which no turn begins.
+            turns: in all. Without these two, the budget in compilations.
+        """
+        for _ in range(MOST_STARTS):
+            budget = ["--compilations", str(self.config.compilations or MOST_COMPILATIONS)]
+            budget = budget if turns is None else ["--iterations", str(turns)]
+            budget += [] if minutes is None else ["--minutes", f"{max(0.1, minutes - self.seconds / 60):.2f}"]
+            command = [sys.executable, "-m", "mlgokit", "train", "--corpus", str(self.config.corpus)]
+            command += ["--output", str(self.output), "--seed", str(self.config.seed), *budget, *self.words]
+            begin = time.monotonic()
+            with (self.config.folder / f"{self.name}.txt").open("ab") as file:
+                done = subprocess.run(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, check=False)
+            self.seconds += time.monotonic() - begin
+            self.code = done.returncode
+            if self.code != StorageError.exit_code:
+                return
+            self.counts["trainings ended by a full disk"] += 1
+            if not self.wait_for_room():
+                return
+
+    def ended(self) -> Ended:
+        """What became of it."""
+        if self.code:
+            return Ended(code=self.code, minutes=self.seconds / 60)
+        counters = json.loads((self.output / "metrics.json").read_bytes())["counters"]
+        store = self.output / "store"
+        return Ended(
+            code=0,
+            minutes=self.seconds / 60,
+            policy=digest_file(self.output / "final.policy"),
+            counters={key: counters[key] for key in COUNTERS},
+            turns=tuple({key: row[key] for key in row.keys() - TIMES} for row in read_metrics(self.output)),
+            records=frozenset(str(path.relative_to(store)) for path in store.rglob("*.npz")),
+        )
 
 
 def records_that_differ(folder: Path, names: Iterable[str]) -> int:
@@ -266,7 +362,7 @@ def summarise(config: ClusterFaults, alone: Ended, there: Ended, counts: Mapping
                 note="Compilations in the store have a key of all that decides their outcome: "
                 f"{len(alone.records - there.records)} are in the first store alone, "
                 f"{len(there.records - alone.records)} in the second alone, {differing} of both have another outcome. "
-                + ("Both ran at the same time." if config.together else "One ran after the other."),
+                + ("Both ran at the same time." if config.together or config.finish else "One ran after the other."),
                 columns=("", "threads, undisturbed", "cluster, disturbed"),
                 rows=tuple(rows),
             ),

@@ -140,15 +140,22 @@ class Site:
         child.wait(60)
         return alive
 
-    def close(self) -> None:
-        """Stop breaking, end all processes, and count what the workers say of the disk."""
+    def stop(self) -> None:
+        """Stop breaking, and count what the workers have said of the disk."""
         self._over.set()
         for thread in self._threads:
             thread.join(60)
+        if self._threads:
+            said = [path.read_text(errors="replace") for path in self.folder.glob("worker-*.txt")]
+            lines = sum(text.count("No space left on device") for text in said)
+            self.counts["workers' lines about a full disk"] = lines
+            self._threads.clear()
+
+    def close(self) -> None:
+        """Stop breaking, and end all processes."""
+        self.stop()
         for name in list(self._children):
             self.kill(name)
-        said = [path.read_text(errors="replace") for path in self.folder.glob("worker-*.txt")]
-        self.counts["workers' lines about a full disk"] = sum(text.count("No space left on device") for text in said)
 
     def _output(self, name: str) -> Path:
         return self.folder / f"{name}.txt"
@@ -234,7 +241,7 @@ def small_disk(place: Path) -> Generator[Path]:
     Raises:
         UsageError: none can be mounted.
     """
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     words = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
     done = subprocess.run(words, capture_output=True, check=False)
     if done.returncode:

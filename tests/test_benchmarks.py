@@ -67,6 +67,7 @@ PARTS = (
     "engine",
     "allocated",
     "evictions",
+    "levers",
     "live_ranges",
     "scale",
     "policy_bench",

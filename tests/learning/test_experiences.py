@@ -1,4 +1,4 @@
-"""Which decisions of single sites a learner may give to the compiler."""
+"""Which decisions of single sites a learner may give to the compiler, and in which order these are compiled."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.proposals import followed
 from mlgokit.errors import UsageError
-from mlgokit.learning.experiences import check_proposal
+from mlgokit.learning.experiences import MODULES_FOR_ROWS, check_proposal, in_rows
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
 PLAIN = followed(":default", np.array([0]))
@@ -36,3 +36,18 @@ def test_ordinary_proposals_are_carried_out_for_every_problem():
     check_proposal(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1))
     # Flips are for modules that no decision table can address.
     check_proposal(INLINE_SIZE, dataclasses.replace(PLAIN, independent=3, base=1, flip_probability=np.array([0.25])))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_of_a_module_are_made_in_a_row_where_there_are_many_modules(workers: int):
+    count = 2 * MODULES_FOR_ROWS
+    modules, waits = [*range(count)] * 3, [True] * count + [False] * count + [True] * count
+    (rows,) = in_rows(modules, waits, workers=workers)
+    assert rows == [[count + module, module, 2 * count + module] for module in range(count)]
+
+
+def test_each_is_a_row_of_its_own_where_there_are_many_workers():
+    count = 2 * MODULES_FOR_ROWS
+    first, rest = in_rows([*range(count)] * 2, [True] * count + [False] * count, workers=3)
+    assert first == [[count + module] for module in range(count)]
+    assert rest == [[module] for module in range(count)]

@@ -30,7 +30,8 @@ class Setup:
         major: of LLVM.
         clang: the line that the client's clang prints.
         programs: digests of the client's compiler and of its libraries of LLVM, by file name.
-        stays: whether compilers stay between compilations, and what functions they know.
+        stays: whether compilers stay between compilations.
+        knows: whether functions that are known are not generated again.
         sandboxed: whether compilers run in a sandbox.
         recheck: which compilations with something reused are made again.
         keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
@@ -44,6 +45,7 @@ class Setup:
     clang: str
     programs: tuple[tuple[str, str], ...]
     stays: bool
+    knows: bool
     sandboxed: bool
     recheck: Recheck
     keep_hot: float
@@ -117,6 +119,7 @@ def setup_of(compiler: ClangCompiler) -> Setup:
         clang=compiler.toolchain.version_text or compiler.toolchain.version,
         programs=programs_of(compiler.loaded),
         stays=compiler.residents is not None,
+        knows=compiler.known is not None,
         sandboxed=compiler.sandbox is not None,
         recheck=compiler.recheck,
         keep_hot=compiler.keep_hot,

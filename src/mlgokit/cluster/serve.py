@@ -50,9 +50,10 @@ def serve(
             joined = asyncio.run(
                 _serve_once(distributed, options, threads=threads, memory=memory_bytes, name=name, report=report)
             )
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+        # A nanny that fails to start raises a RuntimeError, whose cause is what it met: a scheduler that ended.
+        except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
             joined = False
-            report(0, 1, f"{options.scheduler} is not there ({type(error).__name__})")
+            report(0, 1, f"{options.scheduler} is not there ({type(error.__cause__ or error).__name__})")
         if joined:
             lost = time.monotonic()
             report(0, 1, f"{options.scheduler} was left, and is waited for")

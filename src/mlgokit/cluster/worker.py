@@ -136,7 +136,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
     compiler = ClangCompiler(
         toolchain=toolchain,
         residents=Residents() if setup.stays else None,
-        known={} if setup.stays else None,
+        known={} if setup.knows else None,
         recheck=setup.recheck,
         sandbox=open_sandbox(toolchain, (shelf.folder,)) if setup.sandboxed else None,
         room=Room(folder=None),

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+import dataclasses
 import os
 import secrets
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
@@ -130,6 +132,31 @@ def _bytes(option: str, gib: float | None) -> int | None:
 Compiling = Annotated[CompilerOptions, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 COMPILER = CompilerOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReuseOptions:
+    """What is reused between the compilations of a module; results are the same without."""
+
+    residents: Literal["on", "off"] = "on"
+    """Whether compilers that have read a module and come to the inliner wait for its next compilation."""
+    known_functions: Literal["on", "off"] = "on"
+    """Whether functions whose code an earlier compilation generated from the same IR are left out of the next."""
+
+    def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
+        """A compiler that reuses this, and compiles a part of what it makes so once more without."""
+        return dataclasses.replace(
+            clang,
+            residents=Residents() if self.residents == "on" else None,
+            known={} if self.known_functions == "on" else None,
+            recheck=recheck,
+        )
+
+
+Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]
+"""As a field of a command's configuration: the options of the command line have no prefix."""
+REUSE = ReuseOptions()
+NO_REUSE = ReuseOptions(residents="off", known_functions="off")
 
 
 def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:

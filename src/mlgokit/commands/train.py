@@ -21,10 +21,12 @@ from mlgokit.commands.options import (
     COMPILER,
     NO_CHANGES,
     NO_CLUSTER,
+    NO_REUSE,
     Changes,
     Clustering,
     Compiling,
     ProblemName,
+    Reusing,
     open_compiler,
 )
 from mlgokit.commands.workplace import claim_folder, open_workshop
@@ -79,6 +81,8 @@ class Train:
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
+    reuse: Reusing = NO_REUSE
+    """What is reused between the compilations of a module."""
     minutes: float = math.inf
     """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET
@@ -117,6 +121,7 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
+    clang = config.reuse.applied(clang, recheck=config.compiler.recheck())
     store = config.store or config.output / "store"
     compiler = stack.enter_context(
         contextlib.closing(

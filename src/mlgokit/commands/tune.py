@@ -28,7 +28,6 @@ from mlgokit.commands.tune_session import SEARCH, NotMadeGoodError, Session, tun
 from mlgokit.compiler.compile import COMPILE_SECONDS, ClangCompiler
 from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
@@ -104,22 +103,22 @@ def _tune(config: Tune, stack: contextlib.ExitStack, report: Report) -> Tuned:
             config=config,
             compiler=spread(
                 config.cluster,
-                ClangCompiler(
-                    toolchain=toolchain,
-                    plugin=build_plugin(toolchain),
-                    workers=config.compiler.workers,
-                    timeout_seconds=config.compiler.deadline(
-                        config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+                config.reuse.applied(
+                    ClangCompiler(
+                        toolchain=toolchain,
+                        plugin=build_plugin(toolchain),
+                        workers=config.compiler.workers,
+                        timeout_seconds=config.compiler.deadline(
+                            config.judge.timeout_seconds if found.linking else COMPILE_SECONDS
+                        ),
+                        limits=config.compiler.limits(),
+                        sandbox=found.corpus
+                        and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
+                        room=config.compiler.room(config.folder),
+                        keep_hot=config.keep_hot,
+                        memory=MemoryGate(host=HostMemory()),
                     ),
-                    limits=config.compiler.limits(),
-                    sandbox=found.corpus
-                    and open_sandbox_for(config.compiler, toolchain, corpus=found.corpus, report=report),
-                    room=config.compiler.room(config.folder),
-                    residents=Residents(),
-                    known={},
                     recheck=config.compiler.recheck(),
-                    keep_hot=config.keep_hot,
-                    memory=MemoryGate(host=HostMemory()),
                 ),
                 report=report,
             ),

@@ -131,8 +131,8 @@ def open_cargo(
         workers=config.compiler.workers,
         timeout_seconds=config.compiler.deadline(COMPILE_SECONDS),
         room=config.compiler.room(config.folder),
-        residents=Residents(),
-        known={},
+        residents=Residents() if config.reuse.residents == "on" else None,
+        known={} if config.reuse.known_functions == "on" else None,
     )
     return CargoTuning(
         words=words,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from mlgokit.commands.build_site import BuildOptions, WholeBuild
-from mlgokit.commands.options import COMPILER, NO_CLUSTER, Clustering, Compiling
+from mlgokit.commands.options import COMPILER, NO_CLUSTER, REUSE, Clustering, Compiling, Reusing
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.tune.judge import JudgeConfig
@@ -95,6 +95,8 @@ class Tune:
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
+    reuse: Reusing = REUSE
+    """What is reused between the compilations of a module."""
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)

@@ -193,6 +193,7 @@ def compile_once(
             keep=_KEEP[detail if problem is INLINE_SIZE else "all"],
             flips=flips,
             regalloc=problem.by_regalloc_cost,
+            reuse=problem is INLINE_SIZE,
         ),
     )
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mlgokit.algorithms.credit import ScoredBuild, attribute
 from mlgokit.algorithms.learner import Actor, Experience, Floats, ForcedDecisions, Ints, Proposal, Task
 from mlgokit.algorithms.search import independent_flips
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.pool import parallel
+from mlgokit.compiler.pool import count_of, parallel
 from mlgokit.compiler.regalloc_cost import OFFSET
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.errors import UsageError
@@ -25,6 +25,9 @@ from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 from mlgokit.spec import AdviceKind
 from mlgokit.tables.decisions import flipped_keys, site_table, strong_names
+
+MODULES_FOR_ROWS = 16
+"""For each worker, for a worker to compile all of a module: at the end of a turn some wait for the last row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +133,7 @@ def compile_proposals(
                 flips=None if given is None or base is None else flipped_keys(base.decisions, given),
             )
 
-        def compile_all(chosen: Sequence[_Item], begin: int) -> dict[_Item, Compilation]:
-            def told(done: int, _total: int, text: str) -> None:
-                report(begin + done, len(items), text)
-
-            done = parallel(work, chosen, workers=baselines.compiler, report=told, label=label)
-            return dict(zip(chosen, done, strict=True))
-
-        runs = compile_all([item for item in items if not _needs_base(proposals[item.proposal])], 0)
-        bases.runs.update({(item.proposal, item.index): run for item, run in runs.items() if run.ok})
-        waiting = [item for item in items if item not in runs]
-        runs |= compile_all([one for one in waiting if _can_be_made(proposals[one.proposal], one, bases)], len(runs))
+        runs = _compile_all(work, items, proposals, bases, report=report, label=label)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
     told = _without_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
@@ -157,6 +150,65 @@ def _independent(proposal: Proposal, item: _Item, base: Compilation, bases: "_Ba
     """Flips of ``base`` that cannot meet."""
     sites, seed = base.decisions.sites.view(np.int64), int(proposal.seeds[item.position])
     return independent_flips(bases.scored(proposal, item), sites, most=proposal.independent, seed=seed)
+
+
+def _compile_all(
+    work: Callable[[_Item], Compilation],
+    items: Sequence[_Item],
+    proposals: Sequence[Proposal],
+    bases: "_Bases",
+    *,
+    report: Report,
+    label: str,
+) -> dict[_Item, Compilation]:
+    """``work`` on all items whose base, if they need one, compiled; the bases are put into ``bases``."""
+    compiler = bases.baselines.compiler
+    finished: list[_Item] = []
+    waits = [_needs_base(proposals[item.proposal]) for item in items]
+
+    def work_row(row: Sequence[int]) -> dict[_Item, Compilation]:
+        done: dict[_Item, Compilation] = {}
+        for position in row:
+            item = items[position]
+            if not waits[position] or _can_be_made(proposals[item.proposal], item, bases):
+                done[item] = work(item)
+                if done[item].ok and not waits[position]:
+                    bases.runs[item.proposal, item.index] = done[item]
+            finished.append(item)
+        return done
+
+    def told(_done: int, _total: int, text: str) -> None:
+        report(len(finished), len(items), text)
+
+    runs: dict[_Item, Compilation] = {}
+    for rows in in_rows([item.index for item in items], waits, workers=count_of(compiler)):
+        for done in parallel(work_row, rows, workers=compiler, report=told, label=label):
+            runs |= done
+    return runs
+
+
+def in_rows(modules: Sequence[int], waits: Sequence[bool], *, workers: int) -> list[list[list[int]]]:
+    """Which compilations one worker makes in a row, by their position, and which rows are made before others.
+
+    Those that wait for a base come after the others. Where there are many more modules than workers, all of a module
+    are one row, as its compiler may stay meanwhile.
+
+    Args:
+        modules: of each compilation.
+        waits: whether it waits for a base.
+        workers: how many rows are made at once.
+
+    Example:
+        >>> in_rows([7, 8, 7, 8], [False, False, True, True], workers=2)
+        [[[0], [1]], [[2], [3]]]
+    """
+    order = sorted(range(len(modules)), key=lambda position: waits[position])
+    rows: dict[int, list[int]] = {}
+    for position in order:
+        rows.setdefault(modules[position], []).append(position)
+    if len(rows) >= MODULES_FOR_ROWS * workers:
+        return [list(rows.values())]
+    return [[[position] for position in order if waits[position] is later] for later in (False, True)]
 
 
 def _can_be_made(proposal: Proposal, item: _Item, bases: "_Bases") -> bool:
