@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from mlgokit.errors import UsageError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 COUNTS = {
@@ -143,3 +146,17 @@ def test_the_disk_is_filled_at_another_time_with_another_seed(benchmark: Callabl
         if what == "disk full"
     }
     assert len(times) == 4
+
+
+def test_a_run_that_was_stopped_is_finished_with_what_it_had_broken(
+    benchmark: Callable[[str], ModuleType], tmp_path: Path
+):
+    faults = benchmark("cluster_faults")
+    config = faults.ClusterFaults(folder=tmp_path, finish=True)
+    both = [faults.Training(config=config, name=name) for name in ("threads", "cluster")]
+    with pytest.raises(UsageError, match="expected what an earlier run has broken, found none; run without --finish"):
+        faults.read_broken(config, *both)
+    (tmp_path / "broken.json").write_text(json.dumps({"counts": COUNTS, "seconds": {"threads": 9.0, "cluster": 8.0}}))
+    assert faults.read_broken(config, *both) == COUNTS
+    assert [one.seconds for one in both] == [9.0, 8.0]
+    assert [one.turn for one in both] == [0, 0]

@@ -136,12 +136,12 @@ COMPILER = CompilerOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseOptions:
-    """What is reused between the compilations of a module; results are the same without."""
+    """Reuse between the compilations of a module; results are the same without."""
 
     residents: Literal["on", "off"] = "on"
-    """Whether compilers that have read a module and come to the inliner wait for its next compilation."""
+    """Compilers that have read a module, come to the inliner, and wait for its next compilation: on or off."""
     known_functions: Literal["on", "off"] = "on"
-    """Whether functions whose code an earlier compilation generated from the same IR are left out of the next."""
+    """Functions left out of a compilation as an earlier one generated their code from the same IR: on or off."""
 
     def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
         """A compiler that reuses this, and compiles a part of what it makes so once more without."""

@@ -82,7 +82,7 @@ class Train:
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
     reuse: Reusing = NO_REUSE
-    """What is reused between the compilations of a module."""
+    """Reuse between the compilations of a module."""
     minutes: float = math.inf
     """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""
     learning: Annotated[Learning, tyro.conf.OmitArgPrefixes] = LIKE_PRESET

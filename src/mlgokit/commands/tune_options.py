@@ -96,7 +96,7 @@ class Tune:
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     reuse: Reusing = REUSE
-    """What is reused between the compilations of a module."""
+    """Reuse between the compilations of a module."""
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine; links run here."""
     judge: JudgeConfig = dataclasses.field(default_factory=JudgeConfig)
