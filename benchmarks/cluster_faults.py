@@ -32,6 +32,7 @@ LEAST_SHARE = 0.5
 """Of the compilers that were to be killed and stopped: a draw gives fewer or more, and some end before they are hit."""
 MOST_STARTS = 20
 BROKEN_NAME = "broken.json"
+STOPPED = " After things stopped breaking, both were ended from outside in the midst of a turn, and gone on with."
 MOST_COMPILATIONS = 1_000_000_000
 MARGIN_MINUTES = 0.5
 """A training that ends after its last turn may begin that a little later than things stop breaking."""
@@ -362,7 +363,8 @@ def summarise(config: ClusterFaults, alone: Ended, there: Ended, counts: Mapping
                 note="Compilations in the store have a key of all that decides their outcome: "
                 f"{len(alone.records - there.records)} are in the first store alone, "
                 f"{len(there.records - alone.records)} in the second alone, {differing} of both have another outcome. "
-                + ("Both ran at the same time." if config.together or config.finish else "One ran after the other."),
+                + ("Both ran at the same time." if config.together or config.finish else "One ran after the other.")
+                + (STOPPED if config.finish else ""),
                 columns=("", "threads, undisturbed", "cluster, disturbed"),
                 rows=tuple(rows),
             ),
