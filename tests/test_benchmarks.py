@@ -47,6 +47,7 @@ PARTS = (
     "evaluate_agreement",
     "harness",
     "inline_replay",
+    "left_out",
     "results",
     "made_models",
     "made_objects",
