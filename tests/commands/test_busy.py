@@ -31,6 +31,7 @@ from mlgokit.commands.export import Export
 from mlgokit.commands.export_llvm import ExportLlvm
 from mlgokit.commands.export_replay import ExportReplay
 from mlgokit.commands.export_tflite import ExportTflite
+from mlgokit.commands.export_tosa import ExportTosa
 from mlgokit.commands.import_policy import ImportPolicy
 from mlgokit.commands.importance import Importance
 from mlgokit.commands.quickstart import Quickstart
@@ -95,6 +96,7 @@ CHANGING: dict[str, Callable[[Path], Any]] = {
     "bench": lambda corpus: Bench(folder=corpus),
     "export llvm": lambda corpus: ExportLlvm(policies=(corpus.parent / "other",), output=corpus),
     "export tflite": lambda corpus: ExportTflite(policy=corpus.parent / "other", output=corpus),
+    "export tosa": lambda corpus: ExportTosa(policy=corpus.parent / "other", output=corpus),
     "export replay": lambda corpus: ExportReplay(
         plugin=corpus.parent / "other", compile_commands=corpus.parent / "other", output=corpus
     ),

@@ -206,11 +206,10 @@ def test_a_corpus_that_will_not_do_stops_every_stage(
 def test_failures_are_counted_with_their_reasons(tmp_path: Path, corpus: Path, compiled: list[str]):
     found = trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", compiler=CompilerOptions(workers=1)))
 
-    assert compiled == [one.name for one in load_corpus(corpus).modules]
+    names = [one.name for one in load_corpus(corpus).modules]
+    assert sorted(compiled) == sorted(names), "another thread may have the next turn first"
     assert (found["modules"], found["decisions"], found["user_seconds"]) == (4, 0, 1.0)
-    assert found["failed"] == [
-        {"module": name, "status": "failed", "reason": "error: no compiler"} for name in compiled
-    ]
+    assert found["failed"] == [{"module": name, "status": "failed", "reason": "error: no compiler"} for name in names]
 
 
 def test_training_on_what_does_not_compile_is_a_sentence(tmp_path: Path, corpus: Path, compiled: list[str]):
