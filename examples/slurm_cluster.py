@@ -31,11 +31,8 @@ def main() -> None:
     parser.add_argument("--interface", default="lo", help="network interface that nodes reach this machine by")
     parser.add_argument("--scheduler-file", default="scheduler.json", help="what mlgokit takes as --scheduler")
     # Jobs may start in another folder.
-    whole = os.path.abspath
-    parser.add_argument("--tls-authority", type=whole, help="file of the authority, for connections by TLS")
-    parser.add_argument(
-        "--tls-certificate", type=whole, help="file with the certificate and key, which all nodes can read"
-    )
+    parser.add_argument("--tls-authority", type=os.path.abspath, help="file of the authority, for connections by TLS")
+    parser.add_argument("--tls-certificate", type=os.path.abspath, help="certificate and key, for all nodes to read")
     parser.add_argument("--show", action="store_true", help="print the script of a job")
     given = parser.parse_args()
     secret = {"protocol": "tls://", "security": security(given)} if given.tls_certificate else {}
