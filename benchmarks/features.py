@@ -4,9 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from harness import Setup, run_benchmark
+from pretrained import LANGUAGES, WORST, size_of
 from results import Cell, Result, Table, percent
 
 from mlgokit.commands import train
@@ -15,9 +17,6 @@ from mlgokit.commands.options import CompilerOptions
 from mlgokit.evaluation.records import ProjectComparison
 from mlgokit.evaluation.statistics import geometric_mean_change
 
-WORST = 0.003
-"""By which no project may be larger."""
-_LANGUAGES = ("c++", "c")
 _SETS: tuple[Literal["all", "llvm"], ...] = ("all", "llvm")
 _NAMES = {"all": "all of the plugin", "llvm": "LLVM's own"}
 
@@ -60,11 +59,6 @@ class Arm:
         return max(after / before - 1 for before, after in (size_of(one, "image") for one in self.projects))
 
 
-def size_of(one: ProjectComparison, part: str) -> tuple[float, float]:
-    """Bytes of a part of the linked image, before and after."""
-    return getattr(one.before, part), getattr(one.after, part)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(Features, measure, arguments)
@@ -103,15 +97,15 @@ def summarise(arms: Sequence[Arm]) -> Result:
             _NAMES[arm.features],
             arm.seed,
             arm.compilations,
-            *(percent(arm.change(language, part)) for language in _LANGUAGES for part in ("image", "text")),
+            *(percent(arm.change(language, part)) for language in LANGUAGES for part in ("image", "text")),
             percent(arm.worst),
         )
         for arm in arms
     ]
     means = {
-        (features, language): _mean([arm.change(language, "image") for arm in arms if arm.features == features])
+        (features, language): fmean([arm.change(language, "image") for arm in arms if arm.features == features])
         for features in _SETS
-        for language in _LANGUAGES
+        for language in LANGUAGES
     }
     worst = {features: max(arm.worst for arm in arms if arm.features == features) for features in _SETS}
     said = "; ".join(
@@ -141,7 +135,7 @@ def summarise(arms: Sequence[Arm]) -> Result:
                 rows=tuple(
                     (
                         _NAMES[features],
-                        *(percent(means[features, language]) for language in _LANGUAGES),
+                        *(percent(means[features, language]) for language in LANGUAGES),
                         percent(worst[features]),
                     )
                     for features in _SETS
@@ -149,10 +143,6 @@ def summarise(arms: Sequence[Arm]) -> Result:
             ),
         ),
     )  # fmt: skip
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 if __name__ == "__main__":

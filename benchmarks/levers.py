@@ -13,6 +13,7 @@ import numpy as np
 from harness import Setup, draw_modules, run_benchmark
 from results import Cell, Result, Table
 from timing import spent
+from tuning_asked import Recorder
 from tuning_speed import ARMS, PLAIN, SEARCH, Cost, TuningSpeed, plain_cost, repeat, searched
 
 from cluster import TEMPERATURE, plain
@@ -20,10 +21,9 @@ from mlgokit.commands.options import ReuseOptions
 from mlgokit.compiler.caching import open_caching
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
-from mlgokit.compiler.request import PLAIN as PLAINLY, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.request import Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import CorpusError
@@ -85,18 +85,16 @@ class Levers:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Recorder:
-    """A compiler that also writes down what it is asked, with policies that stay.
+class Notes:
+    """What a compiler was asked, with policies that stay.
 
     Attributes:
-        compiler: compiles.
         folder: where policies are kept.
         asked: by module, what was asked, in order.
         repeated: compilations that decided as an earlier one of their module.
         made: compilations that decided something.
     """
 
-    compiler: ClangCompiler
     folder: Path
     asked: dict[str, list[tuple[Module, CompileRequest]]] = field(
         default_factory=dict[str, list[tuple[Module, CompileRequest]]]
@@ -105,29 +103,8 @@ class Recorder:
     made: int = 0
     _seen: set[bytes] = field(default_factory=set[bytes])
 
-    @property
-    def toolchain(self) -> Toolchain:
-        """The compiler's."""
-        return self.compiler.toolchain
-
-    @property
-    def loaded(self) -> Loaded:
-        """What the compiler is made of."""
-        return self.compiler.loaded
-
-    @property
-    def plugin(self) -> Path | None:
-        """The compiler's."""
-        return self.compiler.plugin
-
-    @property
-    def workers(self) -> int:
-        """One at a time."""
-        return 1
-
-    def compile(self, module: Module, request: CompileRequest = PLAINLY) -> Compilation:
-        """As the compiler does."""
-        done = self.compiler.compile(module, request)
+    def note(self, module: Module, request: CompileRequest, done: Compilation) -> None:
+        """Write down one compilation."""
         if request.use is not None:
             policies = {problem: self._kept(policy) for problem, policy in request.use.policies.items()}
             kept = dataclasses.replace(request, use=dataclasses.replace(request.use, policies=policies))
@@ -140,11 +117,6 @@ class Recorder:
             self.made += 1
             self.repeated += key.digest() in self._seen
             self._seen.add(key.digest())
-        return done
-
-    def close(self) -> None:
-        """End the compilers that stay."""
-        self.compiler.close()
 
     def _kept(self, policy: str) -> str:
         if policy.startswith(":"):
@@ -189,17 +161,16 @@ def measure(config: Levers, setup: Setup) -> Result:
     modules = draw_modules(large, config.modules, rng)
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
-        recorder = Recorder(compiler=here, folder=folder)
+        notes = Notes(folder=folder)
         settings = Learning(iterations=config.turns, seed=config.seed, setting=("fit.epochs=10", "fit.members=3"))
+        recorder = Recorder(compiler=here, note=notes.note)
         learn(recorder, modules, INLINE_SIZE, "effect-regression", settings, folder=folder / "train")
-        rows, remembered = of_training(config, setup, here, recorder, folder)
+        rows, remembered = of_training(config, setup, here, notes, folder)
     rows += of_tuning(config, setup, toolchain, draw_modules(large, config.tuned, rng), rng)
-    return summarise(config, rows, repeated=recorder.repeated, made=recorder.made, remembered=remembered)
+    return summarise(config, rows, repeated=notes.repeated, made=notes.made, remembered=remembered)
 
 
-def of_training(
-    config: Levers, setup: Setup, here: ClangCompiler, recorder: Recorder, folder: Path
-) -> tuple[list[Row], int]:
+def of_training(config: Levers, setup: Setup, here: ClangCompiler, notes: Notes, folder: Path) -> tuple[list[Row], int]:
     """All ways on what a training asked, and how many of these compilations a store has made before.
 
     It goes module by module, every other one in reverse, so that a drift favours none.
@@ -218,8 +189,8 @@ def of_training(
     costs: dict[str, list[float]] = {way: [] for way in (PLAIN, DRAWS, *compilers)}
     before_all = open_caching(here, folder / RECALLED)
     counts: list[int] = []
-    for index, asked in enumerate(recorder.asked.values()):
-        setup.report(index, len(recorder.asked), asked[0][0].name)
+    for index, asked in enumerate(notes.asked.values()):
+        setup.report(index, len(notes.asked), asked[0][0].name)
         module = asked[0][0]
         for one, request in asked:
             before_all.compile(one, request)

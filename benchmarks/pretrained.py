@@ -17,7 +17,7 @@ from mlgokit.policy.pretrained import policy_files
 
 WORST = 0.003
 """By which no project may be larger."""
-_LANGUAGES = ("c++", "c")
+LANGUAGES = ("c++", "c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,11 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             known = [dataclasses.replace(one, language=language) for one in found.projects]
             groups.setdefault("others", []).extend(known)
     for group, projects in groups.items():
-        for language in _LANGUAGES:
+        for language in LANGUAGES:
             mine = [one for one in projects if one.language == language]
             if not mine:
                 continue
-            images, texts = ([_size(one, part) for one in mine] for part in ("image", "text"))
+            images, texts = ([size_of(one, part) for one in mine] for part in ("image", "text"))
             changes = [geometric_mean_change(*map(list, zip(*pairs, strict=True))) for pairs in (images, texts)]
             largest = max(after / before - 1 for before, after in images)
             worst = max(worst, largest)
@@ -85,7 +85,7 @@ def measure(config: Pretrained, setup: Setup) -> Result:
         rows += [
             (
                 one.project, one.language, group, one.modules,
-                *(percent(after / before - 1) for before, after in (_size(one, "image"), _size(one, "text"))),
+                *(percent(after / before - 1) for before, after in (size_of(one, "image"), size_of(one, "text"))),
                 one.larger_modules, len(one.failures), f"{one.user_seconds_after / one.user_seconds_before:.3f}",
             )
             for one in projects
@@ -118,7 +118,8 @@ def measure(config: Pretrained, setup: Setup) -> Result:
     )  # fmt: skip
 
 
-def _size(one: ProjectComparison, part: str) -> tuple[float, float]:
+def size_of(one: ProjectComparison, part: str) -> tuple[float, float]:
+    """Bytes of a part of the linked image, before and after."""
     return getattr(one.before, part), getattr(one.after, part)
 
 

@@ -1,7 +1,8 @@
 """The builds that a search wants to know on one module, and what the search takes for them."""
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +38,10 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Recorder:
-    """A compiler that also writes down what it is asked."""
+    """A compiler that also tells ``note`` what it was asked, and what came of it."""
 
     compiler: ClangCompiler
-    asked: list[Asked] = field(default_factory=list[Asked])
-    compilations: int = 0
+    note: Callable[[Module, CompileRequest, Compilation], None]
 
     @property
     def toolchain(self) -> Toolchain:
@@ -65,9 +65,9 @@ class Recorder:
 
     def compile(self, module: Module, request: CompileRequest = PLAIN) -> Compilation:
         """As the compiler does."""
-        self.asked.append(Asked(request=request))
-        self.compilations += 1
-        return self.compiler.compile(module, request)
+        done = self.compiler.compile(module, request)
+        self.note(module, request, done)
+        return done
 
     def close(self) -> None:
         """End the compilers that stay."""
@@ -96,7 +96,15 @@ def searched(
     compiler: ClangCompiler, module: Module, *, steps: int, rng: np.random.Generator
 ) -> tuple[list[Asked], Cost]:
     """The builds that a search wants in some steps on one module, each once, and what the whole search takes."""
-    recorder = Recorder(compiler=compiler)
+    asked: list[Asked] = []
+    compilations = 0
+
+    def note(_module: Module, request: CompileRequest, _done: Compilation) -> None:
+        nonlocal compilations
+        compilations += 1
+        asked.append(Asked(request=request))
+
+    recorder = Recorder(compiler=compiler, note=note)
     plain = compiler.compile(module)
     before = spent()
     build = compile_decided(recorder, module)
@@ -126,7 +134,7 @@ def searched(
                 break
             if not done.flips:
                 # The same decisions as those of the last composed build.
-                recorder.asked.pop()
+                asked.pop()
             one.tried.update(done.failed)
             if done.build is not None:
                 one.build = done.build
@@ -134,11 +142,10 @@ def searched(
             one.composed, one.composed_steps = done.composed, done.composed_steps
             if done.composed is not None and done.kept:
                 request = request_of(table_of(done.composed.decisions.by_site, one.names))
-                recorder.asked.append(Asked(request=request, composed=done.composed))
+                asked.append(Asked(request=request, composed=done.composed))
     recorder.close()
-    wanted = len(recorder.asked)
-    cost = cost_since(before, compiler, results=wanted, compilations=recorder.compilations, said=said)
-    return recorder.asked, cost
+    cost = cost_since(before, compiler, results=len(asked), compilations=compilations, said=said)
+    return asked, cost
 
 
 def cost_since(

@@ -124,10 +124,10 @@ def settled(answer: Callable[[], Reply]) -> Reply:
     kills = timeouts = 0
     while True:
         reply = answer()
-        kills += reply.done.killed
-        timeouts += reply.done.status is CompileStatus.TIMED_OUT
-        ended = reply.done.killed or reply.done.status is CompileStatus.TIMED_OUT
-        if not ended or kills >= MOST_KILLS or timeouts >= MOST_TIMEOUTS:
+        is_killed, is_late = reply.done.killed, reply.done.status is CompileStatus.TIMED_OUT
+        kills += is_killed
+        timeouts += is_late
+        if not (is_killed or is_late) or kills >= MOST_KILLS or timeouts >= MOST_TIMEOUTS:
             return reply
 
 

@@ -18,6 +18,7 @@ from mlgokit.compiler.memory import HostMemory, MemoryGate
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -143,14 +144,17 @@ class ReuseOptions:
     known_functions: Literal["on", "off"] = "on"
     """Functions left out of a compilation as an earlier one generated their code from the same IR: on or off."""
 
+    def new_residents(self) -> Residents | None:
+        """A place for compilers that stay; none if they do not."""
+        return Residents() if self.residents == "on" else None
+
+    def new_known(self) -> dict[str, KnownFunctions] | None:
+        """A place for functions that are known, by module; none if they are not left out."""
+        return {} if self.known_functions == "on" else None
+
     def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
         """A compiler that reuses this, and compiles a part of what it makes so once more without."""
-        return dataclasses.replace(
-            clang,
-            residents=Residents() if self.residents == "on" else None,
-            known={} if self.known_functions == "on" else None,
-            recheck=recheck,
-        )
+        return dataclasses.replace(clang, residents=self.new_residents(), known=self.new_known(), recheck=recheck)
 
 
 Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]

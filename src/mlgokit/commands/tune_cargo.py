@@ -17,7 +17,6 @@ from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.rust.compile import COMPILE_SECONDS, RustCompiler, link_program
 from mlgokit.compiler.rust.record import RustcCall, programs_of, record_cargo
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
@@ -131,8 +130,8 @@ def open_cargo(
         workers=config.compiler.workers,
         timeout_seconds=config.compiler.deadline(COMPILE_SECONDS),
         room=config.compiler.room(config.folder),
-        residents=Residents() if config.reuse.residents == "on" else None,
-        known={} if config.reuse.known_functions == "on" else None,
+        residents=config.reuse.new_residents(),
+        known=config.reuse.new_known(),
     )
     return CargoTuning(
         words=words,

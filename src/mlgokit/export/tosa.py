@@ -20,11 +20,10 @@ from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.tflite.graph import Array
 from mlgokit.policy.tflite.steps import Steps, whole_inputs
-from mlgokit.policy.tflite.write_policy import digits_of
+from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
 from mlgokit.problems import INLINE_SIZE
 
 NAME = "inliner"
-_EXACT_FLOAT = 1 << 24
 _FLOAT, _INT = "f32", "i64"
 
 
@@ -195,7 +194,7 @@ def _looked_up(body: _Body, value: str, steps: Steps) -> str:
     """What the first layer reads of a feature: the lowest value, and what each boundary that is reached adds."""
     values = steps.values.reshape(len(steps.values), -1)
     added: Array = np.diff(values, axis=0)
-    if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > _EXACT_FLOAT:
+    if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > EXACT_FLOAT:
         raise UsageError("policy: expected inputs that floats hold exactly, found larger ones; report this as a bug")
     width, knots = values.shape[1], len(steps.knots)
     lowest = body.constant(values[0])

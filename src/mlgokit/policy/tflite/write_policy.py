@@ -25,7 +25,7 @@ from mlgokit.spec import AdviceKind, TensorSpec
 OUTPUT = "StatefulPartitionedCall"
 LOGITS = "CategoricalProjectionNetwork_logits"
 """The reference's name of the logits in a training log."""
-_EXACT_FLOAT = 1 << 24
+EXACT_FLOAT = 1 << 24
 _INT64_FEATURE = "int64_t"
 _UNSENT = (("discount", FLOAT), ("reward", FLOAT), ("step_type", INT32))
 """What the reference's models take besides features. Nobody reads it."""
@@ -212,7 +212,7 @@ def digits_of(weight: Array) -> tuple[list[Array], int]:
             digit = (left + base // 2) % base - base // 2
             digits.append(digit)
             left = (left - digit) // base
-        if all(np.abs(digit).sum(axis=0).max() * LARGEST_INPUT <= _EXACT_FLOAT for digit in digits):
+        if all(np.abs(digit).sum(axis=0).max() * LARGEST_INPUT <= EXACT_FLOAT for digit in digits):
             return digits[::-1], base
     raise UsageError(
         f"policy: expected a first layer of fewer than {len(weight)} inputs, found one whose sums no float holds; "
