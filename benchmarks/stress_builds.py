@@ -7,7 +7,7 @@ from stress_programs import Exercise, Trial
 from treatments import Bench, Ending, Treatment, clean_environment, treat
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.corpus.sources.extract import driver_words, input_words, project_sources
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import ToolError

@@ -12,8 +12,8 @@ from drawn_policies import draw_policy
 from mlgokit.advisors import Advisor, RandomLegal
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveStatus, channel_use, drive_channels
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.compiler.toolchain import Toolchain

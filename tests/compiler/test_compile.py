@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import ClangCompiler, command, first_error
+from mlgokit.compiler.compile import ClangCompiler, command
 from mlgokit.compiler.objects import elf
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import StorageError, ToolError, UsageError
@@ -266,7 +267,7 @@ def test_a_full_disk_is_not_the_modules_fault(compile_with: Compile):
 
 def test_a_full_disk_that_swallows_the_message_is_seen(compile_with: Compile, monkeypatch: pytest.MonkeyPatch):
     assert compile_with("exit 1").status is CompileStatus.FAILED
-    monkeypatch.setattr("mlgokit.compiler.compile.LEAST_ROOM", 1 << 62)
+    monkeypatch.setattr("mlgokit.compiler.outcome.LEAST_ROOM", 1 << 62)
     assert compile_with("echo 'error: e' >&2; exit 1").status is CompileStatus.FAILED
     with pytest.raises(StorageError, match="found the disk full"):
         compile_with("exit 1")

@@ -12,9 +12,9 @@ from mlgokit.bench.record import SIDES, BuildCost, Failure, SideName
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import PROGRAM, Workload
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import OPTIONS, driver_words, input_words, project_jobs, project_sources

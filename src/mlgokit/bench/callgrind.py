@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlgokit.bench.counts import EVENTS, Counted, Counts, Execution, run_under
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import apt_command
 from mlgokit.errors import InputError, ToolError
 

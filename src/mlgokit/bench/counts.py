@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.process import Limits
 
 EVENTS = ("instructions", "loads", "stores", "branches")

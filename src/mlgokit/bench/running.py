@@ -14,7 +14,7 @@ from mlgokit.bench.counts import EVENTS, RUN_LIMITS, Counted, Counter, Counts, E
 from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.pairs import measure_in_pairs
 from mlgokit.files import digest_file, writing

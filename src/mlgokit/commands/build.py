@@ -16,7 +16,7 @@ from rich.console import Console
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by, project_calls
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain

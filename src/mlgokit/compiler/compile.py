@@ -2,55 +2,46 @@
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import hashlib
 import os
 import re
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
+from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
 from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
-from mlgokit.compiler.pass_changes import read_changes
+from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
-from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
+from mlgokit.compiler.regalloc_cost import record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.reuse.known import Codes, KnownFunctions, may_drop
 from mlgokit.compiler.reuse.known_use import known_of, without_known
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
-from mlgokit.errors import InputError, StorageError, TraceError, UsageError
-from mlgokit.files import atomic_write, writing
+from mlgokit.errors import UsageError
+from mlgokit.files import writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
-from mlgokit.traces.log import Log, read_log
 
 COMPILE_SECONDS = 60.0
-LEAST_ROOM = 1 << 16
-"""Bytes; a disk with less is taken for full."""
 
 _CHANGES_COMPILER = re.compile(
     r"(MLGOKIT|CCC|CC_PRINT|CC_LOG|CLANG|LLVM(?!_PROFILE_FILE)|GCOV|DEBUGINFOD)_|(.*_)?(CPATH|INCLUDE_PATH)$"
 )
 """Variables that change what clang does, or make it write logs. A crash would start the llvm-symbolizer in PATH, which
 is not the compiler that the user named, so that this is turned off."""
-
-_FULL = os.strerror(errno.ENOSPC)
-
 
 THINLTO_INDEX = "-fthinlto-index="
 
@@ -82,28 +73,6 @@ def command(
     # What the driver asks of -cc1 for -flto.
     kind = [f"-flto={lto}", "-flto-unit", "-emit-llvm-bc"] if lto else ["-emit-obj"]
     return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), *kind, "-o", str(output)]
-
-
-def first_error(stderr: str) -> str:
-    """The first line that says ``error``, else the last line."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
-
-
-def check_room(folder: Path, stderr: str) -> None:
-    """Tell a compiler that failed for want of room in ``folder`` from one that failed by itself.
-
-    Its message is lost if the disk with temporary files is full as well.
-
-    Raises:
-        StorageError: the disk is full.
-    """
-    message = stderr.strip()
-    if _FULL in message or (not message and shutil.disk_usage(folder).free < LEAST_ROOM):
-        raise StorageError(
-            f"{folder}: expected room for what the compiler writes, found the disk full; "
-            "free some space, then run the same command again: what was finished is kept"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,60 +347,3 @@ def _measuring(
 def _is_plain(use: PluginUse | None) -> bool:
     """Whether a compilation takes what the module's plain one takes."""
     return use is None or (not use.explores and use.trials is None and set(use.policies.values()) <= {HEURISTIC})
-
-
-def failure_of(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
-    """The record of a compiler that did not succeed; ``None`` if it did."""
-    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-    if done.timed_out:
-        reason = f"after {timeout_seconds:.0f} s; allow more with --timeout-seconds"
-        return ended(status=CompileStatus.TIMED_OUT, reason=reason)
-    if done.exceeded:
-        return ended(status=CompileStatus.LIMITED, reason=done.exceeded)
-    if done.returncode == -signal.SIGKILL:
-        reason = "killed by signal 9, perhaps for want of memory"
-        return ended(status=CompileStatus.CRASHED, reason=reason, killed=True)
-    if done.returncode != 0:
-        check_room(output.parent, done.stderr)
-        status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
-        return ended(status=status, reason=first_error(done.stderr))
-    return None
-
-
-def with_outputs(
-    ended: Compilation,
-    measure: Callable[[], ObjectSizes | None],
-    request: CompileRequest,
-    folder: Path,
-    record: Path | None,
-) -> Compilation:
-    """The record of a compiler that succeeded, if what it wrote can be read."""
-    if request.lto:
-        return ended
-    use = request.use
-    try:
-        ended = dataclasses.replace(ended, sizes=measure())
-    except (InputError, OSError) as error:
-        return dataclasses.replace(ended, status=CompileStatus.BAD_OBJECT, reason=str(error))
-    logs: dict[str, Log] = {}
-    try:
-        for problem in use.logs if use else ():
-            path = folder / f"{problem}.log"
-            if not path.exists():
-                continue
-            logs[problem] = read_log(path)
-            if problem in request.keep_logs:
-                atomic_write(request.keep_logs[problem], path.read_bytes())
-        known = use is not None and use.log_default
-        ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=known)
-        if use is not None and use.trials is not None and (folder / "tried").exists():
-            ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
-        if use is not None and use.list_changes and (folder / "changed").exists():
-            ended = dataclasses.replace(ended, changes=read_changes(folder / "changed"))
-    except (TraceError, InputError) as error:
-        return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
-    try:
-        costs = None if record is None else read_regalloc_costs(record)
-    except InputError as error:
-        return dataclasses.replace(ended, status=CompileStatus.BAD_RECORD, reason=str(error))
-    return dataclasses.replace(ended, regalloc=costs)

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import ClangCompiler, check_room, command, first_error
+from mlgokit.compiler.compile import ClangCompiler, command
+from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain

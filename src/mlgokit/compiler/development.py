@@ -12,9 +12,10 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment, failure_of
+from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.outcome import failure_of
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError, TraceError, UsageError

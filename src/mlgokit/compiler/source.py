@@ -8,9 +8,10 @@ from typing import Literal
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import compiler_environment, failure_of
+from mlgokit.compiler.compile import compiler_environment
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.outcome import failure_of
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.regalloc_cost import link_record_options, record_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper_folder import open_wrappers, wrapper_variables

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
+from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing

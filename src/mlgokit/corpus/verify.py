@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import COMPILE_SECONDS, first_error
+from mlgokit.compiler.compile import COMPILE_SECONDS
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.request import Compiler, CompileRequest
 from mlgokit.corpus.corpus import Corpus

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import check_room, first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
+from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.regalloc_cost import link_option, link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain

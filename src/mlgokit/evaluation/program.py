@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain

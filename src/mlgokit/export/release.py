@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.model_source import OPTIONS, model_header, model_source

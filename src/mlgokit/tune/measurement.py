@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import first_error
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
+from mlgokit.compiler.outcome import first_error
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
 from mlgokit.evaluation.pairs import measure_in_pairs

@@ -20,11 +20,12 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.compile import failure_of, first_error, plugin_of, with_outputs
+from mlgokit.compiler.compile import plugin_of
 from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
 from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_use import known_of, without_known

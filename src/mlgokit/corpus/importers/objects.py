@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import THINLTO_INDEX, first_error
+from mlgokit.compiler.compile import THINLTO_INDEX
+from mlgokit.compiler.outcome import first_error
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import copy_bytes, copy_index, opened, placing, read_bytes
 from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver, printed_words

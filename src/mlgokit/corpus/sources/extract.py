@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
-from mlgokit.compiler.compile import first_error
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import (
