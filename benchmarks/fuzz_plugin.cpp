@@ -2,12 +2,12 @@
 //
 // What a reader takes is also used as the plugin uses it. A crash, a report of a sanitizer, or a broken promise of
 // EXPECT is a finding. Sources are included where what reads is of no interest to other files.
-#include "reuse/KnownFunctions.cpp" // NOLINT: in this order, both have an unnamed namespace of their own
 #include "trials/Trials.cpp"
 
 #include "inliner/DecisionTable.h"
 #include "inliner/Features.h"
 #include "inliner/SiteKeys.h"
+#include "reuse/Digests.h"
 #include "shared/Files.h"
 #include "shared/Policy.h"
 #include "shared/Settings.h"
@@ -154,7 +154,7 @@ const char *inMemory(StringRef Bytes) {
   return Path.c_str();
 }
 
-void readKnownFunctions(StringRef Bytes) { failed(readKnown(inMemory(Bytes)).takeError()); }
+void readKnownFunctions(StringRef Bytes) { failed(readDigests("known functions", inMemory(Bytes)).takeError()); }
 
 /// Variables of the environment, each NAME=VALUE and a zero byte.
 void readEnvironment(StringRef Bytes) {

@@ -20,6 +20,7 @@ from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.module import Module
@@ -208,6 +209,24 @@ def test_sizes_with_known_functions_are_those_of_the_whole_object(
     if subject.plain.toolchain.target.startswith("x86_64"):
         # The last one had been compiled before. What catches types remains.
         assert 0 < known.misses - generated < len(subject.build.measured.function_names) / 2
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_compiler_ends_where_it_decided_as_before(
+    subject: Subject, whole: list[tuple[object, ...]], residents: Residents, tmp_path: Path, stays: bool
+):
+    decided = KnownDecisions()
+    compiler = dataclasses.replace(subject.plain, residents=residents if stays else None, decided=decided)
+    found = Compilation(status=CompileStatus.FAILED)
+    for number in (*range(len(subject.tables)), 2):
+        found = compile_decided(compiler, subject.module, subject.tables[number], subject.names)
+        assert account(found.sizes) == whole[number]
+    assert (decided.hits, decided.misses) == (1, len(subject.tables))
+    alone = compile_decided(subject.plain, subject.module, subject.tables[2], subject.names)
+    logs = [dataclasses.asdict(result.decisions) for result in (found, alone)]
+    assert all(np.array_equal(logs[0][name], logs[1][name]) for name in logs[0])
+    compile_decided(compiler, subject.module, subject.tables[2], subject.names, keep_object=tmp_path / "kept.o")
+    assert (tmp_path / "kept.o").stat().st_size > 0, "an object that is kept is made"
 
 
 # LLVM replaces the second argument of `show` by what `numbered` has returned, as long as it sees the body of that.

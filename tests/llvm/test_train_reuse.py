@@ -1,4 +1,4 @@
-"""Training with compilers that stay and functions that are known is training without, byte for byte."""
+"""Training with compilers that stay, or end early, and functions that are known is training without, byte for byte."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlgokit.commands import train
-from mlgokit.commands.options import NO_REUSE, CompilerOptions, ReuseOptions
+from mlgokit.commands.options import CompilerOptions, ReuseOptions
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.learning.metrics import read_metrics
 from mlgokit.learning.settings import Learning
@@ -16,10 +16,11 @@ pytestmark = [pytest.mark.llvm, pytest.mark.timeout(600)]
 QUICK = Learning(iterations=3, validation_share=0.2, setting=("fit.epochs=2", "fit.members=2", "most_decisions=0"))
 TIMES = ("time", "seconds", "seconds_left", "user_seconds")
 WAYS = {
-    "nothing": NO_REUSE,
+    "nothing": ReuseOptions(residents="off", known_functions="off"),
     "residents": ReuseOptions(residents="on", known_functions="off"),
     "known functions": ReuseOptions(residents="off", known_functions="on"),
-    "both": ReuseOptions(),
+    "known decisions": ReuseOptions(residents="off", known_functions="off", known_decisions="on"),
+    "all": ReuseOptions(known_decisions="on"),
 }
 
 

@@ -32,6 +32,7 @@ class Setup:
         programs: digests of the client's compiler and of its libraries of LLVM, by file name.
         stays: whether compilers stay between compilations.
         knows: whether functions that are known are not generated again.
+        ends: whether compilers end where what they decided is known.
         sandboxed: whether compilers run in a sandbox.
         recheck: which compilations with something reused are made again.
         keep_hot: see :class:`~mlgokit.compiler.compile.ClangCompiler`.
@@ -46,6 +47,7 @@ class Setup:
     programs: tuple[tuple[str, str], ...]
     stays: bool
     knows: bool
+    ends: bool
     sandboxed: bool
     recheck: Recheck
     keep_hot: float
@@ -120,6 +122,7 @@ def setup_of(compiler: ClangCompiler) -> Setup:
         programs=programs_of(compiler.loaded),
         stays=compiler.residents is not None,
         knows=compiler.known is not None,
+        ends=compiler.decided is not None,
         sandboxed=compiler.sandbox is not None,
         recheck=compiler.recheck,
         keep_hot=compiler.keep_hot,

@@ -16,6 +16,7 @@ from mlgokit.cluster.shelf import Shelf
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.limits import MACHINE_BYTES, ModuleLimits
 from mlgokit.compiler.memory import SHARE, HostMemory, MemoryGate
+from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import find_toolchain
@@ -137,6 +138,7 @@ def _open_compiler(setup: Setup, shelf: Shelf) -> ClangCompiler | str:
         toolchain=toolchain,
         residents=Residents() if setup.stays else None,
         known={} if setup.knows else None,
+        decided=KnownDecisions() if setup.ends else None,
         recheck=setup.recheck,
         sandbox=open_sandbox(toolchain, (shelf.folder,)) if setup.sandboxed else None,
         room=Room(folder=None),

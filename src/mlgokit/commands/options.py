@@ -19,6 +19,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.recheck import SHARE, Recheck
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.known import KnownFunctions
+from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -143,6 +144,8 @@ class ReuseOptions:
     """Compilers that have read a module, come to the inliner, and wait for its next compilation: on or off."""
     known_functions: Literal["on", "off"] = "on"
     """Functions left out of a compilation as an earlier one generated their code from the same IR: on or off."""
+    known_decisions: Literal["on", "off"] = "off"
+    """Compilations ended behind the inliner as an earlier one decided the same: on or off."""
 
     def new_residents(self) -> Residents | None:
         """A place for compilers that stay; none if they do not."""
@@ -152,15 +155,26 @@ class ReuseOptions:
         """A place for functions that are known, by module; none if they are not left out."""
         return {} if self.known_functions == "on" else None
 
+    def new_decided(self) -> KnownDecisions | None:
+        """A place for objects by what was decided; none if no compilation ends early."""
+        return KnownDecisions() if self.known_decisions == "on" else None
+
     def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
         """A compiler that reuses this, and compiles a part of what it makes so once more without."""
-        return dataclasses.replace(clang, residents=self.new_residents(), known=self.new_known(), recheck=recheck)
+        return dataclasses.replace(
+            clang,
+            residents=self.new_residents(),
+            known=self.new_known(),
+            decided=self.new_decided(),
+            recheck=recheck,
+        )
 
 
 Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 REUSE = ReuseOptions()
-NO_REUSE = ReuseOptions(residents="off", known_functions="off")
+LEAN_REUSE = ReuseOptions(residents="off", known_functions="off", known_decisions="on")
+"""Without compilers that wait, which take memory."""
 
 
 def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:

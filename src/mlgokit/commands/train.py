@@ -19,9 +19,9 @@ import tyro
 from mlgokit.algorithms.registry import TRIALS
 from mlgokit.commands.options import (
     COMPILER,
+    LEAN_REUSE,
     NO_CHANGES,
     NO_CLUSTER,
-    NO_REUSE,
     Changes,
     Clustering,
     Compiling,
@@ -81,7 +81,7 @@ class Train:
     """The clang that compiles the modules."""
     cluster: Clustering = NO_CLUSTER
     """Cluster that compiles in place of this machine."""
-    reuse: Reusing = NO_REUSE
+    reuse: Reusing = LEAN_REUSE
     """Reuse between the compilations of a module."""
     minutes: float = math.inf
     """Minutes after which no turn but the first begins; a run that is cut short depends on the machine's speed."""

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
 from mlgokit.compiler.memory import MemoryGate
-from mlgokit.compiler.objects.measure import ObjectSizes, measure_object
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
-from mlgokit.compiler.reuse.known import Codes, KnownFunctions, may_drop
-from mlgokit.compiler.reuse.known_use import known_of, without_known
+from mlgokit.compiler.reuse.known import KnownFunctions, may_drop
+from mlgokit.compiler.reuse.known_decisions import KnownDecisions
+from mlgokit.compiler.reuse.known_use import NOTHING, Known, known_of, with_known
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
@@ -88,8 +89,8 @@ class ClangCompiler:
             nor for costs of register allocation. What fails with one of them is compiled once more without, so that the
             outcome never depends on it.
         known: by module, functions that are not generated again; the sizes are those of the whole object.
-        recheck: which compilations with a compiler that stayed, or without known functions, are made once more from the
-            beginning, and compared.
+        decided: objects by what the inliner decided, so that a compiler ends where it decided that again.
+        recheck: which compilations with something reused are made once more from the beginning, and compared.
         limits: what each compilation may take.
         sandbox: where compilers run; ``None`` for the open.
         keep_hot: percent of the executions in a module's profile whose functions the compiler's own plugin leaves to
@@ -105,6 +106,7 @@ class ClangCompiler:
     timeout_seconds: float = COMPILE_SECONDS
     residents: Residents | None = None
     known: dict[str, KnownFunctions] | None = None
+    decided: KnownDecisions | None = None
     recheck: Recheck = NO_RECHECK
     limits: ModuleLimits = field(default_factory=ModuleLimits)
     sandbox: Sandbox | None = None
@@ -135,9 +137,10 @@ class ClangCompiler:
         if self.room is not None:
             self.room.check()
         content = self._content_to_reuse(module, request)
-        known = self._known_functions(module, request, content)
+        separable = module.link_folder is None and may_drop(module.command_line)
+        known = known_of(self.known if separable else None, self.decided, module, request, content)
         with self._enough_memory(module):
-            done = without_known(known, functools.partial(_compile, self, module, request, content))
+            done = with_known(known, functools.partial(_compile, self, module, request, content))
         if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
             self._check(module, request, request.use, done, known)
         return done
@@ -147,10 +150,8 @@ class ClangCompiler:
             return contextlib.nullcontext()
         return self.memory.taking(self.limits.expected_memory(module.name, bitcode_bytes=module.bitcode_bytes))
 
-    def _check(
-        self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: KnownFunctions | None
-    ) -> None:
-        """Compile from the beginning what a resident or known functions had a part in; trials change no object."""
+    def _check(self, module: Module, request: CompileRequest, use: PluginUse, done: Compilation, known: Known) -> None:
+        """Compile from the beginning what something reused had a part in; trials change no object."""
         alone = dataclasses.replace(
             request,
             use=dataclasses.replace(use, trials=None),
@@ -159,15 +160,16 @@ class ClangCompiler:
             keep_logs={},
             extra_seconds=0.0,
         )
-        found = difference(done, _compile(self, module, alone, "", None))
+        found = difference(done, _compile(self, module, alone, "", NOTHING))
         if found:
             raise stale_error(
                 module.name,
                 found,
-                memory="a compiler that stayed" if known is None or not known.hits else "functions that are known",
+                memory=", or ".join(_reused(self, known)),
                 key={
                     **module_facts(module),
-                    "known functions": 0 if known is None else len(known.codes),
+                    "known objects": 0 if known.objects is None else len(known.objects.told),
+                    "known functions": len(known.codes),
                     "each by": "a digest of its IR after the last pass (plugin/identity/FinalCode.cpp)",
                 },
                 remedy="report this sentence, and go on with --check-share 0: what was found is kept, and at its end a "
@@ -180,9 +182,9 @@ class ClangCompiler:
             self.residents.close()
 
     def _content_to_reuse(self, module: Module, request: CompileRequest) -> str:
-        """Digest of all that a resident and known functions go by; empty if the request reuses nothing."""
+        """Digest of all that is reused goes by; empty if the request reuses nothing."""
         use = request.use
-        if not request.reuse or use is None or (self.known is None and self.residents is None):
+        if not request.reuse or use is None or (self.known is self.residents is self.decided is None):
             return ""
         plugin = use.plugin or self.plugin
         try:
@@ -191,10 +193,15 @@ class ClangCompiler:
             # The compiler will say what is missing.
             return ""
 
-    def _known_functions(self, module: Module, request: CompileRequest, content: str) -> KnownFunctions | None:
-        if module.link_folder is not None or not may_drop(module.command_line):
-            return None
-        return known_of(self.known, module, request, content)
+
+def _reused(compiler: ClangCompiler, known: Known) -> Iterator[str]:
+    """What may have had a part in a compilation."""
+    if known.objects is not None and known.objects.told:
+        yield "decisions that are known"
+    if known.codes:
+        yield "functions that are known"
+    if compiler.residents is not None:
+        yield "a compiler that stayed"
 
 
 def _draw_name(module: Module, use: PluginUse) -> str:
@@ -252,7 +259,11 @@ def _settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, fo
 
 
 def _compile(
-    compiler: ClangCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
+    compiler: ClangCompiler,
+    module: Module,
+    request: CompileRequest,
+    content: str,
+    known: Known,
 ) -> Compilation:
     use, box = request.use, compiler.sandbox
     # What a sandbox held may end a moment after it was killed; then the rest goes with the sandbox's own folder.
@@ -269,9 +280,7 @@ def _compile(
         settings = _settings(compiler, module, use, folder)
         if box is not None:
             environment, settings = inside_environment(environment), box.settings(settings, folder)
-        listed, told = folder / "functions", (known or KnownFunctions()).now()
-        if known is not None:
-            settings |= known.settings(folder, listed, told)
+        settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
@@ -327,21 +336,14 @@ def _compile(
                 object_bytes=output.stat().st_size if output.exists() else 0,
                 seconds=done.user_seconds,
             )
-        measure = _measuring(module, known, listed, told)
+        whole = functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
+        weigh = functools.partial(known.complete, folder, output, measure=whole)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        ended = with_outputs(ended, functools.partial(measure, output), request, folder, record)
+        ended = with_outputs(ended, weigh, request, folder, record)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)
         return ended
-
-
-def _measuring(
-    module: Module, known: KnownFunctions | None, listed: Path, told: Codes
-) -> Callable[[Path], ObjectSizes | None]:
-    if known is not None:
-        return functools.partial(known.complete, functions=listed, told=told)
-    return functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
 
 
 def _is_plain(use: PluginUse | None) -> bool:

@@ -11,6 +11,7 @@
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
 #include "regalloc/RegAlloc.h"
+#include "reuse/KnownDecisions.h"
 #include "reuse/KnownFunctions.h"
 #include "reuse/Resident.h"
 #include "shared/Settings.h"
@@ -118,6 +119,7 @@ extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
             // It looks at functions before those that are known are dropped.
             mlgokit::registerOptimizerGate(Builder);
             mlgokit::registerKnownFunctions(Builder);
+            mlgokit::registerKnownDecisions(Builder);
             AtLink = false;
             Builder.registerFullLinkTimeOptimizationEarlyEPCallback(
                 [](ModulePassManager &, OptimizationLevel) { AtLink = true; });

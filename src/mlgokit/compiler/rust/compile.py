@@ -28,7 +28,7 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
 from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.reuse.known import KnownFunctions
-from mlgokit.compiler.reuse.known_use import known_of, without_known
+from mlgokit.compiler.reuse.known_use import NOTHING, Known, known_of, with_known
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.rust.record import RustcCall
 from mlgokit.compiler.rust.toolchain import Rustc, unstable_options
@@ -145,8 +145,8 @@ class RustCompiler:
             self.room.check()
         content = _content_to_reuse(self, module, request)
         alone = any(_LAYOUT.fullmatch(option) for option in codegen_options(self.calls[module.name].words))
-        known = None if alone else known_of(self.known, module, request, content)
-        return without_known(known, functools.partial(_compile, self, module, request, content))
+        known = NOTHING if alone else known_of(self.known, None, module, request, content)
+        return with_known(known, functools.partial(_compile, self, module, request, content))
 
     def close(self) -> None:
         """End the compilers that stay; a later compilation starts new ones."""
@@ -167,7 +167,7 @@ def _content_to_reuse(compiler: RustCompiler, module: Module, request: CompileRe
 
 
 def _compile(
-    compiler: RustCompiler, module: Module, request: CompileRequest, content: str, known: KnownFunctions | None
+    compiler: RustCompiler, module: Module, request: CompileRequest, content: str, known: Known
 ) -> Compilation:
     use, call = request.use, compiler.calls[module.name]
     plugin = plugin_of(compiler.plugin, use)
@@ -178,9 +178,7 @@ def _compile(
         # What is asked for is meant for the link; a plugin by itself knows what it is for.
         if use is not None and (use.policies or use.explores or use.logs):
             settings["MLGOKIT_PHASE"] = "link"
-        listed, told = folder / "functions", (known or KnownFunctions()).now()
-        if known is not None:
-            settings |= known.settings(folder, listed, told)
+        settings |= known.settings(folder)
         environment = _environment(compiler.rustc, call, plugin)
         output = folder / "program.o"
         done = None
@@ -215,8 +213,8 @@ def _compile(
                 reason=f"expected one object of the link-time optimization, found {len(made)}; set codegen-units=1",
             )
         made[0].rename(output)
-        measure = measure_object if known is None else functools.partial(known.complete, functions=listed, told=told)
-        ended = with_outputs(ended, functools.partial(measure, output), request, folder, None)
+        weigh = functools.partial(known.complete, folder, output, measure=measure_object)
+        ended = with_outputs(ended, weigh, request, folder, None)
         if request.keep_object is not None:
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)

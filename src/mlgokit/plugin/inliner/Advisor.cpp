@@ -5,6 +5,7 @@
 #include "inliner/Heuristic.h"
 #include "inliner/PolicyAdvisor.h"
 #include "inliner/SiteKeys.h"
+#include "shared/Decided.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
 #include "shared/HotFunctions.h"
@@ -101,6 +102,7 @@ public:
         Table(std::move(Table)), Tuned(Tuned), Log(std::move(Log)) {
     if (this->Log || Tuned)
       Keys.emplace(M);
+    beginDecisions();
   }
 
   void onPassEntry(LazyCallGraph::SCC *C) override {
@@ -137,6 +139,7 @@ protected:
     const auto [Inline, LogProbability] =
         decideBinary(Preference, IsKept ? Spread() : Spread{S.Temperature, S.FlipProbability}, drawAt(S.Seed, Asked++));
     Runner.Answer = Inline;
+    noteDecision(Inline);
     Observer.decided(Callee, Inline);
     // What is no question to a policy or a search is not logged as one.
     if (Log && !IsKept)

@@ -1,10 +1,10 @@
 #include "reuse/KnownFunctions.h"
 
 #include "identity/FinalCode.h"
+#include "reuse/Digests.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineConstantPool.h"
@@ -18,7 +18,6 @@
 #include "llvm/IR/PassInstrumentation.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Triple.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -196,22 +195,6 @@ void drop(Function &F) {
   F.setDSOLocal(Near);
 }
 
-Expected<StringSet<>> readKnown(const char *Path) {
-  StringSet<> Known;
-  if (!Path || !*Path)
-    return std::move(Known);
-  auto Read = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!Read)
-    return createStringError(Read.getError(),
-                             std::string("known functions ") + Path + ": " + Read.getError().message());
-  StringRef Bytes = (*Read)->getBuffer();
-  if (Bytes.size() % sizeof(Digest))
-    return createStringError(inconvertibleErrorCode(), std::string("known functions ") + Path + ": it is cut short");
-  for (; !Bytes.empty(); Bytes = Bytes.drop_front(sizeof(Digest)))
-    Known.insert(Bytes.take_front(sizeof(Digest)));
-  return std::move(Known);
-}
-
 using Functions = SmallSetVector<Function *, 16>;
 
 /// Whether code that is generated calls \p F.
@@ -231,7 +214,7 @@ void keepWhatCallersSee(Functions &Dropped) {
 }
 
 Error listAndDrop(Module &M, const char *Path) {
-  Expected<StringSet<>> Known = readKnown(std::getenv("MLGOKIT_KNOWN"));
+  Expected<StringSet<>> Known = readDigests("known functions", std::getenv("MLGOKIT_KNOWN"));
   if (!Known)
     return Known.takeError();
   std::error_code Code;

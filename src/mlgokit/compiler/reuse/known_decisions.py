@@ -1,0 +1,112 @@
+"""What objects weigh, by what the inliner decided, so that a compiler may end where it decided the same again.
+
+Behind the inliner the plugin digests all answers of the advisor and, if the digest is known, ends the compiler
+(``plugin/reuse/KnownDecisions.cpp``; ``docs/formats.md``, "Known decisions"). A compiler has no clock and no random
+number in it, so each question follows from the module, the command line, the plugin and the answers before; two
+compilations with the same answers are one.
+"""
+
+import dataclasses
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.errors import InputError
+
+MOST_FUNCTIONS = 2_000_000
+"""Of all objects that are remembered, at some 60 bytes each; the module that was not asked for longest goes."""
+_LINE = re.compile(rb"([eg]) ([0-9a-f]{32})\n")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class KnownDecisions:
+    """The objects of all modules. Threads may share it.
+
+    Attributes:
+        hits: compilations that ended behind the inliner.
+        misses: compilations that went on.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    _sizes: dict[str, dict[bytes, ObjectSizes]] = field(default_factory=dict[str, dict[bytes, ObjectSizes]])
+    _functions: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, content: str) -> "KnownObjects":
+        """What is known now of a module.
+
+        Args:
+            content: digest of its files, its command line and the plugin.
+        """
+        with self._lock:
+            told = dict(self._sizes.get(content, {}))
+        return KnownObjects(memory=self, content=content, told=told)
+
+    def note(self, content: str, digest: bytes, sizes: ObjectSizes | None, *, ended: bool) -> None:
+        """Remember an object, or that it was asked for again; ``None`` if it could not be measured."""
+        with self._lock:
+            self.hits += ended
+            self.misses += not ended
+            if sizes is None:
+                return
+            of_module = self._sizes[content] = self._sizes.pop(content, {})
+            if digest not in of_module:
+                # Objects of one module have their names in common.
+                names = tuple(map(sys.intern, sizes.function_names))
+                of_module[digest] = dataclasses.replace(sizes, function_names=names)
+                self._functions += len(names)
+            while self._functions > MOST_FUNCTIONS and len(self._sizes) > 1:
+                oldest = self._sizes.pop(next(iter(self._sizes)))
+                self._functions -= sum(len(one.function_names) for one in oldest.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KnownObjects:
+    """What is known of one module when its compilation begins.
+
+    Attributes:
+        memory: where it is from.
+        content: of the module.
+        told: the sizes of its objects by the digest of what was decided.
+    """
+
+    memory: KnownDecisions
+    content: str
+    told: Mapping[bytes, ObjectSizes]
+
+    def settings(self, folder: Path) -> dict[str, str]:
+        """The variables that tell the plugin what is known; files are in ``folder``."""
+        path = folder / "known_decisions"
+        path.write_bytes(b"".join(self.told))
+        return {"MLGOKIT_KNOWN_DECISIONS": str(path), "MLGOKIT_DECIDED": str(folder / "decided")}
+
+    def complete(self, folder: Path, measure: Callable[[], ObjectSizes | None]) -> ObjectSizes | None:
+        """The sizes of the object, which are remembered, or were.
+
+        Args:
+            folder: where the plugin wrote.
+            measure: reads the object, if there is one.
+
+        Raises:
+            InputError: the object, or what the plugin wrote, cannot be read.
+        """
+        path = folder / "decided"
+        if not path.exists():
+            return measure()
+        found = _LINE.fullmatch(path.read_bytes())
+        if found is None:
+            raise InputError(
+                f"{path}: expected a letter and a digest, found {path.read_bytes()[:60]!r}; build the plugin again"
+            )
+        digest, ended = bytes.fromhex(found[2].decode()), found[1] == b"e"
+        if ended and digest not in self.told:
+            known = f"one of the {len(self.told)} digests that are known"
+            raise InputError(f"{path}: expected {known}, found {found[2].decode()}, which is new; report this sentence")
+        sizes = self.told[digest] if ended else measure()
+        self.memory.note(self.content, digest, sizes, ended=ended)
+        return sizes
