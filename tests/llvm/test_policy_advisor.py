@@ -1,4 +1,4 @@
-"""The advisor that only decides makes the very objects of the one that also logs, which is LLVM's own."""
+"""Our advisor asks the very questions of LLVM's own, and makes the very objects."""
 
 import itertools
 import math
@@ -11,16 +11,20 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import NOT_FEATURES
+from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.tables.decisions import entry_of, strong_names, table_bytes
 from mlgokit.traces.log import read_log
 
 pytestmark = pytest.mark.llvm
 
-MODULE_WIDE = {"node_count", "edge_count"}
+LLVMS = "-Rpass=nothing-of-this-name"
+"""Remarks, of whatever passes, are for LLVM's own advisor."""
+GROWS_LITTLE = ("-mllvm", "-ml-advisor-size-increase-threshold=1.02")
 # Cycles, exceptions, dynamic allocations, switches, functions by pointer, calls that never return, loads of one address
 # twice, and what must or must not be inlined.
 SOURCE = """
@@ -83,10 +87,15 @@ class Workshop:
     def object(self, *words: str, **settings: str) -> bytes:
         done = self.run(
             f"-fpass-plugin={self.plugin}", *words, "-c", "source.bc", "-o", "out.o",
-            policy=str(self.folder / "some.policy"), **settings,
+            **{"policy": str(self.folder / "some.policy"), **settings},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return (self.folder / "out.o").read_bytes()
+
+    def log(self, *words: str, **settings: str) -> tuple[bytes, bytes]:
+        """The object, and the log of all questions."""
+        made = self.object(*words, log=str(self.folder / "log"), **settings)
+        return made, (self.folder / "log").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +105,14 @@ def workshop(toolchain: Toolchain, plugin: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def policy(workshop: Workshop) -> Policy:
-    """Of all features that are no counts of the module, with weights yet to be drawn."""
+    """Of all features, with weights yet to be drawn."""
     done = workshop.run(
         f"-fpass-plugin={workshop.plugin}", "-c", "source.bc", "-o", "out.o",
         policy=":default", log=str(workshop.folder / "log"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     columns = read_log(workshop.folder / "log").columns
-    names = tuple(name for name in columns if name not in NOT_FEATURES and name not in MODULE_WIDE)
+    names = tuple(name for name in columns if name not in NOT_FEATURES)
     normaliser = fit_signed_log(np.stack([columns[name][:, 0] for name in names], axis=1))
     return Policy(
         problem=INLINE_SIZE.name, features=names, normaliser=normaliser, layers=(), output=OutputKind.EFFECT_BYTES
@@ -125,26 +134,54 @@ def drawn(policy: Policy, seed: int) -> Policy:
     return replace(policy, layers=layers, gate=gate)
 
 
-def test_with_a_log_and_without_one_the_object_is_the_same(workshop: Workshop, policy: Policy) -> None:
+def test_a_policy_decides_alike_with_llvms_advisor_and_with_ours(workshop: Workshop, policy: Policy) -> None:
     found: set[bytes] = set()
     for seed in range(8):
         save_policy(drawn(policy, seed), workshop.folder / "some.policy")
-        # Of the last ones LLVM's advisor stops inlining when the module has grown a little.
-        words = ("-mllvm", "-ml-advisor-size-increase-threshold=1.02") if seed > 5 else ()
+        # Of the last ones the advisor stops inlining when the module has grown a little.
+        words = GROWS_LITTLE if seed > 5 else ()
         alone = workshop.object(*words)
-        assert alone == workshop.object(*words, log=str(workshop.folder / "log")), seed
+        assert alone == workshop.object(*words, LLVMS), seed
+        logged = workshop.log(*words)
+        assert logged == workshop.log(*words, LLVMS), seed
+        assert logged[0] == alone, seed
         found.add(alone)
     # The policies decide in different ways, so that a feature that differs would be seen.
     assert len(found) == 8
 
 
-def test_a_policy_of_counts_of_the_module_has_them(workshop: Workshop, policy: Policy) -> None:
-    names = ("edge_count",)
-    values = np.array([[100], [300]])
-    layers = (Layer(np.full((1, 1, 1), 9, np.float32), np.zeros((1, 1), np.float32)),)
-    save_policy(
-        replace(policy, features=names, normaliser=fit_signed_log(values), layers=layers),
-        workshop.folder / "some.policy",
-    )
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": ":default"},
+        {"policy": ":never"},
+        {"policy": ":always"},
+        {"temperature": "30", "seed": "5"},
+        {"flip_probability": "0.3", "seed": "7"},
+        {"policy": ":always", "flip_probability": "0.5", "seed": "2"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("words", [(), GROWS_LITTLE], ids=["free", "stops"])
+def test_both_advisors_are_asked_the_same(
+    workshop: Workshop, policy: Policy, settings: dict[str, str], words: tuple[str, ...]
+) -> None:
+    save_policy(drawn(policy, 1), workshop.folder / "some.policy")
+    assert workshop.log(*words, **settings) == workshop.log(*words, LLVMS, **settings)
 
-    assert workshop.object() == workshop.object(log=str(workshop.folder / "log"))
+
+def test_a_table_is_followed_alike(workshop: Workshop, policy: Policy) -> None:
+    save_policy(drawn(policy, 2), workshop.folder / "some.policy")
+    workshop.log(flip_probability="0.4", seed="3")
+    columns = {name: values[:, 0] for name, values in read_log(workshop.folder / "log").columns.items()}
+    keys, inlined = columns["site"].view(np.uint64), columns["inlining_decision"] != 0
+    names = strong_names(measure_object(workshop.folder / "out.o"))
+    table = workshop.folder / "table"
+    table.write_bytes(table_bytes([entry_of(names, keys[::2], inlined[::2])]))
+    alone = workshop.object(decisions=str(table))
+    assert alone == workshop.object(LLVMS, decisions=str(table))
+    logged = workshop.log(decisions=str(table))
+    assert logged == workshop.log(LLVMS, decisions=str(table))
+    assert logged[0] == alone
+    asked = read_log(workshop.folder / "log").columns["decided_by_table"]
+    assert 0 < int(asked.sum()) < len(asked)

@@ -4,6 +4,7 @@ The same parser reads a whole file (:mod:`mlgokit.traces.log`) and a channel tha
 (:mod:`mlgokit.compiler.channel.interactive`); docs/formats.md, "Training log", has the bytes.
 """
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ MAX_OBSERVATION_BYTES = 2**30
 """No observation is larger; numpy could not hold one of 2 GiB as one item."""
 
 KILLED = "the compiler was probably killed"
+_HEADER = "a header line of JSON"
 DAMAGED = "the log is damaged or not LLVM's training log, collect it again"
 
 
@@ -34,16 +36,16 @@ class Header:
         features: tensors of an observation, in the order of their bytes.
         score: the tensor after each outcome line, if the log has them.
         advice: the tensor that the compiler waits for; only channels declare it.
+        features_bytes: of all features of one observation.
     """
 
     features: tuple[TensorSpec, ...]
     score: TensorSpec | None = None
     advice: TensorSpec | None = None
+    features_bytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def features_bytes(self) -> int:
-        """Bytes of all features of one observation."""
-        return sum(spec.size_bytes for spec in self.features)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features_bytes", sum(spec.size_bytes for spec in self.features))
 
     def to_line(self) -> bytes:
         r"""The line as LLVM writes it: compact JSON and a newline.
@@ -206,36 +208,53 @@ def _compact(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+class _RefusedError(Exception):
+    """What was expected of a header, and what was found."""
+
+
 def _read_header(data: bytes | bytearray, cursor: Cursor, *, ended: bool) -> Header | None:
-    expected = "a header line of JSON"
-    text = _read_line(data, cursor, cursor.position, expected, ended=ended)
+    text = _read_line(data, cursor, cursor.position, _HEADER, ended=ended)
     if text is None:
         return None
-    value = _parse_object(text, cursor, cursor.position, expected)
+    try:
+        header = _header_of(bytes(text))
+    except _RefusedError as refused:
+        expected, found = refused.args
+        _damage(cursor, cursor.position, expected, found, DAMAGED)
+    cursor.header = header
+    cursor.features_bytes = header.features_bytes
+    cursor.position += len(text) + 1
+    return header
+
+
+@functools.lru_cache(maxsize=64)
+def _header_of(text: bytes) -> Header:
+    """The header in a line; the thousands of logs of a run have the same one."""
+    value = _object_in(text)
+    if value is None:
+        raise _RefusedError(_HEADER, quoted(text))
 
     def specs(items: list[object]) -> list[TensorSpec]:
         try:
             return [TensorSpec.from_json(item) for item in items]
         except (InputError, TypeError) as error:
-            _damage(cursor, cursor.position, "tensor specifications", str(error), DAMAGED)
+            raise _RefusedError("tensor specifications", str(error)) from error
 
     listed: Any = value.get("features")
     if not isinstance(listed, list) or not listed:
-        _damage(cursor, cursor.position, 'a list "features" in the header', quoted(text), DAMAGED)
+        raise _RefusedError('a list "features" in the header', quoted(text))
     features = specs(cast("list[object]", listed))
     names = [spec.name for spec in features]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        _damage(cursor, cursor.position, "features of different names", f"{twice!r} twice", DAMAGED)
+        raise _RefusedError("features of different names", f"{twice!r} twice")
     score, advice = (specs([value[key]])[0] if value.get(key) is not None else None for key in ("score", "advice"))
     header = Header(features=tuple(features), score=score, advice=advice)
     for spec_bytes in (header.features_bytes, score.size_bytes if score else 0, advice.size_bytes if advice else 0):
         if spec_bytes > MAX_OBSERVATION_BYTES:
-            limit = f"at most {MAX_OBSERVATION_BYTES} bytes per observation"
-            _damage(cursor, cursor.position, limit, f"shapes that make {spec_bytes}", DAMAGED)
-    cursor.header = header
-    cursor.features_bytes = header.features_bytes
-    cursor.position += len(text) + 1
+            raise _RefusedError(
+                f"at most {MAX_OBSERVATION_BYTES} bytes per observation", f"shapes that make {spec_bytes}"
+            )
     return header
 
 
@@ -316,13 +335,19 @@ def _read_line(data: bytes | bytearray, cursor: Cursor, begin: int, expected: st
 
 
 def _parse_object(text: bytes, cursor: Cursor, offset: int, expected: str) -> dict[str, Any]:
+    value = _object_in(text)
+    if value is None:
+        _damage(cursor, offset, expected, quoted(text), DAMAGED)
+    return value
+
+
+def _object_in(text: bytes) -> dict[str, Any] | None:
+    """The JSON object in a line; ``None`` if there is none."""
     try:
         value: Any = json.loads(text.decode())
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        _damage(cursor, offset, expected, quoted(text), DAMAGED)
-    return value  # pyright: ignore[reportUnknownVariableType]
+        return None
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def _is_number(value: object, number: int) -> bool:

@@ -37,23 +37,28 @@ float mostGrowth() { return static_cast<cl::opt<float> *>(findOption(GrowthOptio
 class PolicyAdvisor final : public InlineAdvisor {
 public:
   PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM, const InlineParams &Params,
-                Policy P, std::vector<size_t> Sources)
-      : InlineAdvisor(M, FAM), Params(Params), P(std::move(P)), Sources(std::move(Sources)),
+                std::unique_ptr<Decider> Decides)
+      : InlineAdvisor(M, FAM), Params(Params), Decides(std::move(Decides)),
         Graph(MAM.getResult<LazyCallGraphAnalysis>(M)), Levels(Graph), Costs(M, FAM), Growth(mostGrowth()) {
     FAM.registerPass([] { return BodyCountsAnalysis(); });
-    for (Function &F : M)
-      if (!F.isDeclaration())
-        Size += FAM.getResult<BodyCountsAnalysis>(F).Instructions;
+    for (Function &F : M) {
+      if (F.isDeclaration())
+        continue;
+      const BodyCounts Counted = FAM.getResult<BodyCountsAnalysis>(F);
+      Size += Counted.Instructions;
+      if (Levels.knows(F)) {
+        ++Nodes;
+        Edges += Counted.DefinedCalls;
+      }
+    }
     FirstSize = Size;
-    for (size_t Source : this->Sources)
-      AsksEstimate |= Source == size_t(FeatureIndex::cost_estimate);
-    // The only feature of a gate that is known before any other is computed.
-    AsksEarly = this->P.gateFeature() == "callee_is_discardable";
+    AsksEstimate = this->Decides->reads(FeatureIndex::cost_estimate);
   }
 
   void onPassEntry(LazyCallGraph::SCC *C) override;
   void onPassExit(LazyCallGraph::SCC *C) override;
-  void inlined(Function &Caller, Function &Callee, int64_t CalleeSize, bool CalleeIsGone);
+  void inlined(Function &Caller, Function &Callee, const BodyCounts &OfCallee, bool CalleeIsGone);
+  SiteKeys *keys() { return Decides->keys(); }
 
 protected:
   std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &Call) override;
@@ -70,42 +75,55 @@ private:
   std::unique_ptr<InlineAdvice> tracked(CallBase &Call, bool Inline);
 
   const InlineParams Params;
-  Policy P;
-  const std::vector<size_t> Sources; // where each of the policy's features is: LLVM's first, then the plugin's
+  std::unique_ptr<Decider> Decides;
   LazyCallGraph &Graph;
   FunctionLevels Levels;
   CostFeatures Costs;
   const float Growth;
-  bool AsksEstimate = false, AsksEarly = false, OneCaller = false;
+  bool AsksEstimate = false, OneCaller = false;
   bool Stopped = false; // the module has grown too much
 
   int64_t FirstSize = 0, Size = 0; // instructions of all functions
+  int64_t Nodes = 0, Edges = 0;    // functions, and calls of them, as far as LLVM's advisor knows of them
+  int64_t EdgesOfLast = 0;         // those of LastNodes, when they were left
   DenseMap<const Function *, BodyCounts> Counts;
   SmallPtrSet<LazyCallGraph::Node *, 4> LastNodes; // of the last component, as long as they live
   Function *Changed = nullptr;                     // what was inlined into since it was counted
   CallerCounter Counter;
   DenseSet<std::tuple<AttributeSet, AttributeSet, AttributeSet>> Optional; // of caller, callee and call
 
-  CallSiteObserver Observer;
   std::array<int64_t, LlvmFeatureCount> Known{};
-  FeatureValues Extra{};
-  std::vector<double> Row = std::vector<double>(Sources.size());
 };
 
-/// Advice that tells the advisor when it was followed.
+/// Advice that tells the advisor when it was followed, and keys of call sites through which call others came.
 class TrackedAdvice final : public InlineAdvice {
 public:
-  TrackedAdvice(PolicyAdvisor &Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Inline, int64_t CalleeSize)
-      : InlineAdvice(&Advisor, Call, ORE, Inline), Owner(Advisor), CalleeSize(CalleeSize) {}
+  TrackedAdvice(PolicyAdvisor &Advisor, CallBase &Call, OptimizationRemarkEmitter &ORE, bool Inline,
+                const BodyCounts &OfCallee)
+      : InlineAdvice(&Advisor, Call, ORE, Inline), Owner(Advisor), OfCallee(OfCallee) {
+    if (SiteKeys *Keys = Owner.keys(); Keys && Inline)
+      Keys->enter(Call);
+  }
 
 private:
-  void recordInliningImpl() override { Owner.inlined(*Caller, *Callee, CalleeSize, /*CalleeIsGone=*/false); }
+  void recordInliningImpl() override {
+    leave(/*Inlined=*/true, /*CalleeIsThere=*/true);
+    Owner.inlined(*Caller, *Callee, OfCallee, /*CalleeIsGone=*/false);
+  }
   void recordInliningWithCalleeDeletedImpl() override {
-    Owner.inlined(*Caller, *Callee, CalleeSize, /*CalleeIsGone=*/true);
+    leave(/*Inlined=*/true, /*CalleeIsThere=*/false);
+    Owner.inlined(*Caller, *Callee, OfCallee, /*CalleeIsGone=*/true);
+  }
+  void recordUnsuccessfulInliningImpl(const InlineResult &) override { leave(false, true); }
+  void recordUnattemptedInliningImpl() override { leave(false, true); }
+
+  void leave(bool Inlined, bool CalleeIsThere) {
+    if (SiteKeys *Keys = Owner.keys())
+      Keys->leave(Inlined, CalleeIsThere);
   }
 
   PolicyAdvisor &Owner;
-  const int64_t CalleeSize;
+  const BodyCounts OfCallee; // before
 };
 
 std::unique_ptr<InlineAdvice> PolicyAdvisor::untracked(CallBase &Call, bool Inline) {
@@ -114,10 +132,10 @@ std::unique_ptr<InlineAdvice> PolicyAdvisor::untracked(CallBase &Call, bool Inli
 
 std::unique_ptr<InlineAdvice> PolicyAdvisor::tracked(CallBase &Call, bool Inline) {
   counts(*Call.getCaller());
-  const int64_t CalleeSize = counts(*Call.getCalledFunction()).Instructions;
+  const BodyCounts OfCallee = counts(*Call.getCalledFunction());
   if (Inline && Counter.knows(*Call.getCaller()))
     Counter.beforeInlining(Call);
-  return std::make_unique<TrackedAdvice>(*this, Call, getCallerORE(Call), Inline, CalleeSize);
+  return std::make_unique<TrackedAdvice>(*this, Call, getCallerORE(Call), Inline, OfCallee);
 }
 
 /// Counts are taken where LLVM's advisor takes its own, since the uses among them are those of that moment.
@@ -131,7 +149,7 @@ const BodyCounts &PolicyAdvisor::counts(Function &F) {
 }
 
 void PolicyAdvisor::onPassEntry(LazyCallGraph::SCC *C) {
-  Observer.forget();
+  Decides->enterComponent();
   OneCaller = C && C->size() == 1;
   if (!C || Stopped)
     return;
@@ -140,13 +158,16 @@ void PolicyAdvisor::onPassEntry(LazyCallGraph::SCC *C) {
   SmallVector<LazyCallGraph::Node *, 4> Left(LastNodes.begin(), LastNodes.end());
   while (!Left.empty()) {
     LazyCallGraph::Node &Node = *Left.pop_back_val();
-    counts(Node.getFunction());
+    Edges += counts(Node.getFunction()).DefinedCalls;
     for (LazyCallGraph::Edge &Edge : *Node)
       if (!Levels.knows(Edge.getFunction())) {
+        ++Nodes;
         Levels.add(Edge.getFunction(), Node.getFunction());
         Left.push_back(&Edge.getNode());
       }
   }
+  Edges -= EdgesOfLast;
+  EdgesOfLast = 0;
   LastNodes.clear();
   for (LazyCallGraph::Node &Node : *C)
     LastNodes.insert(&Node);
@@ -160,16 +181,19 @@ void PolicyAdvisor::onPassExit(LazyCallGraph::SCC *C) {
     return;
   for (LazyCallGraph::Node &Node : *C)
     LastNodes.insert(&Node);
+  EdgesOfLast = 0;
   for (LazyCallGraph::Node *Node : LastNodes)
-    counts(Node->getFunction());
+    EdgesOfLast += counts(Node->getFunction()).DefinedCalls;
   Counts.clear();
 }
 
-void PolicyAdvisor::inlined(Function &Caller, Function &Callee, int64_t CalleeSize, bool CalleeIsGone) {
+void PolicyAdvisor::inlined(Function &Caller, Function &Callee, const BodyCounts &OfCallee, bool CalleeIsGone) {
   Changed = &Caller;
   if (!CalleeIsGone)
     return;
-  Size -= CalleeSize;
+  Size -= OfCallee.Instructions;
+  Edges -= OfCallee.DefinedCalls;
+  --Nodes;
   LastNodes.erase(Graph.lookup(Callee));
 }
 
@@ -186,6 +210,7 @@ void PolicyAdvisor::settle() {
   const BodyCounts Now = Counter.afterInlining(F);
   BodyCounts &Then = Counts[&F];
   Size += Now.Instructions - Then.Instructions;
+  Edges += Now.DefinedCalls - Then.DefinedCalls;
   Then = Now;
   Stopped |= float(Size) > Growth * float(FirstSize);
 }
@@ -221,7 +246,7 @@ bool PolicyAdvisor::heuristicDecidesAnyway(CallBase &Call, OptimizationRemarkEmi
   Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
   // LLVM notes sizes of a callee that cannot be inlined at all later than this path does. In a component of several
   // functions the callee may be the next caller, and its features would differ.
-  return AsksEarly && OneCaller && &Caller != &Callee && !P.believes(isDiscardable(Callee)) &&
+  return OneCaller && &Caller != &Callee && Decides->leavesToHeuristic(isDiscardable(Callee)) &&
          kindOf(Call, ORE) == MandatoryInliningKind::NotMandatory;
 }
 
@@ -238,7 +263,7 @@ std::unique_ptr<InlineAdvice> PolicyAdvisor::getAdviceImpl(CallBase &Call) {
   OptimizationRemarkEmitter &ORE = getCallerORE(Call);
   if (!Stopped && heuristicDecidesAnyway(Call, ORE)) {
     const bool Inline = heuristicInlines(Call, FAM, Params);
-    Observer.decided(Callee, Inline);
+    Decides->decided(Callee, Inline);
     return tracked(Call, Inline);
   }
   const MandatoryInliningKind Kind = kindOf(Call, ORE);
@@ -253,9 +278,7 @@ std::unique_ptr<InlineAdvice> PolicyAdvisor::getAdviceImpl(CallBase &Call) {
     return untracked(Call, false);
   if (Mandatory)
     return tracked(Call, true);
-  const bool Inline = decide(Call, *Cost, *Estimate);
-  Observer.decided(Callee, Inline);
-  return tracked(Call, Inline);
+  return tracked(Call, decide(Call, *Cost, *Estimate));
 }
 
 bool PolicyAdvisor::decide(CallBase &Call, const InlineCostFeatures &Cost, int Estimate) {
@@ -268,6 +291,8 @@ bool PolicyAdvisor::decide(CallBase &Call, const InlineCostFeatures &Cost, int E
   Set(FeatureIndex::cost_estimate, Estimate);
   Set(FeatureIndex::callee_basic_block_count, OfCallee.Blocks);
   Set(FeatureIndex::callsite_height, Levels.of(Caller));
+  Set(FeatureIndex::node_count, Nodes);
+  Set(FeatureIndex::edge_count, Edges);
   Set(FeatureIndex::nr_ctant_params, count_if(Call.args(), [](const Use &A) { return isa<Constant>(A); }));
   Set(FeatureIndex::caller_users, OfCaller.Uses);
   Set(FeatureIndex::caller_conditionally_executed_blocks, OfCaller.ConditionalBlocks);
@@ -276,15 +301,12 @@ bool PolicyAdvisor::decide(CallBase &Call, const InlineCostFeatures &Cost, int E
   Set(FeatureIndex::callee_users, OfCallee.Uses);
   Set(FeatureIndex::is_callee_avail_external, Callee.hasAvailableExternallyLinkage());
   Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
-  Observer.observe(Call, OfCaller, OfCallee, Extra);
-  for (size_t I = 0; I < Sources.size(); ++I)
-    Row[I] = double(Sources[I] < Known.size() ? Known[Sources[I]] : Extra[Sources[I] - Known.size()]);
-  return P.preference(Row, [&] { return heuristicInlines(Call, FAM, Params); }) > 0;
+  return Decides->decide(Call, Known, OfCaller, OfCallee, [&] { return heuristicInlines(Call, FAM, Params); });
 }
 
 } // namespace
 
-bool canOnlyDecide(const Module &M, ArrayRef<size_t> Sources, size_t Llvms) {
+bool canStandForLlvms(const Module &M) {
   // Remarks list all features of LLVM's advisor.
   const LLVMContext &Context = M.getContext();
   const DiagnosticHandler *Handler = Context.getDiagHandlerPtr();
@@ -294,14 +316,12 @@ bool canOnlyDecide(const Module &M, ArrayRef<size_t> Sources, size_t Llvms) {
   for (StringRef Name : {"ml-inliner-skip-policy", "ml-advisor-keep-fpi-cache"})
     if (const cl::Option *Option = findOption(Name); Option && Option->getNumOccurrences())
       return false;
-  return findOption(GrowthOption) && Llvms == LlvmFeatureCount && none_of(Sources, [](size_t Source) {
-           return Source == size_t(FeatureIndex::node_count) || Source == size_t(FeatureIndex::edge_count);
-         });
+  return findOption(GrowthOption) && llvmFeatures().size() == LlvmFeatureCount;
 }
 
 std::unique_ptr<InlineAdvisor> makePolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,
-                                                 const InlineParams &Params, Policy P, std::vector<size_t> Sources) {
-  return std::make_unique<PolicyAdvisor>(M, MAM, FAM, Params, std::move(P), std::move(Sources));
+                                                 const InlineParams &Params, std::unique_ptr<Decider> Decides) {
+  return std::make_unique<PolicyAdvisor>(M, MAM, FAM, Params, std::move(Decides));
 }
 
 } // namespace mlgokit

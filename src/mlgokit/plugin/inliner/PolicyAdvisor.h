@@ -1,28 +1,24 @@
-// The advisor of a policy that only decides: no log, no exploration, no table.
-//
-// It decides as the advisor of Advisor.cpp does, which is LLVM's MLInlineAdvisor, and computes less on the way: what
-// only a log needs, loops, module-wide counts. tests/llvm/test_policy_advisor.py holds the two to the same code.
+// An advisor that asks what LLVM's MLInlineAdvisor asks, and computes less on the way: LLVM's finds loops anew after
+// each inlining, for counts that are no feature, and analyses a callee twice. tests/llvm/test_policy_advisor.py holds
+// the two to the same questions and to the same code.
 #ifndef MLGOKIT_INLINER_POLICYADVISOR_H
 #define MLGOKIT_INLINER_POLICYADVISOR_H
 
-#include "shared/Policy.h"
+#include "inliner/Decider.h"
 
-#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Analysis/InlineAdvisor.h"
 
 #include <memory>
-#include <vector>
 
 namespace mlgokit {
 
-/// Whether the advisor can stand for LLVM's here. \p Sources says where each of the policy's features is: \p Llvms of
-/// LLVM's come first, then the plugin's.
-bool canOnlyDecide(const llvm::Module &M, llvm::ArrayRef<size_t> Sources, size_t Llvms);
+/// Whether the advisor can stand for LLVM's in \p M: nobody wants its remarks, or what its own options do.
+bool canStandForLlvms(const llvm::Module &M);
 
 std::unique_ptr<llvm::InlineAdvisor> makePolicyAdvisor(llvm::Module &M, llvm::ModuleAnalysisManager &MAM,
                                                        llvm::FunctionAnalysisManager &FAM,
-                                                       const llvm::InlineParams &Params, Policy P,
-                                                       std::vector<size_t> Sources);
+                                                       const llvm::InlineParams &Params,
+                                                       std::unique_ptr<Decider> Decides);
 
 } // namespace mlgokit
 

@@ -14,8 +14,9 @@ void beginDecisions();
 /// The answer to the next question.
 void noteDecision(bool Inline);
 
-/// Of all answers since the beginning, in their order; nothing if nobody noted any. A compiler asks the next question
-/// as the answers before have it, so two compilations of one module with one command line and one digest are the same.
+/// Of all answers since the beginning, in their order, which then are forgotten; nothing if nobody noted any. A
+/// compiler asks the next question as the answers before have it, so two compilations of one module with one command
+/// line and one digest are the same.
 std::optional<std::array<uint8_t, 16>> takeDecisions();
 
 } // namespace mlgokit
