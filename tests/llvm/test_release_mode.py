@@ -4,6 +4,7 @@ import importlib
 import itertools
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,15 @@ extern "C" double mix(const double *a, const double *b, int n) {
   return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
 }
 """
+# Calls whose inlining makes others direct: LLVM's heuristic inlines the cheapest alone, by its estimate it were all.
+DIRECT = """
+extern "C" int get(int);
+static int each(int (*f)(int), int n) { int sum = 0; for (int i = 0; i < n; i++) sum += f(i); return sum; }
+static int ask(int x) { return get(x) + get(x + 1); }
+static int ten(int x) { return x + 10; }
+extern "C" int costly(int n) { return each(ask, n) + each(ask, n + 1); }
+extern "C" int cheap(int n) { return each(ten, n) - each(get, n); }
+"""
 VARIABLES = {INLINE_SIZE.name: "", REGALLOC_EVICTION.name: "EVICTION_", REGALLOC_PRIORITY.name: "PRIORITY_"}
 OUTPUTS = {
     INLINE_SIZE.name: OutputKind.EFFECT_BYTES,
@@ -64,10 +74,12 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("embedded_model")
 
 
-def logs(toolchain: Toolchain, plugin: Path, folder: Path, policies: Mapping[str, str]) -> dict[str, Log]:
+def logs(
+    toolchain: Toolchain, plugin: Path, folder: Path, policies: Mapping[str, str], source: str = SOURCE
+) -> dict[str, Log]:
     """What the plugin decides by ``policies``, with what it decided on."""
     folder.mkdir()
-    (folder / "source.cpp").write_text(SOURCE)
+    (folder / "source.cpp").write_text(source)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
     for name, policy in policies.items():
         variable = VARIABLES[name]
@@ -153,6 +165,24 @@ def test_a_model_in_llvm_decides_as_plugin_and_numpy_do(
         assert len(np.unique(found)) > 1
         np.testing.assert_array_equal(found, log.columns[PROBLEMS[name].decision][:, 0])
         np.testing.assert_array_equal(found, decided_by_numpy(policies[name], log))
+
+
+def test_what_a_policy_leaves_to_llvm_is_decided_as_by_its_heuristic(
+    toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path
+):
+    (log,) = logs(toolchain, plugin, tmp_path / "seen", {INLINE_SIZE.name: ":never"}, DIRECT).values()
+    wanted = log.columns["inlining_default"][:, 0]
+    assert log.columns["nested_inlines"].max() == 1
+    assert len(np.unique(wanted)) == 2
+    assert np.any((log.columns["cost_estimate"][:, 0] < 5) != wanted)
+    unsure = replace(some_policy(INLINE_SIZE, log, output=OutputKind.EFFECT_BYTES, quantile=True, seed=5), doubt=1e30)
+    save_policy(unsure, tmp_path / "policy")
+    made = export_release(toolchain, [tmp_path / "policy"], tmp_path)
+    program = asking.build_driver(toolchain, Path(made.header), INLINE_SIZE, tmp_path / "unsure")
+
+    found = asking.ask_model(program, INLINE_SIZE, log, tmp_path).decisions
+
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_llvms_selector_chooses_among_policies(toolchain: Toolchain, plugin: Path, asking: ModuleType, tmp_path: Path):

@@ -16,8 +16,8 @@ from mlgokit.problems import Problem
 COLUMNS = 33
 """Columns of an eviction's tensors: ``NumberOfInterferences`` in ``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.h``."""
 SELECTOR = "model_selector"
-COST = "cost_estimate"
-"""What LLVM's heuristic goes by."""
+HEURISTIC_FEATURES = ("cost_estimate", "nested_inlines", "nested_inline_cost_estimate")
+"""What LLVM's heuristic for inlining goes by, in the order of ``HeuristicInputs``."""
 OPTIONS = ("-O2", "-std=c++17", "-fPIC", "-fno-rtti", "-fno-exceptions", "-fvisibility=hidden", "-ffp-contract=off")
 """No fused multiply-add: a policy must give the same number as in the plugin."""
 _PARTS = (
@@ -90,7 +90,7 @@ extern "C" {{
 
 void *mlgokit_{name}_make() {{
   return new mlgokit::ReleaseModel({{std::begin(Inputs), std::end(Inputs)}}, {{{policies}}}, {mask}, {selector},
-                                   {cost});
+                                   {heuristic});
 }}
 void mlgokit_{name}_free(void *Model) {{ delete modelOf(Model); }}
 int mlgokit_{name}_argument(const char *Name, size_t Length) {{
@@ -120,8 +120,8 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
     yield _INTRODUCTION.format(name=cpp_class, options=" ".join(OPTIONS))
     for part in _PARTS:
         yield f"\n// {part}\n" + re.sub(r'^#include "(?:shared|release)/.*"\n', "", _packaged(part), flags=re.MULTILINE)
-    asks = any(policy.asks_heuristic for policy in policies)
-    used = {feature for policy in policies for feature in (*policy.features, policy.mask, COST if asks else "")}
+    asked = HEURISTIC_FEATURES if any(policy.asks_heuristic for policy in policies) else ()
+    used = {feature for policy in policies for feature in (*policy.features, policy.mask, *asked)}
     inputs = [feature for feature in problem.features if feature.name in used]
     yield "\n#include <iterator>\n\nnamespace {\n\nconst mlgokit::ReleaseInput Inputs[] = {\n"
     for feature in inputs:
@@ -138,7 +138,9 @@ def model_source(problem: Problem, policies: Sequence[Policy], names: Sequence[s
         policies=", ".join(f"makePolicy{index}()" for index in range(len(policies))),
         mask=places.get(problem.mask or "", "std::nullopt"),
         selector=len(inputs) if names else "std::nullopt",
-        cost=places.get(COST if asks else "", "std::nullopt"),
+        heuristic=f"mlgokit::HeuristicInputs{{{', '.join(str(places[name]) for name in asked)}}}"
+        if asked
+        else "std::nullopt",
         decision=problem.decision,
     )
 

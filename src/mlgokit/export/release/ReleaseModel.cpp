@@ -2,6 +2,7 @@
 
 #include "shared/Choice.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,13 +12,15 @@ namespace mlgokit {
 
 namespace {
 
-constexpr double OptMinSizeThreshold = 5;
+// InlineConstants of llvm/include/llvm/Analysis/InlineCost.h
+constexpr double OptMinSizeThreshold = 5, IndirectCallThreshold = 100;
 
 } // namespace
 
 ReleaseModel::ReleaseModel(std::vector<ReleaseInput> All, std::vector<ReleasePolicy> Policies,
-                           std::optional<size_t> Mask, std::optional<size_t> Selector, std::optional<size_t> Cost)
-    : Inputs(std::move(All)), Mask(Mask), Selector(Selector), Cost(Cost) {
+                           std::optional<size_t> Mask, std::optional<size_t> Selector,
+                           std::optional<HeuristicInputs> Heuristic)
+    : Inputs(std::move(All)), Mask(Mask), Selector(Selector), Heuristic(Heuristic) {
   for (ReleasePolicy &Policy : Policies) {
     Evaluator Numbers(std::move(Policy.Numbers));
     Choices.push_back({std::move(Policy), std::move(Numbers)});
@@ -58,14 +61,23 @@ void ReleaseModel::fill(const Choice &Of, size_t Column) {
     Row[I] = value(Of.About.Sources[I], Column);
 }
 
-/// LLVM's heuristic cannot be asked here. With -Oz it inlines what costs less than InlineConstants::OptMinSizeThreshold
-/// (llvm/include/llvm/Analysis/InlineCost.h), and the cost is a feature.
+/// LLVM's heuristic cannot be asked here. With -Oz it inlines what costs less than OptMinSizeThreshold, and the cost is a
+/// feature, but for calls that inlining would make direct. Such a call has a bonus of what its own inlining would leave
+/// of a threshold: of IndirectCallThreshold in the feature, of OptMinSizeThreshold in the heuristic. Where there are
+/// several, LLVM tells the sum of their costs alone, and each is taken for one of the mean.
+bool ReleaseModel::heuristicInlines() const {
+  if (!Heuristic)
+    return false;
+  const double Calls = value(Heuristic->NestedCalls, 0), Each = Calls > 0 ? value(Heuristic->NestedCost, 0) / Calls : 0;
+  auto Bonus = [&](double Threshold) { return Calls > 0 ? Calls * std::max(0.0, Threshold - Each) : 0; };
+  const double Cost = value(Heuristic->Cost, 0) + Bonus(IndirectCallThreshold) - Bonus(OptMinSizeThreshold);
+  return Cost < OptMinSizeThreshold;
+}
+
 bool ReleaseModel::inlines(Choice &Of) {
   fill(Of, 0);
   const std::optional<double> Preference = Of.Numbers.preference(Row);
-  if (!Preference)
-    return Cost && value(*Cost, 0) < OptMinSizeThreshold;
-  return *Preference > 0;
+  return Preference ? *Preference > 0 : heuristicInlines();
 }
 
 int64_t ReleaseModel::column(Choice &Of) {

@@ -29,12 +29,17 @@ struct ReleasePolicy {
   std::vector<size_t> Sources; // where each of its features is among the inputs
 };
 
+/// Where among the inputs is what LLVM's heuristic for inlining goes by.
+struct HeuristicInputs {
+  size_t Cost, NestedCalls, NestedCost;
+};
+
 class ReleaseModel {
 public:
-  /// \p Mask, \p Selector and \p Cost are inputs: for policies that choose a column, for models of several policies,
-  /// and for policies that leave calls to LLVM's heuristic.
+  /// \p Mask, \p Selector and \p Heuristic are inputs: for policies that choose a column, for models of several
+  /// policies, and for policies that leave calls to LLVM's heuristic.
   ReleaseModel(std::vector<ReleaseInput> Inputs, std::vector<ReleasePolicy> Policies, std::optional<size_t> Mask,
-               std::optional<size_t> Selector, std::optional<size_t> Cost);
+               std::optional<size_t> Selector, std::optional<HeuristicInputs> Heuristic);
 
   void *input(size_t Index) { return Buffers[Index].data(); }
   void *answer() { return &Answer; }
@@ -50,11 +55,13 @@ private:
   Choice &chosen();
   double value(size_t Input, size_t Column) const;
   void fill(const Choice &Of, size_t Column);
+  bool heuristicInlines() const;
   bool inlines(Choice &Of);
   int64_t column(Choice &Of);
 
   const std::vector<ReleaseInput> Inputs;
-  const std::optional<size_t> Mask, Selector, Cost;
+  const std::optional<size_t> Mask, Selector;
+  const std::optional<HeuristicInputs> Heuristic;
   std::vector<Choice> Choices;
   std::vector<std::vector<int64_t>> Buffers; // of all inputs, with room for either type
   std::vector<double> Row, Logits;           // scratch
