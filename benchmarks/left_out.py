@@ -297,7 +297,9 @@ def bonus(config: LeftOut, rng: np.random.Generator, setup: Setup) -> list[tuple
     names = INLINE_SIZE.feature_names
     tables: dict[str, npt.NDArray[np.float64]] = {}
     for name, folder in (("heuristic", config.trace), ("always", config.always)):
-        columns = observed(INLINE_SIZE, folder, config.observations, np.random.default_rng(config.seed), setup.report)
+        columns = observed(
+            INLINE_SIZE, (folder,), config.observations, np.random.default_rng(config.seed), setup.report
+        )
         tables[name] = np.stack([columns[feature].ravel() for feature in names], axis=1).astype(np.float64)
     # Observations come module by module, in the order of the names: halves are of different modules.
     known, other = np.array_split(tables["heuristic"], 2)
