@@ -14,12 +14,12 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTosa:
-    """Write a policy of inlining as TOSA, for the model of a build of LLVM 24."""
+    """Write a policy of inlining or evictions as TOSA, for the model of a build of LLVM 24."""
 
     policy: Annotated[Path, tyro.conf.Positional]
     """Policy file, of LLVM's own features; builtin:NAME is one that comes with mlgokit."""
     output: Path = Path("tosa")
-    """Folder for the model, inliner.mlir."""
+    """Folder for the model, inliner.mlir or regalloc.mlir."""
 
 
 def run(config: ExportTosa, *, report: Report = say_nothing) -> ExportedTosa:  # noqa: ARG001  (all commands take one)

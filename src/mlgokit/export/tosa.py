@@ -1,10 +1,12 @@
-"""Export: a policy of inlining becomes TOSA, which LLVM 24 takes for a model of its release mode and makes C++ of.
+"""Export: a policy becomes TOSA, which LLVM 24 takes for a model of its release mode and makes C++ of.
 
-Everything has three dimensions, the first two of which are 1, and only those operations are used that MLIR 22 lowers
-to C++ by EmitC: no reductions, no clamps, no changes of shape. A feature's rank and table are one product: of which
-boundaries it reaches, with what each of them adds. Sums of whole numbers are those of the policy's first layer.
+Everything has three dimensions: 1, the columns of an eviction or 1, and the elements. Only those operations are used
+that MLIR 22 lowers to C++ by EmitC: no reductions, no clamps, no changes of shape, no look-ups. A feature's rank and
+table are one product: of which boundaries it reaches, with what each of them adds. Of many boundaries it is looked for
+in groups. Sums of whole numbers are those of the policy's first layer.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,16 +17,22 @@ import numpy as np
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.policy.llvms_own import check_llvms_own
-from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.network import LOGIT_BOUND, OutputKind, Policy
+from mlgokit.policy.normaliser import LARGEST, Quantile
 from mlgokit.policy.pretrained import policy_name
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.tflite.graph import Array
 from mlgokit.policy.tflite.steps import Steps, whole_inputs
 from mlgokit.policy.tflite.write_policy import EXACT_FLOAT, digits_of
-from mlgokit.problems import INLINE_SIZE
+from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, Feature, Problem
 
-NAME = "inliner"
-_FLOAT, _INT = "f32", "i64"
+NAMES = {INLINE_SIZE.name: "inliner", REGALLOC_EVICTION.name: "regalloc"}
+"""LLVM's kinds of models, by problem; a model is called as its kind."""
+COLUMNS = 33
+"""Of an eviction, as LLVM gives a model."""
+_FLOAT, _INT, _BIT = "f32", "i64", "i1"
+_MANY = 512
+"""Boundaries of a feature from which on they are in groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +63,20 @@ def export_tosa(path: Path, folder: Path) -> ExportedTosa:
 
     Raises:
         PolicyError: the policy is not usable, or needs what LLVM does not send.
-        UsageError: the policy is not one of inlining that decides alone.
+        UsageError: the policy is not one of inlining or eviction that decides alone.
         StorageError: the disk is full or not writable.
     """
     policy, origin = load_policy(path), policy_name(path)
     text = tosa_text(policy, origin=origin)
-    model = folder / f"{NAME}.mlir"
+    name = NAMES[policy.problem]
+    model = folder / f"{name}.mlir"
     atomic_write(model, text)
     return ExportedTosa(
         model=str(model),
         inputs=len(set(policy.features)),
         model_bytes=len(text),
-        build=f'"-DLLVM_MLGO_MODELS={NAME},{model.resolve()},inliner"',
-        flag=f"-mllvm {INLINE_SIZE.channel_options[0]} -mllvm -mlgo-model={NAME}",
+        build=f'"-DLLVM_MLGO_MODELS={name},{model.resolve()},{name}"',
+        flag=f"-mllvm {PROBLEMS[policy.problem].channel_options[0]} -mllvm -mlgo-model={name}",
     )
 
 
@@ -76,41 +85,55 @@ def tosa_text(policy: Policy, *, origin: str = "policy") -> str:
 
     Raises:
         PolicyError: the policy needs what LLVM does not send.
-        UsageError: it is not one of inlining, or it asks LLVM's heuristic, which no model in LLVM can.
+        UsageError: it is of another problem, has caution, or asks LLVM's heuristic, which no model in LLVM can.
     """
     check_llvms_own(policy, origin)
-    if policy.problem != INLINE_SIZE.name or policy.asks_heuristic:
-        found = policy.problem if policy.problem != INLINE_SIZE.name else "a gate or doubt"
+    problem = PROBLEMS[policy.problem]
+    if problem.name not in NAMES or policy.asks_heuristic or policy.caution:
+        found = "caution" if policy.caution else "a gate or doubt" if problem.name in NAMES else problem.name
         raise UsageError(
-            f"policy {origin}: expected one of {INLINE_SIZE.name} without a gate and doubt, found {found}; "
+            f"policy {origin}: expected one of {' or '.join(NAMES)} without gate, doubt and caution, found {found}; "
             "`mlgokit export llvm` takes it"
         )
     body = _Body()
-    sums = _first_layer(body, policy)
-    answers = [_member(body, policy, member, hidden) for member, hidden in enumerate(sums)]
+    arguments = {feature.name: body.argument(feature) for feature in _features(policy, problem)}
+    answers = [
+        _member(body, policy, member, hidden) for member, hidden in enumerate(_first_layer(body, policy, arguments))
+    ]
     total = answers[0]
     for answer in answers[1:]:
-        total = body.add("add", [total, answer], 1)
-    none = body.constant(np.zeros(1))
-    # An effect in bytes pays if it is below 0, a preference if it is above.
-    ends = [none, total] if policy.output is OutputKind.EFFECT_BYTES else [total, none]
-    inlines = body.add("greater", ends, 1, kind="i1")
-    decision = body.add("select", [inlines, body.whole(1), body.whole(0)], 1, kind=_INT)
-    arguments = ", ".join(
-        f'%{name}: {_type(1, _INT)} {{tf_saved_model.index_path = ["{name}"]}}' for name in _features(policy)
+        total = body.add("add", [total, answer])
+    if problem is INLINE_SIZE:
+        decision = _inlines(body, policy, total)
+    else:
+        decision = _column(body, total, arguments[policy.mask], policy.members)
+    names = ", ".join(
+        f'%{feature.name}: {body.types[feature.name].text} {{tf_saved_model.index_path = ["{feature.name}"]}}'
+        for feature in _features(policy, problem)
     )
-    result = f'({_type(1, _INT)} {{tf_saved_model.index_path = ["{INLINE_SIZE.decision}"]}})'
-    lines = [f"func.func @{NAME}({arguments}) -> {result} {{", *body.lines, f"return %{decision} : {_type(1, _INT)}"]
+    kind = body.types[decision].text
+    result = f'({kind} {{tf_saved_model.index_path = ["{problem.decision}"]}})'
+    lines = [f"func.func @{NAMES[problem.name]}({names}) -> {result} {{", *body.lines, f"return %{decision} : {kind}"]
     return "\n".join(["// A policy of mlgokit, written by `mlgokit export tosa`.", *lines, "}", ""])
 
 
-def _features(policy: Policy) -> list[str]:
+def _features(policy: Policy, problem: Problem) -> list[Feature]:
     """Those that are needed, in LLVM's order."""
-    return [name for name in INLINE_SIZE.feature_names if name in policy.features]
+    return [feature for feature in problem.features if feature.name in {*policy.features, policy.mask}]
 
 
-def _type(elements: int, kind: str) -> str:
-    return f"tensor<1x1x{elements}x{kind}>"
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """Rows and elements of a tensor, and what they are."""
+
+    rows: int
+    elements: int
+    kind: str = _FLOAT
+
+    @property
+    def text(self) -> str:
+        """As MLIR writes it."""
+        return f"tensor<1x{self.rows}x{self.elements}x{self.kind}>"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,75 +141,106 @@ class _Body:
     """Operations so far; a value is its name, and its type is known by that."""
 
     lines: list[str] = field(default_factory=list[str])
-    types: dict[str, str] = field(default_factory=dict[str, str])
+    types: dict[str, _Type] = field(default_factory=dict[str, _Type])
 
-    def add(self, name: str, values: Sequence[str], elements: int, *, kind: str = _FLOAT) -> str:
-        """The result of an operation of ``values``."""
-        given, result = [self.types[value] for value in values], _type(elements, kind)
-        return self._note(
-            f"tosa.{name} {', '.join(f'%{value}' for value in values)} : ({', '.join(given)}) -> {result}", result
-        )
+    def add(self, name: str, values: Sequence[str], *, kind: str = _FLOAT) -> str:
+        """The result of an operation on each element of ``values``; one row or element stands for all."""
+        given = [self.types[value] for value in values]
+        result = _Type(max(one.rows for one in given), max(one.elements for one in given), kind)
+        return self._note(name, values, [one.text for one in given], result)
 
-    def argument(self, name: str) -> str:
-        """An argument of the function, as a float."""
-        self.types[name] = _type(1, _INT)
-        return self.add("cast", [name], 1)
+    def argument(self, feature: Feature) -> str:
+        """An argument of the function, as floats."""
+        whole = feature.type == "int64_t"
+        self.types[feature.name] = _Type(COLUMNS if feature.per_column else 1, 1, _INT if whole else _FLOAT)
+        return self.add("cast", [feature.name]) if whole else feature.name
 
     def constant(self, values: Array) -> str:
         """Floats [n], or [I, O] for a product."""
-        flat = np.ascontiguousarray(values, np.float32)
-        shape = "x".join(map(str, (1,) * (3 - flat.ndim) + flat.shape))
-        kind = f"tensor<{shape}x{_FLOAT}>"
-        data = f'"0x{flat.tobytes().hex().upper()}"'
-        return self._note(f'"tosa.const"() {{values = dense<{data}> : {kind}}} : () -> {kind}', kind)
+        table = np.atleast_2d(np.ascontiguousarray(values, np.float32))
+        return self._constant(_Type(*table.shape), f'"0x{table.tobytes().hex().upper()}"')
 
     def whole(self, value: int) -> str:
         """One whole number."""
-        kind = _type(1, _INT)
-        return self._note(f'"tosa.const"() {{values = dense<{value}> : {kind}}} : () -> {kind}', kind)
+        return self._constant(_Type(1, 1, _INT), str(value))
 
-    def product(self, value: str, matrix: Array) -> str:
-        """``value`` times a matrix [I, O]."""
-        kind = "tensor<1xf32>"
-        zero = self._note(f'"tosa.const"() {{values = dense<0.0> : {kind}}} : () -> {kind}', kind)
-        return self.add("matmul", [value, self.constant(matrix), zero, zero], matrix.shape[1])
+    def chosen(self, condition: str, yes: str, no: str, *, kind: str = _FLOAT) -> str:
+        """One of two values."""
+        return self.add("select", [condition, yes, no], kind=kind)
 
-    def scaled(self, value: str, factor: float, elements: int) -> str:
-        """``value`` times a number."""
-        shift = self._note('"tosa.const"() {values = dense<0> : tensor<1xi8>} : () -> tensor<1xi8>', "tensor<1xi8>")
-        return self.add("mul", [value, self.constant(np.array([factor])), shift], elements)
+    def greater(self, value: str, other: str) -> str:
+        """The greater of two values, and the other one for NaN."""
+        return self.chosen(self.add("greater", [value, other], kind=_BIT), value, other)
 
-    def _note(self, operation: str, kind: str) -> str:
+    def ones(self, condition: str) -> str:
+        """1 where it holds, 0 elsewhere."""
+        given = self.types[condition]
+        return self.chosen(condition, self.constant(np.ones((1, given.elements))), self.constant(np.zeros(1)))
+
+    def product(self, value: str, matrix: Array | str) -> str:
+        """``value`` times a matrix [I, O], or another value as one."""
+        factor = matrix if isinstance(matrix, str) else self.constant(matrix)
+        zero = self._small("f32", "0.0")
+        given = [self.types[value], self.types[factor]]
+        types = [*(one.text for one in given), *["tensor<1xf32>"] * 2]
+        return self._note("matmul", [value, factor, zero, zero], types, _Type(given[0].rows, given[1].elements))
+
+    def scaled(self, value: str, factor: float | str) -> str:
+        """``value`` times a number, or another value."""
+        other = factor if isinstance(factor, str) else self.constant(np.array([factor]))
+        given = [self.types[value], self.types[other]]
+        result = _Type(max(one.rows for one in given), max(one.elements for one in given))
+        types = [*(one.text for one in given), "tensor<1xi8>"]
+        return self._note("mul", [value, other, self._small("i8", "0")], types, result)
+
+    def _small(self, kind: str, value: str) -> str:
+        """A tensor of one element and one dimension, which some operations take."""
+        name, text = f"v{len(self.lines)}", f"tensor<1x{kind}>"
+        self.lines.append(f'%{name} = "tosa.const"() {{values = dense<{value}> : {text}}} : () -> {text}')
+        return name
+
+    def _constant(self, kind: _Type, value: str) -> str:
         name = f"v{len(self.lines)}"
-        self.lines.append(f"%{name} = {operation}")
+        self.lines.append(f'%{name} = "tosa.const"() {{values = dense<{value}> : {kind.text}}} : () -> {kind.text}')
         self.types[name] = kind
         return name
 
+    def _note(self, operation: str, values: Sequence[str], types: Sequence[str], result: _Type) -> str:
+        name = f"v{len(self.lines)}"
+        given = ", ".join(f"%{value}" for value in values)
+        self.lines.append(f"%{name} = tosa.{operation} {given} : ({', '.join(types)}) -> {result.text}")
+        self.types[name] = result
+        return name
 
-def _first_layer(body: _Body, policy: Policy) -> list[str]:
+
+def _first_layer(body: _Body, policy: Policy, arguments: dict[str, str]) -> list[str]:
     """Of each member, the outputs of the first layer."""
     layer = policy.integer_layer()
     each = policy.normaliser.width // len(policy.features)
+    kinds = {feature.name: feature for feature in PROBLEMS[policy.problem].features}
+    nan = policy.normaliser.nan if isinstance(policy.normaliser, Quantile) else 0.0
     inputs: list[str] = []
     orders: list[list[int]] = []
-    arguments = {name: body.argument(name) for name in _features(policy)}
     for place, name in enumerate(policy.features):
-        steps = whole_inputs(policy.normaliser, layer, place, whole_numbers=True)
-        inputs.append(_looked_up(body, arguments[name], steps))
+        whole, value = kinds[name].type == "int64_t", arguments[name]
+        if not whole:
+            # NaN is one number to a policy, and equals nothing.
+            value = body.chosen(body.add("equal", [value, value], kind=_BIT), value, body.constant(np.array([nan])))
+        steps = whole_inputs(policy.normaliser, layer, place, whole_numbers=whole)
+        inputs.append(_looked_up(body, value, steps))
         orders.append([each * place + part for part in range(each)])
     found: list[str] = []
     for weight, bias, unit in zip(layer.weight, layer.bias, layer.unit, strict=True):
         digits, base = digits_of(weight)
-        outputs = weight.shape[1]
         total = ""
         for digit in digits:
             part = ""
             for value, order in zip(inputs, orders, strict=True):
                 one = body.product(value, digit[order])
-                part = one if not part else body.add("add", [part, one], outputs)
-            total = part if not total else body.add("add", [body.scaled(total, base, outputs), part], outputs)
-        total = body.add("add", [total, body.constant(bias)], outputs)
-        found.append(body.scaled(total, float(unit), outputs))
+                part = one if not part else body.add("add", [part, one])
+            total = part if not total else body.add("add", [body.scaled(total, base), part])
+        total = body.add("add", [total, body.constant(bias)])
+        found.append(body.scaled(total, float(unit)))
     return found
 
 
@@ -196,23 +250,70 @@ def _looked_up(body: _Body, value: str, steps: Steps) -> str:
     added: Array = np.diff(values, axis=0)
     if np.abs(added).sum(axis=0).max(initial=0) + np.abs(values[0]).max() > EXACT_FLOAT:
         raise UsageError("policy: expected inputs that floats hold exactly, found larger ones; report this as a bug")
-    width, knots = values.shape[1], len(steps.knots)
     lowest = body.constant(values[0])
-    if not knots:
+    if not len(steps.knots):
         return lowest
-    reached = body.add("greater_equal", [value, body.constant(steps.knots)], knots, kind="i1")
-    ones = body.add("select", [reached, body.constant(np.ones(knots)), body.constant(np.zeros(knots))], knots)
-    return body.add("add", [body.product(ones, added), lowest], width)
+    if len(steps.knots) >= _MANY and values.shape[1] == 1 and (np.all(added > 0) or np.all(added < 0)):
+        return body.add("add", [_in_groups(body, value, steps.knots, added[:, 0]), lowest])
+    reached = body.add("greater_equal", [value, body.constant(steps.knots)], kind=_BIT)
+    return body.add("add", [body.product(body.ones(reached), added), lowest])
+
+
+def _in_groups(body: _Body, value: str, knots: Array, added: Array) -> str:
+    """What the boundaries that are reached add together, all of one sign: their number, each as often as it adds 1.
+
+    The last group whose first boundary is reached has the value; the boundaries of that group alone are compared.
+    """
+    single = np.repeat(knots, np.abs(added).astype(np.int64))
+    size = math.isqrt(len(single))
+    starts = np.minimum(np.arange(0, len(single), size), len(single) - size)
+    table = single[starts[:, None] + np.arange(size)]
+    # All are beyond the beginning of the first one.
+    firsts = np.concatenate([[-LARGEST], table[1:, 0]])
+    begun = body.ones(body.add("greater_equal", [value, body.constant(firsts)], kind=_BIT))
+    own = body.product(begun, np.eye(len(starts)) - np.eye(len(starts), k=-1))
+    reached = body.ones(body.add("greater_equal", [value, body.product(own, table)], kind=_BIT))
+    rank = body.add("add", [body.product(own, starts[:, None]), body.product(reached, np.ones((size, 1)))])
+    return rank if added[0] > 0 else body.scaled(rank, -1)
 
 
 def _member(body: _Body, policy: Policy, member: int, hidden: str) -> str:
-    """One member's answer: an effect, or its preference for inlining."""
+    """One member's answer: an effect, its preference for inlining, or logits of columns."""
     for layer in policy.layers[1:]:
-        inputs, outputs = (int(size) for size in layer.weight.shape[1:])
-        none = body.constant(np.zeros(inputs))
-        positive = body.add("greater", [hidden, none], inputs, kind="i1")
-        hidden = body.add("select", [positive, hidden, none], inputs)
-        hidden = body.add(
-            "add", [body.product(hidden, layer.weight[member]), body.constant(layer.bias[member])], outputs
-        )
+        hidden = body.greater(hidden, body.constant(np.zeros(1)))
+        hidden = body.add("add", [body.product(hidden, layer.weight[member]), body.constant(layer.bias[member])])
     return body.product(hidden, np.array([[-1.0], [1.0]])) if policy.output is OutputKind.LOGITS else hidden
+
+
+def _inlines(body: _Body, policy: Policy, total: str) -> str:
+    """1 or 0, by the sum of the members' answers."""
+    none = body.constant(np.zeros(1))
+    # An effect in bytes pays if it is below 0, a preference if it is above.
+    ends = [none, total] if policy.output is OutputKind.EFFECT_BYTES else [total, none]
+    return body.chosen(body.add("greater", ends, kind=_BIT), body.whole(1), body.whole(0), kind=_INT)
+
+
+def _column(body: _Body, total: str, mask: str, members: int) -> str:
+    """The first column of the greatest logit among those that may be chosen; the last one if there are none."""
+    bound = LOGIT_BOUND * members
+    # NaN is below all.
+    bounded = body.greater(total, body.constant(np.array([-bound])))
+    bounded = body.scaled(body.greater(body.scaled(bounded, -1), body.constant(np.array([-bound]))), -1)
+    forbidden = np.full((COLUMNS, 1), -LARGEST)
+    forbidden[-1] /= 2
+    none = body.constant(np.zeros(1))
+    logits = body.chosen(body.add("equal", [mask, none], kind=_BIT), body.constant(forbidden), bounded)
+    # The same logits in one row, to compare each with each.
+    row = body.product(body.constant(np.ones((1, COLUMNS))), body.scaled(body.constant(np.eye(COLUMNS)), logits))
+    greater = body.ones(body.add("greater", [row, logits], kind=_BIT))
+    earlier = body.constant(np.tri(COLUMNS, k=-1))
+    equal = body.chosen(body.add("equal", [row, logits], kind=_BIT), earlier, none)
+    before = body.product(body.add("add", [greater, equal]), np.ones((COLUMNS, 1)))
+    index = body.chosen(body.add("equal", [before, none], kind=_BIT), body.constant(np.arange(COLUMNS)[:, None]), none)
+    found = body.product(body.constant(np.ones((1, COLUMNS))), index)
+    # A cast would round, for which there is no C++.
+    decision = body.whole(0)
+    for column in range(1, COLUMNS):
+        is_it = body.add("equal", [found, body.constant(np.array([column]))], kind=_BIT)
+        decision = body.chosen(is_it, body.whole(column), decision, kind=_INT)
+    return decision

@@ -44,7 +44,8 @@ def representatives(knots: Floats, *, whole_numbers: bool = False) -> Floats:
     """[m + 1] a raw value of each step: one below all knots, then the knots."""
     if not len(knots):
         return np.zeros(1, np.float32)
-    below = np.nextafter(knots[:1], np.float32(-np.inf))
+    with np.errstate(over="ignore"):  # below the least float is infinity
+        below = np.nextafter(knots[:1], np.float32(-np.inf))
     return np.concatenate([np.minimum(below, knots[:1] - 1) if whole_numbers else below, knots])
 
 
