@@ -223,6 +223,24 @@ def test_compile_steps_before_a_link_that_is_not_searched_make_nothing_larger(tu
     assert {one.name for one in found.modules} == {"parts/main.o", "parts/part1.o", "parts/part2.o"}
 
 
+@pytest.mark.parametrize("program", [(Path("app"),), ()], ids=["one program", "several"])
+def test_a_link_with_lto_by_a_linker_without_plugins_is_refused_before_the_search(
+    tuning: Tuning, lto_project: Path, toolchain: Toolchain, program: tuple[Path, ...]
+):
+    # GNU's linker as clang sees it, also where none is installed that does link-time optimization.
+    linker = lto_project.parent / "ld.bfd"
+    linker.write_text(f'#!/bin/sh\nexec {toolchain.lld} "$@"\n')
+    linker.chmod(0o755)
+    build = LTO[0].replace("-fuse-ld=lld", f"--ld-path={linker}")
+    sentence = (
+        r"^--build: app: expected a link by clang with lld, where -flto is searched, found ld.bfd in what `.*` says; "
+        "link with -fuse-ld=lld"
+    )
+    with pytest.raises(UsageError, match=sentence):
+        tuning(build=(f"{build} bin/app second",), program=program)
+    assert {path.name for path in (lto_project.parent / "tune").iterdir()} == {"build"}
+
+
 def test_a_link_is_judged_in_the_folder_of_a_cleaned_build(tuning: Tuning, project: Path):
     found = tuning(clean=("make clean",), program=(Path("app"),), objective="linked")
     assert found.judged is not None

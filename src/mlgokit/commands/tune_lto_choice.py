@@ -2,11 +2,13 @@
 
 import dataclasses
 
-from mlgokit.commands.tune_builds import Recorded, link_of
+from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import linker_call
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import lto_kinds
+from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.linked import link_words
 
@@ -20,11 +22,13 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
         toolchain: whose plugin the linker is to load.
 
     Returns:
-        The call with the link that is searched; as it was, and why, if most sources have ``-flto`` and that cannot be.
+        The call with the link that is searched; as it was, and why, if most sources have ``-flto`` and no one link is
+        to be searched.
 
     Raises:
         CorpusError: the database is none.
-        ToolError: the link cannot be started.
+        ToolError: a link cannot be started.
+        UsageError: a program with ``-flto`` is linked by another linker than lld, which loads no plugin.
     """
     kinds = lto_kinds(config.compile_commands)
     if config.objective != "image" or kinds["full"] + kinds["thin"] <= kinds[""]:
@@ -35,13 +39,32 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
     }.items():
         if is_given:
             return config, f"{option} is for compile steps; leave it out to have the link searched"
+    for path in programs_of(recorded, config.built).values():
+        if lto_of(link_words(recorded.links[path].command)):
+            _check_linker(recorded.links[path], config, toolchain)
     try:
         link = link_of(recorded, config.built)
-        words = [word.replace("{output}", "image") for word in link_words(link.command)]
-        linker_call(words, link.folder, toolchain=toolchain, timeout_seconds=config.judge.timeout_seconds)
+        _check_linker(link, config, toolchain)
     except UsageError as error:
         return config, str(error)
     return dataclasses.replace(config, objective="linked", link_command=link.command, link_folder=link.folder), ""
+
+
+def _check_linker(link: RecordedLink, config: Tune, toolchain: Toolchain) -> None:
+    """Refuse a link whose linker does not load the plugin.
+
+    Raises:
+        ToolError: it cannot be started.
+        UsageError: it is another linker than the lld of that LLVM.
+    """
+    words = [word.replace("{output}", "image") for word in link_words(link.command)]
+    linker_call(
+        words,
+        link.folder,
+        toolchain=toolchain,
+        timeout_seconds=config.judge.timeout_seconds,
+        option=f"--build: {link.output.name}",
+    )
 
 
 def link_note(config: Tune) -> str:

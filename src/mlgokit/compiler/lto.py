@@ -127,7 +127,14 @@ def back_end(call: LinkerCall, identifier: str) -> tuple[str, ...]:
     return (*call.words, f"{_BACK_END}{identifier}")
 
 
-def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, timeout_seconds: float) -> LinkerCall:
+def linker_call(
+    words: Sequence[str],
+    folder: Path,
+    *,
+    toolchain: Toolchain,
+    timeout_seconds: float,
+    option: str = "--link-command",
+) -> LinkerCall:
     """What a link command asks of lld, as clang's ``-###`` says.
 
     Args:
@@ -135,6 +142,7 @@ def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, tim
         folder: where it runs.
         toolchain: whose plugin the linker is to load.
         timeout_seconds: deadline of each question.
+        option: where the command comes from, for errors.
 
     Raises:
         ToolError: the command cannot be started.
@@ -157,7 +165,7 @@ def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, tim
         if not call or not _LLD.fullmatch(Path(call[0]).name):
             found = Path(call[0]).name if call else "no linker"
             raise UsageError(
-                f"--link-command: expected a link by clang with lld, where -flto is searched, found {found} in what "
+                f"{option}: expected a link by clang with lld, where -flto is searched, found {found} in what "
                 f"`{words[0]} -###` says; link with -fuse-ld=lld, or give the call of ld.lld itself"
             )
     said = process.run([call[0], "--version"], timeout_seconds=timeout_seconds, cwd=folder).stdout
@@ -165,12 +173,12 @@ def linker_call(words: Sequence[str], folder: Path, *, toolchain: Toolchain, tim
     if version is None or int(version[1]) != toolchain.major:
         found = "another program" if version is None else f"that of LLVM {version[1].decode()}"
         raise UsageError(
-            f"--link-command: expected the lld of LLVM {toolchain.major}, whose plugin it loads, found {found} "
+            f"{option}: expected the lld of LLVM {toolchain.major}, whose plugin it loads, found {found} "
             f"({call[0]}); name that linker with --ld-path=, or give --llvm"
         )
     if split := [word for word in call if _SPLIT.match(word)]:
         raise UsageError(
-            f"--link-command: expected one partition of code generation, found {split[0]}, with which each function's "
+            f"{option}: expected one partition of code generation, found {split[0]}, with which each function's "
             "code depends on how many there are; link without it"
         )
     return _without_outputs(call, folder)
