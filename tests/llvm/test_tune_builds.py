@@ -15,7 +15,7 @@ from mlgokit.cli import main
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.tune import run
-from mlgokit.commands.tune_builds import Recorded, record_plain
+from mlgokit.commands.tune_builds import Recorded, programs_of, record_plain
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -137,6 +137,34 @@ def _with_tests(path: Path, reason: str) -> dict[str, Any]:
     found = json.loads(path.read_text())
     found["build"]["tests"] = reason
     return found
+
+
+def test_a_library_is_named_without_its_version_and_a_wrong_name_is_refused_before_the_tests(
+    project: Path, toolchain: Toolchain
+):
+    (project / "Makefile").write_text("""
+lib/libparts.so: part1.c part2.c
+\tmkdir -p lib
+\t$(CC) -Oz -fPIC -shared part1.c part2.c -Wl,-soname,libparts.so.1 -o lib/libparts.so.1.2
+\tln -s libparts.so.1.2 lib/libparts.so
+""")
+
+    def record(name: str) -> Recorded:
+        built = BuildOptions(
+            build=("make",),
+            build_folder=project,
+            program=(Path(name),),
+            test=(f"touch {project.parent / 'tested'}",),
+        )
+        return record_plain(Tune(built=built, folder=project.parent / "tune"), toolchain, report=say_nothing)
+
+    with pytest.raises(UsageError, match=r"^--program libother.so: expected a program that the build links, found tha"):
+        record("libother.so")
+    assert not (project.parent / "tested").exists()
+    for name in ("libparts.so", "lib/libparts.so", "libparts.so.1.2"):
+        recorded = record(name)
+        assert set(programs_of(recorded, BuildOptions(program=(Path(name),)))) == {"lib/libparts.so.1.2"}
+        assert recorded.tests == ""
 
 
 def test_a_build_is_cleaned_and_made_in_its_folder(tuning: Tuning, project: Path):

@@ -150,6 +150,7 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
     site = BuildSite(options=options, place=place, tree=tree, toolchain=toolchain)
     recorded = _record(site, report=report)
     programs_of(recorded, options)
+    recorded = dataclasses.replace(recorded, tests=_tested(site, report))
     found = {
         "tree": str(tree),
         "links": {str(path): [link.command, str(link.folder)] for path, link in recorded.links.items()},
@@ -204,6 +205,7 @@ def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:
             [name for name in found if name == text]
             or [name for name, path in found.items() if _is_same(recorded.tree / text, path)]
             or [name for name in found if Path(name).name == wanted.name]
+            or [name for name, path in found.items() if _is_same(path.with_name(wanted.name), path)]
         )
         if not names:
             others = ", ".join(sorted(found)[:_MOST_NAMED]) or "nothing"
@@ -216,7 +218,7 @@ def programs_of(recorded: Recorded, options: BuildOptions) -> dict[str, Path]:
 
 
 def _is_same(path: Path, linked: Path) -> bool:
-    """Whether a program lies where it was linked to, under another name, as cargo puts it."""
+    """Whether a program lies where it was linked to, under another name, as cargo and versions of libraries have it."""
     try:
         return path.samefile(linked)
     except OSError:
@@ -278,12 +280,6 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
         if path.is_relative_to(tree):
             keep(path, site.kept(PLAIN, path.relative_to(tree).as_posix()))
     objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
-    tests = None
-    if options.test:
-        report(0, 1, "test the plain build")
-        tests = run_step(site, "test", PLAIN, none).reason
-        if tests:
-            report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
     return Recorded(
         place=place,
         tree=tree,
@@ -291,9 +287,20 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
         links=links,
         sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
         objects=frozenset(objects),
-        tests=tests,
+        tests=None,
         left_out=left_out,
     )
+
+
+def _tested(site: BuildSite, report: Report) -> str | None:
+    """Why the tests fail on the plain build, empty if they do not; nothing without tests."""
+    if not site.options.test:
+        return None
+    report(0, 1, "test the plain build")
+    tests = run_step(site, "test", PLAIN, AddedOptions()).reason
+    if tests:
+        report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
+    return tests
 
 
 def _recalled(place: Path, found: dict[str, Any]) -> Recorded:

@@ -166,7 +166,8 @@ def linker_call(
             found = Path(call[0]).name if call else "no linker"
             raise UsageError(
                 f"{option}: expected a link by clang with lld, where -flto is searched, found {found} in what "
-                f"`{words[0]} -###` says; link with -fuse-ld=lld, or give the call of ld.lld itself"
+                f"`{words[0]} -###` says; link with -fuse-ld=lld, in CC and CXX if LDFLAGS does not reach that link, "
+                "or give the call of ld.lld itself"
             )
     said = process.run([call[0], "--version"], timeout_seconds=timeout_seconds, cwd=folder).stdout
     version = _VERSION.search(said)
