@@ -78,6 +78,17 @@ def test_one_program_is_judged():
         link_of(recorded("app", "b"), BuildOptions())
 
 
+def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path):
+    def line(build: str) -> str:
+        return line_for_good(BuildOptions(build=(build,)), tmp_path, Path("/my p.so"))
+
+    assert line("make CFLAGS=-Oz").endswith("""CFLAGS="-Oz '-fpass-plugin=/my p.so'\"""")
+    assert line("cmake --build b").endswith('add_compile_options("-fpass-plugin=/my p.so")')
+    assert line("meson compile -C b").startswith(
+        "in meson.build: add_project_arguments('-fpass-plugin=/my p.so', language"
+    )
+
+
 @pytest.mark.parametrize(
     ("build", "files", "line"),
     [

@@ -19,6 +19,14 @@ def test_what_a_program_prints_and_returns():
     assert (done.returncode, done.stdout, done.stderr, done.timed_out) == (7, b"hello", "oops\n", False)
 
 
+def test_a_program_is_looked_for_in_the_path_that_it_is_given(tmp_path: Path):
+    program = tmp_path / "only-here"
+    program.write_text("#!/bin/sh\necho found\n")
+    program.chmod(0o755)
+    done = run(["only-here"], timeout_seconds=30, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.stdout == b"found\n"
+
+
 def test_a_signal_is_a_negative_return_code():
     assert run(["sh", "-c", "kill -SEGV $$"], timeout_seconds=LONG).returncode == -11
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.lto import linker_call
+from mlgokit.compiler.lto import OtherLinkerError, linker_call
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import lto_kinds
@@ -28,7 +28,7 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
     Raises:
         CorpusError: the database is none.
         ToolError: a link cannot be started.
-        UsageError: a program with ``-flto`` is linked by another linker than lld, which loads no plugin.
+        OtherLinkerError: a program with ``-flto`` is linked by another linker than lld, which loads no plugin.
     """
     kinds = lto_kinds(config.compile_commands)
     if config.objective != "image" or kinds["full"] + kinds["thin"] <= kinds[""]:
@@ -39,12 +39,14 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
     }.items():
         if is_given:
             return config, f"{option} is for compile steps; leave it out to have the link searched"
-    for path in programs_of(recorded, config.built).values():
-        if lto_of(link_words(recorded.links[path].command)):
-            _check_linker(recorded.links[path], config, toolchain)
     try:
+        for path in programs_of(recorded, config.built).values():
+            if lto_of(link_words(recorded.links[path].command)):
+                _check_linker(recorded.links[path], config, toolchain)
         link = link_of(recorded, config.built)
         _check_linker(link, config, toolchain)
+    except OtherLinkerError:
+        raise
     except UsageError as error:
         return config, str(error)
     return dataclasses.replace(config, objective="linked", link_command=link.command, link_folder=link.folder), ""
@@ -55,7 +57,7 @@ def _check_linker(link: RecordedLink, config: Tune, toolchain: Toolchain) -> Non
 
     Raises:
         ToolError: it cannot be started.
-        UsageError: it is another linker than the lld of that LLVM.
+        UsageError: it is another linker than the lld of that LLVM, or no link that is there.
     """
     words = [word.replace("{output}", "image") for word in link_words(link.command)]
     linker_call(

@@ -1,5 +1,7 @@
 """The user's build with a plugin before that is published: built, tested, and weighed against the plain build."""
 
+import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +71,10 @@ def try_plugin(
                 f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
                 "--clean leaves them there"
             )
-        if any(call.lto_linker == "other" for call in build.calls):
-            notes.append("the linker of link-time optimization does not load the plugin: link with -fuse-ld=lld")
+        if others := [path.name for call in build.calls if call.lto_linker == "other" for path in call.outputs]:
+            notes.append(
+                f"the linker of link-time optimization of {others[0]} does not load the plugin: link with -fuse-ld=lld"
+            )
         programs = _compared(config, recorded, site, is_lto=any(call.lto_linker for call in build.calls))
         tests = ""
         if recorded.tests is not None:
@@ -129,6 +133,8 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
         'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p.so"'
     """
     flag = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
+    # What reads these words splits them at spaces.
+    flag = shlex.quote(flag)
     programs = " ".join(options.build)
 
     def has(*names: str) -> bool:
@@ -136,10 +142,14 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
 
     if "cargo" in programs:
         return f"in the environment: CFLAGS={flag} CXXFLAGS={flag}"
+    unquoted = shlex.split(flag)[0]
+    word = flag if flag == unquoted else json.dumps(unquoted)
     if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
-        return f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{flag}', language: ['c', 'cpp'])"
+        return (
+            f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{unquoted}', language: ['c', 'cpp'])"
+        )
     if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
-        return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({flag})"
+        return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({word})"
     if "ninja" in programs and has("build.ninja"):
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
     names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")

@@ -36,6 +36,10 @@ _FOLDS = re.compile(r"--?(no-)?icf\b")
 _MANY_OBJECTS = 8 << 20
 
 
+class OtherLinkerError(UsageError):
+    """A link by a linker that does not load the plugin."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkerCall:
     """What a driver asks of lld.
@@ -146,7 +150,8 @@ def linker_call(
 
     Raises:
         ToolError: the command cannot be started.
-        UsageError: it is no link by lld, or by one of another LLVM.
+        OtherLinkerError: it is a link by another linker than lld, or by one of another LLVM.
+        UsageError: it is no link that is there, or one with several partitions.
     """
     call = list(words)
     if not _LLD.fullmatch(Path(call[0]).name):
@@ -162,9 +167,15 @@ def linker_call(
             call = shlex.split(jobs[-1]) if jobs and done.returncode == 0 else []
         except ValueError:
             call = []
-        if not call or not _LLD.fullmatch(Path(call[0]).name):
-            found = Path(call[0]).name if call else "no linker"
+        if not call:
+            said = next((line for line in done.stderr.splitlines() if "error:" in line), "no linker")
             raise UsageError(
+                f"{option}: expected a link by clang with lld, where -flto is searched, found {said} in what "
+                f"`{words[0]} -###` says; build the project first, and compile and link in commands of their own"
+            )
+        if not _LLD.fullmatch(Path(call[0]).name):
+            found = Path(call[0]).name
+            raise OtherLinkerError(
                 f"{option}: expected a link by clang with lld, where -flto is searched, found {found} in what "
                 f"`{words[0]} -###` says; link with -fuse-ld=lld, in CC and CXX if LDFLAGS does not reach that link, "
                 "or give the call of ld.lld itself"
@@ -173,7 +184,7 @@ def linker_call(
     version = _VERSION.search(said)
     if version is None or int(version[1]) != toolchain.major:
         found = "another program" if version is None else f"that of LLVM {version[1].decode()}"
-        raise UsageError(
+        raise OtherLinkerError(
             f"{option}: expected the lld of LLVM {toolchain.major}, whose plugin it loads, found {found} "
             f"({call[0]}); name that linker with --ld-path=, or give --llvm"
         )

@@ -143,7 +143,7 @@ def start(
         ToolError: the program cannot be started at all.
     """
     program = os.fspath(argv[0])
-    if shutil.which(program) is None:
+    if shutil.which(program, path=None if env is None else env.get("PATH")) is None:
         raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
     try:
         with _pinned(core):
