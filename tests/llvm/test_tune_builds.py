@@ -269,6 +269,16 @@ def test_a_link_with_lto_by_a_linker_without_plugins_is_refused_before_the_searc
     assert {path.name for path in (lto_project.parent / "tune").iterdir()} == {"build"}
 
 
+def test_a_link_that_also_compiles_is_not_searched_and_no_other_linkers(tuning: Tuning, lto_project: Path):
+    text = (lto_project / "Makefile").read_text()
+    text = text.replace("main.o libparts.a $(LINK) $(CFLAGS) -o", "main.c main2.o libparts.a $(LINK) $(CFLAGS) -o")
+    (lto_project / "Makefile").write_text(text.replace("bin/app: main.o", "bin/app: main2.o"))
+    (lto_project / "main2.c").write_text("int two(void) { return 2; }\n")
+    # Its compile steps are tuned, which makes this program larger.
+    with pytest.raises(RejectedError, match="compile and link in commands of their own"):
+        tuning(build=LTO, program=(Path("app"),))
+
+
 def test_a_link_is_judged_in_the_folder_of_a_cleaned_build(tuning: Tuning, project: Path):
     found = tuning(clean=("make clean",), program=(Path("app"),), objective="linked")
     assert found.judged is not None
