@@ -112,8 +112,8 @@ def _compared(config: Tune, recorded: Recorded, site: BuildSite, *, is_lto: bool
             raise RejectedError(
                 f"--build: expected a program with -flto to be no larger with the plugin, found {name} of "
                 f"{program.tuned.image:,} bytes, {program.plain.image:,} without; no plugin was written, link by lld "
-                "(-fuse-ld=lld), compile and link in commands of their own, and name one program with --program, so that "
-                "its link is searched"
+                "(-fuse-ld=lld), compile and link in commands of their own, and name one program with --program, so "
+                "that its link is searched"
             )
         found.append(program)
     return tuple(found)

@@ -61,10 +61,10 @@ void ReleaseModel::fill(const Choice &Of, size_t Column) {
     Row[I] = value(Of.About.Sources[I], Column);
 }
 
-/// LLVM's heuristic cannot be asked here. With -Oz it inlines what costs less than OptMinSizeThreshold, and the cost is a
-/// feature, but for calls that inlining would make direct. Such a call has a bonus of what its own inlining would leave
-/// of a threshold: of IndirectCallThreshold in the feature, of OptMinSizeThreshold in the heuristic. Where there are
-/// several, LLVM tells the sum of their costs alone, and each is taken for one of the mean.
+/// LLVM's heuristic cannot be asked here. With -Oz it inlines what costs less than OptMinSizeThreshold, and the cost is
+/// a feature, but for calls that inlining would make direct. Such a call has a bonus of what its own inlining would
+/// leave of a threshold: of IndirectCallThreshold in the feature, of OptMinSizeThreshold in the heuristic. Where there
+/// are several, LLVM tells the sum of their costs alone, and each is taken for one of the mean.
 bool ReleaseModel::heuristicInlines() const {
   if (!Heuristic)
     return false;
