@@ -167,6 +167,7 @@ def subclasses(base: type[MlgokitError]) -> Iterator[type[MlgokitError]]:
 CODES = {
     "MlgokitError": 1,
     "UsageError": 2,
+    "OtherLinkerError": 2,
     "ToolError": 3,
     "InputError": 4,
     "CorpusError": 4,

@@ -35,6 +35,10 @@ class UsageError(MlgokitError):
     exit_code: ClassVar[int] = 2
 
 
+class OtherLinkerError(UsageError):
+    """A link by a linker that does not load the plugin."""
+
+
 class ToolError(MlgokitError):
     """A compiler, its headers or another system tool is missing or unfit."""
 

@@ -4,12 +4,12 @@ import dataclasses
 
 from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.lto import OtherLinkerError, linker_call
+from mlgokit.compiler.lto import linker_call
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink
-from mlgokit.errors import UsageError
+from mlgokit.errors import OtherLinkerError, UsageError
 from mlgokit.evaluation.linked import link_words
 
 

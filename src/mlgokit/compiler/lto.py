@@ -16,7 +16,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.dynamic import Image
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import UsageError
+from mlgokit.errors import OtherLinkerError, UsageError
 from mlgokit.module import Module
 
 _LLD = re.compile(r"ld\.lld(-\d+)?")
@@ -34,10 +34,6 @@ _BACK_END = "--thinlto-single-module="
 _SPLIT = re.compile(r"--?(plugin-opt=)?lto-partitions=(?!1$)")
 _FOLDS = re.compile(r"--?(no-)?icf\b")
 _MANY_OBJECTS = 8 << 20
-
-
-class OtherLinkerError(UsageError):
-    """A link by a linker that does not load the plugin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
