@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,7 +165,7 @@ class ClangCompiler:
             raise stale_error(
                 module.name,
                 found,
-                memory=", or ".join(_reused(self, known)),
+                memory=_reused(known),
                 key={
                     **module_facts(module),
                     "known objects": 0 if known.objects is None else len(known.objects.told),
@@ -194,14 +194,11 @@ class ClangCompiler:
             return ""
 
 
-def _reused(compiler: ClangCompiler, known: Known) -> Iterator[str]:
-    """What may have had a part in a compilation."""
+def _reused(known: Known) -> str:
+    """What most likely had a part in a compilation."""
     if known.objects is not None and known.objects.told:
-        yield "decisions that are known"
-    if known.codes:
-        yield "functions that are known"
-    if compiler.residents is not None:
-        yield "a compiler that stayed"
+        return "decisions that are known"
+    return "functions that are known" if known.codes else "a compiler that stayed"
 
 
 def _draw_name(module: Module, use: PluginUse) -> str:
