@@ -133,9 +133,9 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
         >>> line_for_good(BuildOptions(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p.so"))
         'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p.so"'
     """
-    flag = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
+    option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
     # What reads these words splits them at spaces.
-    flag = shlex.quote(flag)
+    flag = shlex.quote(option)
     programs = " ".join(options.build)
 
     def has(*names: str) -> bool:
@@ -143,13 +143,10 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
 
     if "cargo" in programs:
         return f"in the environment: CFLAGS={flag} CXXFLAGS={flag}"
-    unquoted = shlex.split(flag)[0]
-    word = flag if flag == unquoted else json.dumps(unquoted)
     if "meson" in programs or (has("meson.build") and not has("CMakeLists.txt", "Makefile")):
-        return (
-            f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{unquoted}', language: ['c', 'cpp'])"
-        )
+        return f"in meson.build: add_project_{'link_' if is_link else ''}arguments('{option}', language: ['c', 'cpp'])"
     if "cmake" in programs or (has("CMakeLists.txt") and not has("Makefile", "configure")):
+        word = option if flag == option else json.dumps(option)
         return f"in CMakeLists.txt: add_{'link' if is_link else 'compile'}_options({word})"
     if "ninja" in programs and has("build.ninja"):
         return f"to the flags of the {'linker' if is_link else 'compilers'} in build.ninja: {flag}"
