@@ -420,7 +420,7 @@ def folded_images(
             toolchain=toolchain,
             plugin_flag=shlex.join([*MERGING, *shlex.split(added)]),
             workers=workers,
-            linking=[*LINKING, "-Wl,--icf=all"],
+            linking=[*LINKING, "-Wl,--icf=all", f"--ld-path={toolchain.lld}"],
             runs_tests=False,
         )
         images[which] = dataclasses.asdict(built.image)

@@ -146,7 +146,10 @@ def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_
     nothing = np.zeros(0, np.int64)
     rows = {"none": nothing, "log": nothing, "flips": np.flatnonzero(flipped), "all": np.arange(count)}[keep]
     names = tuple(name for name in columns if name not in NOT_FEATURES)
-    values = [columns[name].reshape(count)[rows].astype(np.int64) for name in names]
+    values = np.empty((len(rows), len(names)), np.int64)
+    for index, name in enumerate(names):
+        feature = columns[name].reshape(count)
+        values[:, index] = feature if keep == "all" else feature[rows]
     return InlineDecisions(
         caller=columns["caller_id"].reshape(count).astype(np.int64),
         callee=columns["callee_id"].reshape(count).astype(np.int64),
@@ -157,7 +160,7 @@ def decode(log: Log, *, keep: Keep = "all", flips: Ints | None = None, defaults_
         site=None if site is None else site.view(np.uint64),
         names=names,
         rows=rows.astype(np.int64),
-        values=np.stack(values, axis=1) if names else np.zeros((len(rows), 0), np.int64),
+        values=values,
     )
 
 

@@ -5,7 +5,7 @@ docs/formats.md, "Training log", has the bytes; :mod:`mlgokit.traces.scan` finds
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -203,13 +203,7 @@ class _Batch:
         self.count = end
 
     def to_log(self, truncated: str | None) -> Log:
-        payload = self.payload[: self.count].view(np.uint8).reshape(self.count, self.header.features_bytes)
-        payload.flags.writeable = False
-        columns: dict[str, NDArray[Any]] = {}
-        offset = 0
-        for spec in self.header.features:
-            columns[spec.name] = _typed(payload[:, offset : offset + spec.size_bytes], spec)
-            offset += spec.size_bytes
+        columns = _columns(self.payload[: self.count], self.header.features)
         scores = scored = None
         if self.header.score is not None:
             scores, scored = self.scores[: self.count], self.scored[: self.count]
@@ -286,8 +280,14 @@ def write_log(path: Path, log: Log) -> None:
     atomic_write(path, render_log(log))
 
 
-def _typed(block: NDArray[np.uint8], spec: TensorSpec) -> NDArray[Any]:
-    return block.view(spec.dtype).reshape(len(block), *spec.shape)
+def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """By name, views of what opaque observations have at each feature."""
+    if not features:
+        return {}
+    # Any name is one of LLVM's, but not of numpy's.
+    table = payload.view([(f"f{index}", spec.dtype, spec.shape) for index, spec in enumerate(features)])
+    table.flags.writeable = False
+    return {spec.name: table[f"f{index}"] for index, spec in enumerate(features)}
 
 
 def _bytes_of(column: NDArray[Any] | None, spec: TensorSpec, count: int) -> NDArray[np.uint8]:

@@ -9,11 +9,26 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/TargetParser/Triple.h"
 
+#include <algorithm>
+
 using namespace llvm;
 
 namespace mlgokit {
 
 namespace {
+
+/// How often an option of LLVM was given; none if this LLVM does not have it.
+std::optional<int> occurrences(StringRef Option) {
+  const auto &Options = cl::getRegisteredOptions();
+  const auto Found = Options.find(Option);
+  return Found == Options.end() ? std::nullopt : std::optional(Found->second->getNumOccurrences());
+}
+
+/// Whether nothing comes behind a call, which then is worth no growth.
+bool neverReturns(const CallBase &Call) {
+  const auto *Invoke = dyn_cast<InvokeInst>(&Call);
+  return isa<UnreachableInst>((Invoke ? Invoke->getNormalDest() : Call.getParent())->getTerminator());
+}
 
 int featureOf(const InlineCostFeatures &Features, InlineCostFeatureIndex Index) { return Features[size_t(Index)]; }
 
@@ -31,6 +46,8 @@ CostTraits CostTraitsAnalysis::run(Function &F, FunctionAnalysisManager &) {
       } else if (const auto *Call = dyn_cast<CallBase>(&I); Call && !isa<IntrinsicInst>(I)) {
         Traits.IndirectCalls |= !Call->getCalledFunction();
         Traits.NamedCosts |= Call->getFnAttr("call-inline-cost").isValid();
+        Traits.Favours |= Call->getFnAttr("call-threshold-bonus").isValid() ||
+                          (Call->getCalledFunction() && Call->getCalledFunction()->getName().ends_with("_chk"));
       }
     }
   return Traits;
@@ -38,11 +55,11 @@ CostTraits CostTraitsAnalysis::run(Function &F, FunctionAnalysisManager &) {
 
 CostFeatures::CostFeatures(const Module &M, FunctionAnalysisManager &FAM) : FAM(FAM) {
   FAM.registerPass([] { return CostTraitsAnalysis(); });
-  const auto &Options = cl::getRegisteredOptions();
-  const auto Found = Options.find("inline-memaccess-cost");
-  const bool PlainLoads = Found != Options.end() && Found->second->getNumOccurrences() == 0;
   // Other targets may have prices of their own for a call.
-  MayBeSum = PlainLoads && Triple(M.getTargetTriple()).isX86();
+  const bool IsUsual = Triple(M.getTargetTriple()).isX86();
+  MayBeSum = IsUsual && occurrences("inline-memaccess-cost") == 0;
+  HasThreshold = IsUsual && occurrences("inline-all-viable-calls").value_or(0) == 0 &&
+                 !M.getProfileSummary(/*IsCS=*/false) && !M.getProfileSummary(/*IsCS=*/true);
 }
 
 std::optional<InlineCostFeatures> CostFeatures::features(CallBase &Call) const {
@@ -64,6 +81,15 @@ std::optional<int> CostFeatures::estimate(CallBase &Call, const InlineCostFeatur
         Index::unsimplified_common_instructions, Index::num_loops, Index::callsite_cost})
     Sum += featureOf(Features, Summand);
   return Sum;
+}
+
+std::optional<bool> CostFeatures::heuristic(CallBase &Call, int Estimate, const InlineParams &Params) const {
+  const int Threshold = std::min(Params.DefaultThreshold, Params.OptMinSizeThreshold.value_or(Params.DefaultThreshold));
+  if (!HasThreshold || Threshold < 1 || Params.EnableDeferral.value_or(false) || !Call.getCaller()->hasMinSize() ||
+      neverReturns(Call) || Call.getFnAttr("function-inline-threshold").isValid())
+    return std::nullopt;
+  const CostTraits &Traits = FAM.getResult<CostTraitsAnalysis>(*Call.getCalledFunction());
+  return Traits.IndirectCalls || Traits.Favours ? std::nullopt : std::optional(Estimate < Threshold);
 }
 
 bool CostFeatures::isSum(CallBase &Call, const InlineCostFeatures &Features) const {

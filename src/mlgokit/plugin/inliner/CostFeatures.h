@@ -18,6 +18,7 @@ struct CostTraits {
   bool IndirectCalls = false; // an argument may say whom they call, which is then worth a bonus
   bool RepeatedLoads = false; // of one address: they are free unless something may have been stored
   bool NamedCosts = false;    // calls that say themselves what they cost
+  bool Favours = false;       // calls that the heuristic knows to be free, or to be worth a bonus
 };
 
 class CostTraitsAnalysis : public llvm::AnalysisInfoMixin<CostTraitsAnalysis> {
@@ -35,12 +36,16 @@ public:
   std::optional<llvm::InlineCostFeatures> features(llvm::CallBase &Call) const;
   /// LLVM's cost estimate of a call with these \p Features; none if it cannot be inlined.
   std::optional<int> estimate(llvm::CallBase &Call, const llvm::InlineCostFeatures &Features) const;
+  /// What LLVM's heuristic says of a call that it may inline and that has this \p Estimate; none if it has to be asked.
+  /// For a caller of minimal size its cost is the estimate, which only grows, and it has one threshold.
+  std::optional<bool> heuristic(llvm::CallBase &Call, int Estimate, const llvm::InlineParams &Params) const;
 
 private:
   bool isSum(llvm::CallBase &Call, const llvm::InlineCostFeatures &Features) const;
 
   llvm::FunctionAnalysisManager &FAM;
-  bool MayBeSum; // on this target, with these options
+  bool MayBeSum;     // on this target, with these options
+  bool HasThreshold; // that no option, target or profile changes, if the caller is for minimal size
 };
 
 } // namespace mlgokit

@@ -81,6 +81,13 @@ bool Decider::decide(CallBase &Call, ArrayRef<int64_t> Known, const BodyCounts &
   return Inline;
 }
 
+int64_t Decider::idOf(const Function &F) {
+  auto [Place, IsNew] = Ids.try_emplace(&F);
+  if (IsNew)
+    Place->second = functionId(F);
+  return Place->second;
+}
+
 void Decider::record(CallBase &Call, ArrayRef<int64_t> Known, uint64_t Site, int64_t ByTable, int64_t Default,
                      int64_t Inline, float LogProbability) {
   size_t Column = 0;
@@ -90,8 +97,8 @@ void Decider::record(CallBase &Call, ArrayRef<int64_t> Known, uint64_t Site, int
     Write(Value);
   for (const int64_t &Value : Extra)
     Write(Value);
-  Write(functionId(*Call.getCaller()));
-  Write(functionId(*Call.getCalledFunction()));
+  Write(idOf(*Call.getCaller()));
+  Write(idOf(*Call.getCalledFunction()));
   Write(Site);
   Write(ByTable);
   Write(Default);

@@ -11,6 +11,7 @@
 #include "shared/Policy.h"
 #include "shared/Settings.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
@@ -49,11 +50,15 @@ public:
   /// Remembers a decision that was taken elsewhere.
   void decided(const llvm::Function &Callee, bool Inline) { Observer.decided(Callee, Inline); }
   /// The inliner comes to other functions.
-  void enterComponent() { Observer.forget(); }
+  void enterComponent() {
+    Observer.forget();
+    Ids.clear();
+  }
   /// Keys of call sites, which want to know what is inlined; null if nobody reads them.
   SiteKeys *keys() { return Keys ? &*Keys : nullptr; }
 
 private:
+  int64_t idOf(const llvm::Function &F);
   void record(llvm::CallBase &Call, llvm::ArrayRef<int64_t> Known, uint64_t Site, int64_t ByTable, int64_t Default,
               int64_t Inline, float LogProbability);
 
@@ -70,6 +75,7 @@ private:
   uint64_t Asked = 0;
   CallSiteObserver Observer;
   FeatureValues Extra{};
+  llvm::DenseMap<const llvm::Function *, int64_t> Ids; // while none can be deleted
   std::vector<double> Row = std::vector<double>(Sources.size());
 };
 

@@ -301,7 +301,10 @@ bool PolicyAdvisor::decide(CallBase &Call, const InlineCostFeatures &Cost, int E
   Set(FeatureIndex::callee_users, OfCallee.Uses);
   Set(FeatureIndex::is_callee_avail_external, Callee.hasAvailableExternallyLinkage());
   Set(FeatureIndex::is_caller_avail_external, Caller.hasAvailableExternallyLinkage());
-  return Decides->decide(Call, Known, OfCaller, OfCallee, [&] { return heuristicInlines(Call, FAM, Params); });
+  return Decides->decide(Call, Known, OfCaller, OfCallee, [&] {
+    const std::optional<bool> Follows = AsksEstimate ? Costs.heuristic(Call, Estimate, Params) : std::nullopt;
+    return Follows ? *Follows : heuristicInlines(Call, FAM, Params);
+  });
 }
 
 } // namespace

@@ -25,21 +25,22 @@ int exponentOf(double Value) {
   return Exponent;
 }
 
-double scaled(float Value, int Exponent) { return std::nearbyint(std::ldexp(double(Value), Exponent)); }
+/// Times a power of two, which is exact.
+double scaled(float Value, double Scale) { return std::nearbyint(double(Value) * Scale); }
 
 /// Whether no weight and no sum of a member is too large with weights times
 /// 2^Exponent, whatever the inputs are.
 bool fits(Span<float> Weight, Span<float> Bias, int Exponent, int InputExponent) {
+  const double OfWeights = std::ldexp(1.0, Exponent), OfSums = std::ldexp(1.0, Exponent + InputExponent);
   for (size_t J = 0; J < Bias.size(); ++J) {
     double Sum = 0;
     for (size_t I = J; I < Weight.size(); I += Bias.size()) {
-      const double W = std::fabs(scaled(Weight[I], Exponent));
+      const double W = std::fabs(scaled(Weight[I], OfWeights));
       if (W > std::numeric_limits<int16_t>::max())
         return false;
       Sum += W;
     }
-    if (Sum * (1 << InputBits) + std::fabs(scaled(Bias[J], Exponent + InputExponent)) >
-        std::numeric_limits<int32_t>::max())
+    if (Sum * (1 << InputBits) + std::fabs(scaled(Bias[J], OfSums)) > std::numeric_limits<int32_t>::max())
       return false;
   }
   return true;
@@ -123,11 +124,12 @@ FirstLayer::FirstLayer(size_t Members, const Layer &Floats, const InputScale &Of
     const Span<float> From = Span<float>(Floats.Weight).slice(K * Inputs * Outputs, Inputs * Outputs);
     const Span<float> Bias = Span<float>(Floats.Bias).slice(K * Outputs, Outputs);
     const int Exponent = weightExponent(From, Bias, OfInputs.exponent());
+    const double OfWeights = std::ldexp(1.0, Exponent), OfSums = std::ldexp(1.0, Exponent + OfInputs.exponent());
     for (size_t I = 0; I < Inputs; ++I)
       for (size_t J = 0; J < Outputs; ++J)
-        Weight[((K * Pairs + I / 2) * Outputs + J) * 2 + I % 2] = int16_t(scaled(From[I * Outputs + J], Exponent));
+        Weight[((K * Pairs + I / 2) * Outputs + J) * 2 + I % 2] = int16_t(scaled(From[I * Outputs + J], OfWeights));
     for (float B : Bias)
-      Sums.push_back(int32_t(scaled(B, Exponent + OfInputs.exponent())));
+      Sums.push_back(int32_t(scaled(B, OfSums)));
     Scale.push_back(std::ldexp(1.0, -Exponent - OfInputs.exponent()));
   }
   Changed.Index.resize(Pairs);
