@@ -40,11 +40,13 @@ def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple
         if is_given:
             return config, f"{option} is for compile steps; leave it out to have the link searched"
     try:
-        for path in programs_of(recorded, config.built).values():
-            if lto_of(link_words(recorded.links[path].command)):
-                _check_linker(recorded.links[path], config, toolchain)
+        links = [recorded.links[path] for path in programs_of(recorded, config.built).values()]
+        shipped = [link for link in links if lto_of(link_words(link.command))]
+        for link in shipped:
+            _check_linker(link, config, toolchain)
         link = link_of(recorded, config.built)
-        _check_linker(link, config, toolchain)
+        if link not in shipped:
+            _check_linker(link, config, toolchain)
     except OtherLinkerError:
         raise
     except UsageError as error:
