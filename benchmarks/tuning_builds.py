@@ -241,10 +241,12 @@ def make(
 
 
 def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]) -> list[str]:
+    # Libtool leaves it out of LDFLAGS.
+    linker = [flag for flag in linking if flag.startswith("--ld-path=")]
     shown = shlex.join(flags)
+    cc, cxx = (shlex.join([str(compiler), *linker]) for compiler in (toolchain.clang, toolchain.clangxx))
     return [
-        f"CC={toolchain.clang}", f"CXX={toolchain.clangxx}", f"CFLAGS={shown}", f"CXXFLAGS={shown}",
-        f"LDFLAGS={shlex.join(linking)}",
+        f"CC={cc}", f"CXX={cxx}", f"CFLAGS={shown}", f"CXXFLAGS={shown}", f"LDFLAGS={shlex.join(linking)}",
     ]  # fmt: skip
 
 
