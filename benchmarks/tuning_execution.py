@@ -66,7 +66,7 @@ WORK = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningExecution:
-    """Build projects plainly, with the tuned inlining, and with the tuned registers too; count what their work takes.
+    """Build projects plainly, with the tuned inlining, and with all that was tuned; count what their work takes.
 
     Needs valgrind, and the folder in which benchmarks/tuning.py has tuned the projects.
     """
@@ -230,7 +230,7 @@ def summarise(found: dict[str, dict[str, Executed]]) -> Result:
                 )
                 for field in ("image", "instructions", "accesses")
             )
-            how = "with the tuned inlining" if build == "inlining" else "with the tuned registers too"
+            how = "with the tuned inlining" if build == "inlining" else "with all that was tuned"
             means.append(
                 f"{percent(image)} bytes, {percent(instructions)} instructions, {percent(accesses)} loads and stores "
                 + how
