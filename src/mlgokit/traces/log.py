@@ -284,7 +284,7 @@ def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[
     """By name, views of what opaque observations have at each feature."""
     if not features:
         return {}
-    # Any name is one of LLVM's, but not of numpy's.
+    # LLVM allows any name, numpy not.
     table = payload.view([(f"f{index}", spec.dtype, spec.shape) for index, spec in enumerate(features)])
     table.flags.writeable = False
     return {spec.name: table[f"f{index}"] for index, spec in enumerate(features)}
