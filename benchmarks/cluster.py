@@ -1,5 +1,6 @@
 """What a cluster on this machine costs: compilations a second of plain clang, of threads, and of Dask's workers."""
 
+import contextlib
 import dataclasses
 import math
 import subprocess
@@ -8,12 +9,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import distributed
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
 
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
+from mlgokit.cluster.connection import COMPILERS, be_quiet, threads_for
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.plugin_build import build_plugin
@@ -31,14 +35,19 @@ LEAST_OF_PLAIN, MOST_OVERHEAD, MOST_IDLE = 0.93, 0.05, 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCost:
-    """Compile modules plainly, and with a policy that draws, and its log: by threads, and by workers of Dask."""
+    """Compile modules plainly, and with a policy that draws, and its log: by threads, and by workers of Dask.
+
+    Dask twice: its scheduler and worker in the client's process, as ``--scheduler local:2`` has them, and a worker
+    process that is reached by TCP, as ``mlgokit worker`` is.
+    """
 
     corpus: Path = Path("quickstart/corpus")
     """Where the modules are."""
     projects: tuple[str, ...] = ("snappy", "double-conversion", "leveldb", "re2", "zstd")
     """Whose modules."""
-    rounds: int = 5
-    """How often each way compiles all modules, one after another, in turns."""
+    rounds: int = 12
+    """How often each way compiles all modules, one after another, in turns; the speed of a machine changes from one
+    round to the next by more than the ways differ, so few say little."""
     workers: int = 2
     """Compilers that run at once, in each way."""
     llvm: int | None = None
@@ -68,7 +77,7 @@ class Way:
 
     Attributes:
         name: of it.
-        compile_all: compiles them.
+        compile_all: compiles all modules.
         seconds: of each round.
         idle: part of the workers' time in which they had no compiler, of each round.
     """
@@ -87,13 +96,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: ClusterCost, setup: Setup) -> Result:
     """Open each way, compile in turns, and sum up."""
     if config.rounds < 1:
-        raise UsageError(f"rounds: expected at least one, found {config.rounds}; three say more")
+        raise UsageError(f"rounds: expected at least one, found {config.rounds}; ten say more")
     toolchain = setup.toolchain(config.llvm)
     known = setup.corpus(config.corpus).modules
     # Large ones first, as no worker is idle at the end then.
     modules = sorted((one for one in known if one.project in config.projects), key=lambda one: -one.bitcode_bytes)
     here = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
-    there = open_cluster(here, ClusterOptions(scheduler=f"local:{config.workers}"))
+    ends = contextlib.ExitStack()
+
+    def joined(scheduler: str) -> Compiler:
+        compiler = open_cluster(here, ClusterOptions(scheduler=scheduler))
+        ends.callback(compiler.close)
+        return compiler
+
+    be_quiet()
     policy = {INLINE_SIZE.name: str(policy_file("builtin:size"))}
     logged = PluginUse(policies=policy, logs=(INLINE_SIZE.name,), seed=1)
     decides = CompileRequest(use=logged)
@@ -114,26 +130,39 @@ def measure(config: ClusterCost, setup: Setup) -> Result:
 
         return compile_all
 
-    ways = (
-        Way(name="plain clang", compile_all=lambda: plain(here, modules, workers=config.workers)),
-        Way(name="threads, a policy that draws a little, its log", compile_all=asked(here, draws)),
-        Way(name="Dask, the same", compile_all=asked(there, draws)),
-        Way(name="threads, a policy that does not draw, its log", compile_all=asked(here, decides)),
-        Way(name="threads, a policy that draws much, its log", compile_all=asked(here, doubts)),
-    )
-    try:
+    with ends:
+        # Made by hand as its worker is a process of its own, which a local cluster of few compilers has not.
+        processes: Any = ends.enter_context(
+            distributed.LocalCluster(
+                n_workers=1,
+                threads_per_worker=threads_for(config.workers),
+                resources={COMPILERS: config.workers},
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+            )
+        )
+        ways = (
+            Way(name="plain clang", compile_all=lambda: plain(here, modules, workers=config.workers)),
+            Way(name="threads, a policy that draws a little, its log", compile_all=asked(here, draws)),
+            Way(name="Dask, the same", compile_all=asked(joined(f"local:{config.workers}"), draws)),
+            Way(
+                name="Dask, a worker process over TCP, the same",
+                compile_all=asked(joined(processes.scheduler_address), draws),
+            ),
+            Way(name="threads, a policy that does not draw, its log", compile_all=asked(here, decides)),
+            Way(name="threads, a policy that draws much, its log", compile_all=asked(here, doubts)),
+        )
         # The files travel, and every way finds its libraries in memory.
         first = {way.name: way.compile_all() for way in ways}
         plain_text = asked(here, CompileRequest())().text_bytes
         for index in range(config.rounds):
-            for way in ways:
+            # Each way is the first in turn, as a machine is faster or slower from one minute to the next.
+            for way in (*ways[index % len(ways) :], *ways[: index % len(ways)]):
                 begin = time.perf_counter()
                 busy = way.compile_all().seconds
                 way.seconds.append(time.perf_counter() - begin)
                 way.idle.append(1 - busy / (config.workers * way.seconds[-1]))
             setup.report(index + 1, config.rounds, "rounds")
-    finally:
-        there.close()
     return summarise(ways, modules=len(modules), first=first, plain_text=plain_text, config=config)
 
 
@@ -163,7 +192,7 @@ def summarise(
     ways: Sequence[Way], *, modules: int, first: dict[str, Done], plain_text: int, config: ClusterCost
 ) -> Result:
     """The table and the bars."""
-    bare, threads, dask, *_ = ways
+    bare, threads, dask, tcp, *_ = ways
     of_plain, overhead = ratio(bare, threads), ratio(dask, threads) - 1
     idle = sorted(threads.idle)[len(threads.idle) // 2]
     rows: list[tuple[Cell, ...]] = [
@@ -182,8 +211,9 @@ def summarise(
         benchmark="cluster",
         question="What do collection by threads, and a cluster of Dask on one machine, cost beside plain clang?",
         answer=f"threads make {of_plain:.3f} of plain clang's compilations a second, with a policy that draws and its "
-        f"log (bar {LEAST_OF_PLAIN}); Dask takes {percent(overhead)} longer (bar {percent(MOST_OVERHEAD)}); "
-        f"{idle:.1%} of two threads' time has no compiler (bar {MOST_IDLE:.0%})",
+        f"log (bar {LEAST_OF_PLAIN}); Dask takes {percent(overhead)} longer (bar {percent(MOST_OVERHEAD)}), a "
+        f"worker process over TCP {percent(ratio(tcp, threads) - 1)}; {idle:.1%} of two threads' time has no compiler "
+        f"(bar {MOST_IDLE:.0%})",
         passed=passed,
         tables=(
             Table(

@@ -103,6 +103,15 @@ def write_manifest(
     atomic_write(folder / MANIFEST_NAME, json.dumps(record, indent=2) + "\n", durable=True)
 
 
+def is_made_by_stage(folder: Path) -> bool:
+    """Whether a stage made a folder, with whatever configuration."""
+    try:
+        found = json.loads((folder / MANIFEST_NAME).read_bytes())
+    except (ValueError, OSError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"format_version", "kind", "mlgokit_version"} <= found.keys()
+
+
 def check_manifest(
     folder: Path,
     *,

@@ -1,10 +1,30 @@
-"""What Dask says in the client's own process."""
+"""The client's side of Dask: a cluster of its own, and what Dask says there."""
 
 import logging
+import os
+import threading
 
 import pytest
 
-from mlgokit.cluster.connection import say_nothing_of_connections
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.connection import COMPILERS, MOST_HERE, open_client, say_nothing_of_connections
+
+
+@pytest.mark.parametrize(("count", "is_here"), [(2, True), (MOST_HERE + 1, False)])
+def test_few_local_compilers_need_no_worker_process(count: int, is_here: bool):
+    pytest.importorskip("distributed")
+    client, cluster = open_client(ClusterOptions(scheduler=f"local:{count}"), threading.Event())
+    try:
+        client.wait_for_workers(1 if is_here else count, timeout=120)
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        assert sum(worker["resources"][COMPILERS] for worker in workers) == count
+        assert all(worker["nthreads"] > worker["resources"][COMPILERS] for worker in workers)
+        processes = set(client.run(os.getpid).values())
+        assert (processes == {os.getpid()}) is is_here
+        assert len(processes) == (1 if is_here else count)
+    finally:
+        client.close()
+        cluster.close()
 
 
 def test_dask_says_nothing_of_lost_connections():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
 from mlgokit.compiler.wrapping import WrappedBuild
+from mlgokit.manifest import MANIFEST_NAME, write_manifest
 
 BITCODE = b"BC\xc0\xde"
 NOTHING_SEEN = WrappedBuild(reason="", code=0, calls=(), others=(), wall_seconds=0.0)
@@ -37,3 +38,16 @@ def test_a_folder_is_left_out_on_request(tmp_path: Path):
 
     assert not objects_below(tmp_path, without=tmp_path / "sub")
     assert not objects_passed_by(tmp_path, NOTHING_SEEN, before={}, without=tmp_path / "sub")
+
+
+def test_objects_of_a_search_are_none_of_the_build(tmp_path: Path):
+    search, extension = tmp_path / "mlgokit-tune", tmp_path / "extension"
+    write_manifest(search, kind="tuning", config={}, toolchain=None, inputs={})
+    extension.mkdir()
+    (extension / MANIFEST_NAME).write_text('{"name": "what a browser calls so"}')
+    for folder in (search / "builds", extension):
+        folder.mkdir(exist_ok=True)
+        (folder / "part.o").write_bytes(BITCODE)
+
+    assert list(objects_below(tmp_path)) == [extension / "part.o"]
+    assert list(objects_below(search)) == [search / "builds" / "part.o"]

@@ -18,7 +18,7 @@ class ClusterOptions:
 
     Attributes:
         scheduler: ``tls://host:port`` or ``tcp://host:port`` of a Dask scheduler, a file that it wrote, or
-            ``local:N`` for N worker processes on this machine.
+            ``local:N`` for N compilers on this machine.
         insecure: whether a connection beyond this machine may go without TLS.
         certificate_authority: file of the authority that signed the certificates.
         certificate: file with the certificate and key of this machine.
@@ -64,7 +64,7 @@ class ClusterOptions:
         if place.scheme not in {"tcp", "tls"} or not place.hostname:
             raise UsageError(
                 f"--scheduler {self.scheduler}: expected tls://host:port, tcp://host:port, the file that a "
-                "scheduler wrote, or local:N for N workers on this machine; correct it"
+                "scheduler wrote, or local:N for N compilers on this machine; correct it"
             )
         if place.scheme == "tls" and (self.certificate_authority is None or self.certificate is None):
             raise UsageError(

@@ -1,6 +1,5 @@
 """A compiler that has a cluster behind it."""
 
-import math
 import os
 import threading
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.connection import threads_for
 from mlgokit.cluster.link import Link, WorkersDiedError
 from mlgokit.cluster.parcel import Parcel, Reply, Setup, pack, setup_of, travels
 from mlgokit.compiler.compilation import Compilation, CompileStatus
@@ -18,10 +18,6 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
-
-AHEAD = 0.25
-"""Compilations that wait for a worker, as a part of those that run."""
-
 
 MOST_KILLS = 6
 """So many compilers of one compilation are killed by signal 9 before that is its outcome."""
@@ -64,15 +60,14 @@ class ClusterCompiler:
 
     @property
     def workers(self) -> int:
-        """How many compilations are best asked for at once: some more than all workers have threads, now.
+        """How many compilations are best asked for at once: some more than all workers run compilers, now.
 
         So a worker has its next one when it is done, without waiting for the client.
 
         Raises:
             ToolError: there is none for longer than patience allows.
         """
-        threads = self.link.threads()
-        return threads + math.ceil(AHEAD * threads)
+        return sum(map(threads_for, self.link.compilers()))
 
     @property
     def loaded(self) -> Loaded:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlgokit.cluster.worker import compile_parcel, put_files
+from mlgokit.cluster.worker import compile_parcel, put_files, seats_of
 from mlgokit.errors import ToolError
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from mlgokit.cluster.parcel import Parcel, Reply
 
 CONNECT_SECONDS = 10.0
+AHEAD = 0.25
+"""Compilations of a worker that wait until another ends, as a part of those that run; at least one."""
+COMPILERS = "compilers"
+"""What Dask calls a resource: how many compilers a worker runs at once. It has more threads, which wait."""
+MOST_HERE = 8
+"""So many compilers of a local cluster are started by this process; more of them would wait for its Python."""
 
 
 def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any, Any]:
@@ -36,9 +43,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
     say_nothing_of_connections()
     be_quiet()
     if count := options.local_workers:
-        cluster = distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="auto"
-        )
+        cluster = _local_cluster(distributed, count)
         return distributed.Client(cluster, set_as_default=False), cluster
     deadline = time.monotonic() + options.patience_seconds
     while True:
@@ -56,6 +61,34 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
                 raise CancelledError from error
 
 
+def threads_for(compilers: int) -> int:
+    """Threads of a worker that runs so many compilers at once: those that wait have all at hand when another ends.
+
+    Example:
+        >>> threads_for(2), threads_for(64)
+        (3, 80)
+    """
+    return compilers + math.ceil(AHEAD * compilers)
+
+
+def _local_cluster(distributed: Any, compilers: int) -> Any:
+    """A cluster on this machine.
+
+    Compilers are processes of their own, so few of them need no process of a worker between, nor its messages.
+    """
+    few = compilers <= MOST_HERE
+    each = compilers if few else 1
+    return distributed.LocalCluster(
+        n_workers=1 if few else compilers,
+        threads_per_worker=threads_for(each),
+        resources={COMPILERS: each},
+        processes=not few,
+        # This process is no worker to be paused or ended for what it keeps.
+        memory_limit=0 if few else "auto",
+        dashboard_address="127.0.0.1:0",
+    )
+
+
 def say_nothing_of_connections() -> None:
     """Turn off Dask's messages and traces in this process: a lost connection is told by us, in one sentence."""
     # Dask gives some of its loggers a level of their own, which that of their parent does not change.
@@ -67,11 +100,20 @@ def say_nothing_of_connections() -> None:
 def be_quiet() -> None:
     """Turn off what Dask does for its dashboard, in this process and in the workers that it starts.
 
-    Workers look at their own stack a hundred times a second, which is of no use where all of them wait for compilers.
+    Workers look at their own stack a hundred times a second, and at their memory ten times, which is of no use where
+    all of them wait for compilers.
     """
     import dask.config
 
-    dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"})
+    dask.config.set(
+        {
+            "distributed.worker.profile.enabled": False,
+            "distributed.worker.memory.monitor-interval": "1s",
+            "distributed.admin.tick.interval": "1s",
+            "distributed.admin.system-monitor.interval": "5s",
+            "distributed.scheduler.active-memory-manager.start": False,
+        }
+    )
 
 
 def security_of(options: ClusterOptions) -> Any:
@@ -95,7 +137,9 @@ def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
     """A task: compile on the worker that runs this."""
     from distributed import get_worker
 
-    return compile_parcel(parcel, shelf=None if shelf is None else Path(shelf), address=get_worker().address)
+    worker = get_worker()
+    seats = seats_of(worker.address, int(worker.state.total_resources.get(COMPILERS, worker.state.nthreads)))
+    return compile_parcel(parcel, shelf=None if shelf is None else Path(shelf), address=worker.address, seats=seats)
 
 
 def put_files_here(files: dict[str, tuple[tuple[str, ...], bytes]], shelf: str | None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlgokit.cluster.connection import CONNECT_SECONDS, compile_here, open_client, put_files_here
+from mlgokit.cluster.connection import COMPILERS, CONNECT_SECONDS, compile_here, open_client, put_files_here
 from mlgokit.cluster.worker import end_compilers
 from mlgokit.compiler import process
 from mlgokit.errors import MlgokitError, ToolError
@@ -47,11 +47,11 @@ class _Workers:
     """What is known of the workers.
 
     Attributes:
-        threads: of each, by address.
+        compilers: that each runs at once, by address.
         looked: when.
     """
 
-    threads: dict[str, int] = field(default_factory=dict[str, int])
+    compilers: dict[str, int] = field(default_factory=dict[str, int])
     looked: float = float("-inf")
 
 
@@ -79,13 +79,13 @@ class Link:
     _sending: dict[str, threading.Lock] = field(default_factory=dict[str, threading.Lock])
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def threads(self) -> int:
-        """How many compilations the workers make at once; waits for the first worker.
+    def compilers(self) -> tuple[int, ...]:
+        """How many compilers each worker runs at once; waits for the first worker.
 
         Raises:
             ToolError: there is no scheduler, or no worker that fits, for longer than patience allows.
         """
-        return sum(self._fitting(threading.Event()).values())
+        return tuple(self._fitting(threading.Event()).values())
 
     def answer(self, parcel: Parcel) -> Reply:
         """The reply of a worker.
@@ -171,7 +171,7 @@ class Link:
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
             avoided = {*self.refused, *self._hung()}
-            chosen = [worker] if worker else [one for one in self._workers.threads if one not in avoided]
+            chosen = [worker] if worker else [one for one in self._workers.compilers if one not in avoided]
             self._running[worker] += 1
         future = client.submit(
             compile_here,
@@ -267,7 +267,7 @@ class Link:
                 self.report(0, 1, f"worker {worker} gets nothing: {why}")
 
     def _fitting(self, stopped: threading.Event) -> dict[str, int]:
-        """Threads of the workers that are there, by address; waits for one.
+        """Compilers of the workers that are there, by address; waits for one.
 
         Raises:
             ToolError: for longer than patience allows.
@@ -278,7 +278,7 @@ class Link:
             known = self._look(stopped)
             with self._lock:
                 avoided = {*self.refused, *self._hung()}
-                fitting = {address: threads for address, threads in known.items() if address not in avoided}
+                fitting = {address: count for address, count in known.items() if address not in avoided}
             if fitting:
                 return fitting
             if known and all(address in self.refused for address in known):
@@ -301,20 +301,23 @@ class Link:
         )
 
     def _look(self, stopped: threading.Event) -> dict[str, int]:
-        """Threads of all workers, by address, not older than some seconds."""
+        """Compilers of all workers, by address, not older than some seconds."""
         with self._lock:
             if time.monotonic() - self._workers.looked < LOOK_SECONDS:
-                return self._workers.threads
+                return self._workers.compilers
             try:
                 info = self._connected(stopped).scheduler_info(n_workers=-1)
-                threads = {address: int(one["nthreads"]) for address, one in info["workers"].items()}
+                compilers = {
+                    address: int(one["resources"].get(COMPILERS, one["nthreads"]))
+                    for address, one in info["workers"].items()
+                }
             except ToolError:
                 raise
             except Exception as error:
                 self._broken(error)
                 return {}
-            self._workers = _Workers(threads=threads, looked=time.monotonic())
-            return threads
+            self._workers = _Workers(compilers=compilers, looked=time.monotonic())
+            return compilers
 
     def _broken(self, error: BaseException) -> bool:
         """Forget the connection if it is lost, and say whether it is; whoever asks next makes it again."""

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mlgokit.cluster.address import ClusterOptions, is_loopback
-from mlgokit.cluster.connection import be_quiet, security_of
+from mlgokit.cluster.connection import COMPILERS, be_quiet, security_of, threads_for
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
 
@@ -76,7 +76,8 @@ async def _serve_once(
         host=f"{scheduler.scheme}://{scheduler.netloc.rpartition(':')[0]}"
         if is_loopback(scheduler.hostname or "")
         else None,
-        nthreads=threads,
+        nthreads=threads_for(threads),
+        resources={COMPILERS: threads},
         memory_limit="auto" if memory is None else memory,
         name=name or None,
         security=security_of(options),
@@ -84,7 +85,7 @@ async def _serve_once(
     )
     try:
         await asyncio.wait_for(nanny, JOIN_SECONDS)
-        report(1, 1, f"{options.scheduler} was joined with {threads} threads")
+        report(1, 1, f"{options.scheduler} was joined with {threads} compilers at once")
         await nanny.finished()
     finally:
         with contextlib.suppress(Exception):

@@ -31,13 +31,27 @@ _compilers: dict[Setup, ClangCompiler | str] = {}
 """By setup, the compiler, or why there is none."""
 
 
-def compile_parcel(parcel: Parcel, *, shelf: Path | None = None, address: str = "") -> Reply:
+@functools.cache
+def seats_of(address: str, count: int) -> threading.Semaphore:
+    """What lets ``count`` compilers of the worker at an address run at once."""
+    del address  # Workers of one process have seats of their own.
+    return threading.Semaphore(count)
+
+
+def compile_parcel(
+    parcel: Parcel,
+    *,
+    shelf: Path | None = None,
+    address: str = "",
+    seats: contextlib.AbstractContextManager[object] | None = None,
+) -> Reply:
     """Compile what came, or say what is missing for that.
 
     Args:
         parcel: the compilation.
         shelf: folder of the worker's files; that of the user by default.
         address: of this worker.
+        seats: is entered while a compiler runs.
 
     Raises:
         MlgokitError: what :meth:`~mlgokit.compiler.compile.ClangCompiler.compile` raises, with the worker's name.
@@ -55,7 +69,8 @@ def compile_parcel(parcel: Parcel, *, shelf: Path | None = None, address: str = 
     with tempfile.TemporaryDirectory(prefix="mlgokit-", ignore_cleanup_errors=True) as scratch:
         module, request = unpack(parcel, files.place, Path(scratch))
         try:
-            done = compiler.compile(module, request)
+            with seats or contextlib.nullcontext():
+                done = compiler.compile(module, request)
         except MlgokitError as error:
             raise type(error)(f"worker {address or platform.node()}: {error}") from error
         costs = limits.noted(module.name)

@@ -311,7 +311,7 @@ class ClusterChoice:
 
     scheduler: str | None = None
     """Dask scheduler of a cluster that compiles in place of this machine, as tls://host:port, tcp://host:port or the
-    file that the scheduler wrote; or local:N for N worker processes here."""
+    file that the scheduler wrote; or local:N for N compilers here."""
     insecure: bool = False
     """Let the scheduler be on another machine without TLS, in a network that is trusted."""
     tls_authority: Path | None = None

@@ -12,6 +12,7 @@ from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import writing
+from mlgokit.manifest import MANIFEST_NAME, is_made_by_stage
 
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """How an object begins that is left to a link-time optimization."""
@@ -149,6 +150,10 @@ def _state(status: os.stat_result) -> FileState:
 
 def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
     for folder, folders, names in os.walk(tree):
+        if Path(folder) != tree and MANIFEST_NAME in names and is_made_by_stage(Path(folder)):
+            # Ours, such as that of a search of this build.
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if name != ".git" and Path(folder, name) != without]
         yield from (Path(folder, name) for name in names if name.endswith(_OBJECTS))
 

@@ -1,11 +1,13 @@
 """Work on many items at once: threads that wait for child processes, which die with the work."""
 
+import contextlib
 import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from mlgokit.compiler import process
@@ -105,6 +107,7 @@ def parallel(
     results: list[Result | None] = [None] * len(items)
     pool = ThreadPoolExecutor(MOST_THREADS)
     pending: dict[Future[Result], int] = {}
+    ended: SimpleQueue[Future[Result]] = SimpleQueue()
     left = iter(enumerate(items))
 
     def seated(item: Item) -> Result:
@@ -118,12 +121,14 @@ def parallel(
         done = 0
         report(0, len(items), label)
         while True:
-            # Few ahead: to wait looks at each of them.
-            ahead = itertools.islice(left, max(0, seats.most + _AHEAD - len(pending)))
-            pending |= {pool.submit(seated, item): index for index, item in ahead}
+            # Few ahead: each has a thread.
+            for index, item in itertools.islice(left, max(0, seats.most + _AHEAD - len(pending))):
+                future = pool.submit(seated, item)
+                pending[future] = index
+                future.add_done_callback(ended.put)
             if not pending:
                 break
-            finished, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+            finished = _all_of(ended, seconds=1.0)
             seats.grow(count_of(workers))
             for future in finished:
                 results[pending.pop(future)] = future.result()
@@ -135,6 +140,16 @@ def parallel(
         raise
     pool.shutdown()
     return results  # pyright: ignore[reportReturnType]  (every future has put its result)
+
+
+def _all_of(queue: SimpleQueue[Item], *, seconds: float) -> list[Item]:
+    """What is in a queue; waits for the first item, but no longer than ``seconds``."""
+    items: list[Item] = []
+    with contextlib.suppress(Empty):
+        items.append(queue.get(timeout=seconds))
+        while True:
+            items.append(queue.get_nowait())
+    return items
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], *, workers: int) -> Generator[Result]:
