@@ -14,6 +14,7 @@ import pytest
 from tests.llvm.cluster_processes import Cluster, opened
 
 from mlgokit.cluster.compiler import open_cluster
+from mlgokit.cluster.link import FORGOTTEN_AT_ONCE
 from mlgokit.commands import evaluate, train
 from mlgokit.commands.options import ClusterChoice, CompilerOptions
 from mlgokit.compiler import process
@@ -76,6 +77,17 @@ def test_a_cluster_compiles_what_the_clang_here_compiles(
         compiler.close()
     for file in ("m.o", "m.log"):
         assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
+
+
+@NEWEST
+def test_a_cluster_keeps_few_of_the_tasks_that_ended(cluster: Cluster, here: ClangCompiler, small_corpus: Path):
+    module = load_corpus(small_corpus).modules[0]
+    cluster.start_scheduler()
+    cluster.start_worker()
+    with opened(cluster, here) as compiler:
+        assert all(compiler.compile(module).ok for _ in range(FORGOTTEN_AT_ONCE + 4))
+        with distributed.Client(cluster.scheduler, set_as_default=False) as looker:
+            assert looker.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) <= FORGOTTEN_AT_ONCE
 
 
 @NEWEST

@@ -76,7 +76,11 @@ def _local_cluster(distributed: Any, compilers: int) -> Any:
 
     Compilers are processes of their own, so few of them need no process of a worker between, nor its messages.
     """
+    import dask.config
+
     few = compilers <= MOST_HERE
+    # One worker has nobody to take work from.
+    dask.config.set({"distributed.scheduler.work-stealing": not few})
     each = compilers if few else 1
     return distributed.LocalCluster(
         n_workers=1 if few else compilers,

@@ -38,6 +38,10 @@ MOST_DEATHS = 5
 """So many times a parcel is given out again after all workers that had it died, as one that kills them would go on."""
 
 
+FORGOTTEN_AT_ONCE = 16
+"""Workers keep the replies of so many tasks that ended, at most."""
+
+
 class WorkersDiedError(Exception):
     """A parcel ended its workers again and again."""
 
@@ -77,6 +81,7 @@ class Link:
     _running: Counter[str] = field(default_factory=Counter[str])
     _last: dict[str, str] = field(default_factory=dict[str, str])
     _sending: dict[str, threading.Lock] = field(default_factory=dict[str, threading.Lock])
+    _ended: list[Any] = field(default_factory=list[Any])
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def compilers(self) -> tuple[int, ...]:
@@ -152,6 +157,7 @@ class Link:
             client, cluster = self._client, self._cluster
             self._client = self._cluster = None
             self._workers = _Workers()
+            self._ended.clear()
         if client is not None:
             with contextlib.suppress(Exception):
                 client.run(end_compilers, on_error="ignore")
@@ -189,7 +195,21 @@ class Link:
             with self._lock:
                 self._running[worker] -= 1
             with contextlib.suppress(Exception):
-                future.release() if future.done() else future.cancel()
+                self._forget(future)
+
+    def _forget(self, future: Any) -> None:
+        """Let the cluster forget a task; those that ended are told together, as each message costs."""
+        if not future.done():
+            future.cancel()
+            return
+        with self._lock:
+            self._ended.append(future)
+            if len(self._ended) < FORGOTTEN_AT_ONCE:
+                return
+            ended = self._ended.copy()
+            self._ended.clear()
+        for one in ended:
+            one.release()
 
     def _wait(self, client: Any, key: str, future: Any, stopped: threading.Event) -> Reply:
         """The reply of a task, unless its worker hangs or there is none.
