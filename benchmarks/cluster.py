@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import distributed
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
+from worker_processes import worker_processes
 
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
-from mlgokit.cluster.connection import COMPILERS, be_quiet, threads_for
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.plugin_build import build_plugin
@@ -109,7 +107,6 @@ def measure(config: ClusterCost, setup: Setup) -> Result:
         ends.callback(compiler.close)
         return compiler
 
-    be_quiet()
     policy = {INLINE_SIZE.name: str(policy_file("builtin:size"))}
     logged = PluginUse(policies=policy, logs=(INLINE_SIZE.name,), seed=1)
     decides = CompileRequest(use=logged)
@@ -131,23 +128,14 @@ def measure(config: ClusterCost, setup: Setup) -> Result:
         return compile_all
 
     with ends:
-        # Made by hand as its worker is a process of its own, which a local cluster of few compilers has not.
-        processes: Any = ends.enter_context(
-            distributed.LocalCluster(
-                n_workers=1,
-                threads_per_worker=threads_for(config.workers),
-                resources={COMPILERS: config.workers},
-                processes=True,
-                dashboard_address="127.0.0.1:0",
-            )
-        )
+        processes = ends.enter_context(worker_processes(1, compilers=config.workers))
         ways = (
             Way(name="plain clang", compile_all=lambda: plain(here, modules, workers=config.workers)),
             Way(name="threads, a policy that draws a little, its log", compile_all=asked(here, draws)),
             Way(name="Dask, the same", compile_all=asked(joined(f"local:{config.workers}"), draws)),
             Way(
                 name="Dask, a worker process over TCP, the same",
-                compile_all=asked(joined(processes.scheduler_address), draws),
+                compile_all=asked(joined(processes), draws),
             ),
             Way(name="threads, a policy that does not draw, its log", compile_all=asked(here, decides)),
             Way(name="threads, a policy that draws much, its log", compile_all=asked(here, doubts)),

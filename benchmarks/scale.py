@@ -1,5 +1,6 @@
 """How far training and tuning scale: a simulation from measured compilations, held against real clusters here."""
 
+import contextlib
 import heapq
 import os
 import statistics
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
+from worker_processes import worker_processes
 
 from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
@@ -181,29 +183,28 @@ def real(
 
     The scheduler is in this process, too; what it takes while nothing happens is not the client's.
     """
-    there = open_cluster(here, ClusterOptions(scheduler=f"local:{workers}"))
+    with worker_processes(workers, compilers=1) as scheduler:
+        there = open_cluster(here, ClusterOptions(scheduler=scheduler))
 
-    def work(module: Module) -> Compilation:
-        return there.compile(module, request)
+        def work(module: Module) -> Compilation:
+            return there.compile(module, request)
 
-    def compile_all() -> None:
-        parallel(work, modules, workers=there.workers, report=say_nothing, label="")
+        def compile_all() -> None:
+            parallel(work, modules, workers=there.workers, report=say_nothing, label="")
 
-    try:
-        compile_all()
-        begin, spent = time.perf_counter(), time.process_time()
-        time.sleep(IDLE_SECONDS)
-        idle = (time.process_time() - spent) / (time.perf_counter() - begin)
-        taken: list[float] = []
-        begin, spent = time.perf_counter(), time.process_time()
-        for _ in range(TIMES):
-            first = time.perf_counter()
+        with contextlib.closing(there):
             compile_all()
-            taken.append(time.perf_counter() - first)
-        busy = time.process_time() - spent - idle * (time.perf_counter() - begin)
-        return statistics.median(taken), max(0.0, busy) / (TIMES * len(modules))
-    finally:
-        there.close()
+            begin, spent = time.perf_counter(), time.process_time()
+            time.sleep(IDLE_SECONDS)
+            idle = (time.process_time() - spent) / (time.perf_counter() - begin)
+            taken: list[float] = []
+            begin, spent = time.perf_counter(), time.process_time()
+            for _ in range(TIMES):
+                first = time.perf_counter()
+                compile_all()
+                taken.append(time.perf_counter() - first)
+            busy = time.process_time() - spent - idle * (time.perf_counter() - begin)
+            return statistics.median(taken), max(0.0, busy) / (TIMES * len(modules))
 
 
 def summarise(config: Scale, costs: Costs, compared: Sequence[tuple[Cell, ...]], errors: Sequence[float]) -> Result:

@@ -65,6 +65,7 @@ PARTS = (
     "cluster",
     "cluster_faults",
     "cluster_site",
+    "worker_processes",
     "engine",
     "allocated",
     "evictions",

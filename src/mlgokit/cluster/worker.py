@@ -31,11 +31,13 @@ _compilers: dict[Setup, ClangCompiler | str] = {}
 """By setup, the compiler, or why there is none."""
 
 
-@functools.cache
+_seats: dict[str, threading.Semaphore] = {}
+"""By address, as a process may have several workers."""
+
+
 def seats_of(address: str, count: int) -> threading.Semaphore:
     """What lets ``count`` compilers of the worker at an address run at once."""
-    del address  # Workers of one process have seats of their own.
-    return threading.Semaphore(count)
+    return _seats.setdefault(address, threading.Semaphore(count))
 
 
 def compile_parcel(
