@@ -7,22 +7,24 @@ from pathlib import Path
 
 import numpy as np
 from allocated import MEMORY, Floats, fine
+from block_traces import BLOCKS, PASSES, Block, cycles, executed, read_blocks
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.algorithms.live_range_search import linear_policy
 from mlgokit.bench.build import Place, Shop, build_sides, clean_environment
-from mlgokit.bench.callgrind import Callgrind, find_callgrind, read_functions
+from mlgokit.bench.callgrind import Callgrind, find_callgrind, read_addresses, read_functions
 from mlgokit.bench.counts import Counts, Execution
 from mlgokit.bench.inputs import write_input
 from mlgokit.bench.record import SIDES, SideName
 from mlgokit.bench.running import Stage
 from mlgokit.bench.side import SideFlags, open_side
-from mlgokit.bench.workloads import Workload, choose_workloads
+from mlgokit.bench.workloads import PROGRAM, Workload, choose_workloads
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES, SPILL_COST
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import CorpusError
 from mlgokit.evaluation.sides import make_side
@@ -54,6 +56,8 @@ class CostTruth:
     """Level of both builds."""
     policies: int = 3
     """Drawn policies."""
+    cpu: str = "skylake"
+    """Processor for which llvm-mca prices blocks."""
     folder: Path = Path("build/cost_truth")
     """Where programs are built."""
     seed: int = 1
@@ -75,6 +79,9 @@ class Changes:
         executed: [N] estimated change of instructions, as a part of those.
         memory: [N] that of spills and reloads, as such a part.
         cost: [N] that of LLVM's cost of spills, reloads and copies, as such a part.
+        traced: [N] change of instructions by how often the plain build executed each block, as such a part; NaN where
+            both builds have other blocks.
+        priced: [N] the same of cycles by llvm-mca, as a part of cycles.
         counted: [N] counted change of instructions, as a part.
         counted_memory: [N] counted change of loads and stores, as a part of instructions.
     """
@@ -83,11 +90,28 @@ class Changes:
     executed: Floats
     memory: Floats
     cost: Floats
+    traced: Floats
+    priced: Floats
     counted: Floats
     counted_memory: Floats
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Changes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """What a build of a program executed.
+
+    Attributes:
+        counts: by symbol.
+        blocks: by symbol and number.
+        addresses: how often each instruction was executed; of the plain build alone.
+    """
+
+    counts: Mapping[str, Counts]
+    blocks: Mapping[str, Mapping[int, Block]]
+    addresses: Mapping[int, int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,9 +130,9 @@ def measure(config: CostTruth, setup: Setup) -> Result:
     modules = [module for module in setup.corpus(config.corpus).modules if module.project in names]
     files = _drawn_policies(config, compiler, modules)
     estimates = _estimates(config, setup, compiler, modules, [path.read_bytes() for path in files])
-    sides = [SideFlags(words=(config.options,))]
+    sides = [SideFlags(words=(config.options, BLOCKS))]
     for path in files:
-        record = make_side((str(path),), options=(config.options,)).record
+        record = make_side((str(path),), options=(config.options, BLOCKS)).record
         sides.append(open_side(record, toolchain, path.with_suffix(".so")))
     shop = Shop(
         toolchain=toolchain,
@@ -129,7 +153,10 @@ def measure(config: CostTruth, setup: Setup) -> Result:
         report=setup.report,
         label="programs",
     )
-    found = {workload.name: _changes(estimates, counts) for workload, counts in zip(workloads, counted, strict=True)}
+    found = {
+        workload.name: _changes(config, shop.toolchain, estimates, runs)
+        for workload, runs in zip(workloads, counted, strict=True)
+    }
     return _result(config, found)
 
 
@@ -171,9 +198,9 @@ def _estimates(
 
 def _counted(
     config: CostTruth, shop: Shop, sides: Sequence[SideFlags], workload: Workload, callgrind: Callgrind
-) -> list[Mapping[str, Counts]]:
-    """What functions execute in the plain build and in those by the policies; two are built at once."""
-    found: list[Mapping[str, Counts]] = []
+) -> list[Run]:
+    """What the plain build executes and those by the policies; two are built at once."""
+    found: list[Run] = []
     place = Place(folder=(config.folder / workload.name).absolute())
     for first in range(0, len(sides), 2):
         pair = (sides[first], sides[min(first + 1, len(sides) - 1)])
@@ -192,11 +219,12 @@ def _counted(
         for wanted in workload.inputs:
             write_input(wanted, place.inputs)
         stage = Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=60)
-        found += [_profile(stage, side, callgrind) for side in SIDES[: len(sides) - first]]
+        for side in SIDES[: len(sides) - first]:
+            found.append(_run(stage, side, dataclasses.replace(callgrind, by_address=not found)))
     return found
 
 
-def _profile(stage: Stage, side: SideName, callgrind: Callgrind) -> Mapping[str, Counts]:
+def _run(stage: Stage, side: SideName, callgrind: Callgrind) -> Run:
     scratch = stage.place.folder / "counts"
     scratch.mkdir(exist_ok=True)
     with stage.place.standing(side):
@@ -213,32 +241,56 @@ def _profile(stage: Stage, side: SideName, callgrind: Callgrind) -> Mapping[str,
         if counted.reason:
             raise CorpusError(f"{stage.workload.name}, {side}: expected counts, found: {counted.reason}")
         (profile,) = scratch.glob("profile.*")
-        return read_functions(profile, stage.place.build)
+        program = stage.place.build / PROGRAM
+        return Run(
+            counts=read_functions(profile, stage.place.build),
+            blocks=read_blocks(program, stage.toolchain),
+            addresses=read_addresses(profile, program) if callgrind.by_address else {},
+        )
 
 
-def _changes(estimates: Mapping[str, Floats], counted: Sequence[Mapping[str, Counts]]) -> Changes:
+def _changes(config: CostTruth, toolchain: Toolchain, estimates: Mapping[str, Floats], runs: Sequence[Run]) -> Changes:
     """Functions that are estimated, run long enough, and are changed by a policy."""
+    plain = runs[0]
+    wanted = [name for name, one in plain.counts.items() if name in estimates and (one.instructions or 0) >= LEAST]
+    prices = [
+        cycles({name: run.blocks[name] for name in wanted if name in run.blocks}, toolchain, config.cpu) for run in runs
+    ]
     rows: list[tuple[float, ...]] = []
-    for name, plain in counted[0].items():
-        if name not in estimates or (plain.instructions or 0) < LEAST:
-            continue
-        before = estimates[name][0]
-        for after, now in zip(estimates[name][1:], counted[1:], strict=True):
-            if name not in now or not np.isfinite(after).all() or before[_EXECUTED] <= 0:
+    for name in wanted:
+        before, counts = estimates[name][0], plain.counts[name]
+        times = executed(plain.blocks.get(name, {}), plain.addresses)
+        for after, run, price in zip(estimates[name][1:], runs[1:], prices[1:], strict=True):
+            if name not in run.counts or not np.isfinite(after).all() or before[_EXECUTED] <= 0:
                 continue
             changed = (after - before) / before[_EXECUTED]
-            whole = float(plain.instructions or 0)
-            other = now[name]
+            whole = float(counts.instructions or 0)
+            other = run.counts[name]
             more = ((other.instructions or 0) - whole) / whole
-            touched = (other.loads or 0) + (other.stores or 0) - (plain.loads or 0) - (plain.stores or 0)
+            touched = (other.loads or 0) + (other.stores or 0) - (counts.loads or 0) - (counts.stores or 0)
             if np.abs(changed).max() > _SAME or more:
+                lengths = [
+                    {number: float(len(one.lines)) for number, one in each.blocks.get(name, {}).items()}
+                    for each in (plain, run)
+                ]
                 rows.append(
                     (
-                        whole, changed[_EXECUTED], changed[MEMORY].sum(), changed @ SPILL_COST, more, touched / whole,
+                        whole, changed[_EXECUTED], changed[MEMORY].sum(), changed @ SPILL_COST,
+                        _traced(times, *lengths), _traced(times, prices[0].get(name, {}), price.get(name, {})),
+                        more, touched / whole,
                     )
                 )  # fmt: skip
     columns = np.array(rows, np.float64).reshape(-1, len(_FIELDS)).T
     return Changes(**dict(zip(_FIELDS, columns, strict=True)))
+
+
+def _traced(times: Mapping[int, int], before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """Change of a price of blocks, each executed so often, as a part; NaN if one that is executed is not in both."""
+    ran = [number for number, count in times.items() if count]
+    if not ran or not before.keys() >= set(ran) <= after.keys():
+        return float("nan")
+    then, now = (sum(times[number] * one[number] for number in ran) for one in (before, after))
+    return now / then - 1 if then else float("nan")
 
 
 def _result(config: CostTruth, found: Mapping[str, Changes]) -> Result:
@@ -251,7 +303,9 @@ def _result(config: CostTruth, found: Mapping[str, Changes]) -> Result:
         answer=f"rank correlation with counted instructions over {len(every.counted)} changes of functions in "
         f"{len(found)} programs: {rank:.2f} by estimated instructions, {ranked(every.cost, every.counted):.2f} by "
         f"LLVM's spill cost; of estimated spills and reloads with counted loads and stores "
-        f"{ranked(every.memory, every.counted_memory):.2f}",
+        f"{ranked(every.memory, every.counted_memory):.2f}; by blocks as a run of the plain build executed them "
+        f"{ranked(every.traced, every.counted):.2f} of instructions and {ranked(every.priced, every.counted):.2f} of "
+        "cycles by llvm-mca",
         bar=f"at least {BAR} by estimated instructions",
         passed=rank >= BAR,
         seed=config.seed,
@@ -261,14 +315,18 @@ def _result(config: CostTruth, found: Mapping[str, Changes]) -> Result:
                 columns=(
                     "program", "changes of functions", "instructions, rank correlation", "slope",
                     "the same sign", "spill cost with instructions, rank correlation",
-                    "spills and reloads with loads and stores, rank correlation",
+                    "spills and reloads with loads and stores, rank correlation", "blocks alike",
+                    "instructions by executed blocks, rank correlation",
+                    "cycles by llvm-mca and executed blocks, rank correlation",
                     "all functions together, estimated", "counted",
                 ),
                 rows=tuple(rows),
                 note=f"{config.policies} drawn policies of spill weights at {config.options} against LLVM's own, "
                 f"functions that execute at least {LEAST} instructions themselves and that a policy changes. Slope: "
                 "counted over estimated change, by least squares weighted by instructions. All together: the mean "
-                "change over functions, weighted by instructions.",
+                "change over functions, weighted by instructions. Executed blocks: how often the plain build ran "
+                "each, which a profile would tell, and what it is in the other build, where both have the blocks that "
+                f"ran; cycles are those of {config.cpu}, a block repeated {PASSES} times.",
             ),
         ),
     )  # fmt: skip
@@ -282,18 +340,21 @@ def _row(one: Changes) -> tuple[Cell, ...]:
     return (
         len(one.counted), round(ranked(one.executed, one.counted), 2), round(slope, 2), f"{100 * sign:.0f} %",
         round(ranked(one.cost, one.counted), 2), round(ranked(one.memory, one.counted_memory), 2),
+        int(np.isfinite(one.traced).sum()), round(ranked(one.traced, one.counted), 2),
+        round(ranked(one.priced, one.counted), 2),
         fine(float((weights * one.executed).sum())), fine(float((weights * one.counted).sum())),
     )  # fmt: skip
 
 
 def ranked(one: Floats, other: Floats) -> float:
-    """Rank correlation (Spearman), equal values with their mean rank.
+    """Rank correlation (Spearman), equal values with their mean rank; without pairs of which one is not known.
 
     Example:
         >>> round(ranked(np.array([1.0, 2.0, 2.0, 9.0]), np.array([0.0, 5.0, 5.0, 6.0])), 2)
         1.0
     """
-    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+    known = np.isfinite(one) & np.isfinite(other)
+    return float(np.corrcoef(_ranks(one[known]), _ranks(other[known]))[0, 1]) if known.sum() > 1 else float("nan")
 
 
 def _ranks(values: Floats) -> Floats:

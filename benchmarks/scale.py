@@ -29,8 +29,8 @@ from mlgokit.progress import say_nothing
 
 MOST_ERROR = 0.10
 IDLE_SECONDS = 3.0
-TIMES = 3
-"""How often all modules are compiled by each number of workers; the median counts."""
+TIMES = 5
+"""Rounds in which all modules are compiled by threads and by each number of workers; medians count."""
 BYTES_A_SECOND = 1.25e8
 """Of a network of one gigabit a second, by which files leave the client."""
 CORES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000)
@@ -148,28 +148,36 @@ def measure(config: Scale, setup: Setup) -> Result:
         return tuple(parallel(work, modules, workers=workers, report=say_nothing, label=""))
 
     timed(processors)
-    alone, full = timed(1), timed(processors)
-    # What Dask and this process add to each compilation, from other modules than those that are compared.
-    learned, client = real(here, modules[1::2], request, workers=1)
-    added = max(0.0, (learned - sum(alone[1::2])) / len(modules[1::2]))
+    by_threads: dict[int, list[tuple[float, ...]]] = {count: [] for count in sorted({1, processors, *config.workers})}
+    learned: list[tuple[float, float]] = []
+    found: dict[int, list[float]] = {workers: [] for workers in config.workers}
+    # In turns, as the speed of a machine changes in minutes.
+    for time_done in range(TIMES):
+        for count, times in by_threads.items():
+            times.append(timed(count))
+        # What Dask and this process add to each compilation, from other modules than those that are compared.
+        learned.append(real(here, modules[1::2], request, workers=1))
+        for workers, times in found.items():
+            times.append(real(here, modules[::2], request, workers=workers)[0])
+        setup.report(time_done + 1, TIMES, "real clusters")
+    each = {count: [statistics.median(one) for one in zip(*times, strict=True)] for count, times in by_threads.items()}
+    alone = each[1]
+    slower = {count: sum(times) / sum(alone) for count, times in each.items()}
+    seconds, client = (statistics.median(one) for one in zip(*learned, strict=True))
+    added = max(0.0, (seconds - sum(alone[1::2])) / len(modules[1::2]))
     compared: list[tuple[Cell, ...]] = []
     errors: list[float] = []
-    for workers in config.workers:
-        found, _ = real(here, modules[::2], request, workers=workers)
-        # Processors are shared by whoever runs; from two on, each compilation is slowed by the other processor's.
-        crowd = min(workers, processors)
-        beside = 1.0 if crowd == 1 else sum(full) / sum(alone)
-        share = max(1.0, workers / processors)
+    for workers, times in found.items():
         # What the client does for each result takes a processor from the workers as soon as they have all of them.
-        waits = client if crowd == processors else 0.0
-        tasks = [(one * beside + added + waits) * share for one in alone[::2]]
-        said = makespan(tasks, workers=workers, client=0.0)
-        errors.append(said / found - 1)
-        compared.append((workers, round(found, 2), round(said, 2), percent(errors[-1])))
-        setup.report(len(compared), len(config.workers), "real clusters")
+        waits = client if workers >= processors else 0.0
+        share = max(1.0, workers / processors)
+        tasks = [one * slower[workers] + (added + waits) * share for one in alone[::2]]
+        said, real_seconds = makespan(tasks, workers=workers, client=0.0), statistics.median(times)
+        errors.append(said / real_seconds - 1)
+        compared.append((workers, round(real_seconds, 2), round(said, 2), percent(errors[-1])))
     costs = Costs(
         seconds=tuple(one + added for one in alone),
-        beside=sum(full) / sum(alone),
+        beside=slower[processors],
         client=client,
         file_bytes=sum(one.bitcode_bytes for one in modules),
     )
@@ -197,14 +205,11 @@ def real(
             begin, spent = time.perf_counter(), time.process_time()
             time.sleep(IDLE_SECONDS)
             idle = (time.process_time() - spent) / (time.perf_counter() - begin)
-            taken: list[float] = []
             begin, spent = time.perf_counter(), time.process_time()
-            for _ in range(TIMES):
-                first = time.perf_counter()
-                compile_all()
-                taken.append(time.perf_counter() - first)
-            busy = time.process_time() - spent - idle * (time.perf_counter() - begin)
-            return statistics.median(taken), max(0.0, busy) / (TIMES * len(modules))
+            compile_all()
+            taken = time.perf_counter() - begin
+            busy = time.process_time() - spent - idle * taken
+            return taken, max(0.0, busy) / len(modules)
 
 
 def summarise(config: Scale, costs: Costs, compared: Sequence[tuple[Cell, ...]], errors: Sequence[float]) -> Result:
@@ -250,9 +255,9 @@ def summarise(config: Scale, costs: Costs, compared: Sequence[tuple[Cell, ...]],
             Table(
                 title="Against real clusters",
                 note=f"Every other module, on {os.cpu_count()} processors, after one pass in which the files travel; "
-                f"the median of {TIMES} times. Predicted from compilations by threads, and from what one worker of a "
-                "cluster adds to each of the other modules, and takes of its client's processor, which workers on all "
-                "processors lack.",
+                f"the median of {TIMES} times. Predicted from compilations by as many threads, and from what one "
+                "worker of a cluster adds to each of the other modules, and takes of its client's processor, which "
+                "workers on all processors lack.",
                 columns=("workers", "seconds", "predicted", "wrong by"),
                 rows=tuple(compared),
             ),

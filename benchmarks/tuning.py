@@ -219,13 +219,16 @@ def _searched(
 
 
 def _spent_before(config: Tuning, arm: str, project: TunedProject, minutes: float) -> float:
-    """Processor seconds of a search and its proofs up to the largest budget below this; NaN if that is not known."""
-    reached = [
-        (float(path.stem.removeprefix("finished-")), path)
-        for path in _folder(config, arm, project).glob("finished-*.json")
-    ]
+    """Processor seconds of a search and its proofs up to the largest budget below this; NaN if that is not known.
+
+    It is not known of a search that was stopped before its first budget: its processes are gone.
+    """
+    folder = _folder(config, arm, project)
+    reached = [(float(path.stem.removeprefix("finished-")), path) for path in folder.glob("finished-*.json")]
     earlier = max((one for one in reached if one[0] < minutes), default=None)
-    return 0.0 if earlier is None else json.loads(earlier[1].read_bytes()).get("all_seconds", math.nan)
+    if earlier is None:
+        return math.nan if folder.exists() else 0.0
+    return json.loads(earlier[1].read_bytes()).get("all_seconds", math.nan)
 
 
 def _opened(

@@ -19,23 +19,23 @@ ENOUGH = 0.98
 def tune_for(config: Tune, *, seconds: float, report: Report) -> Tuned:
     """Tune, and go on with it until the compilers took so many seconds in user mode, or nothing more comes of it.
 
-    A call's budget is wall time, of which a busy machine gives it a part; so it is called again for the rest.
+    A call's budget is wall time, of which a busy machine gives it a part; so it is called again for the rest. No call
+    gets more wall time than its compilers may use: a busy machine that calms down would spend too much.
 
     Args:
         config: the call, but for its budget and whether it goes on.
         seconds: of processor time, that of earlier calls in the folder included.
         report: told what is done.
     """
-    spent, pace = spent_in(config.folder), 1.0 / config.compiler.workers
+    spent = spent_in(config.folder)
     while True:
         left = seconds - spent
-        budget = f"{left * pace:.0f}s" if left >= LEAST_SECONDS else "0s"
+        budget = f"{left / config.compiler.workers:.0f}s" if left >= LEAST_SECONDS else "0s"
         result = tune(dataclasses.replace(config, budget=budget, go_on=config.folder.exists()), report=report)
         gained = result.user_seconds - spent
         spent = result.user_seconds
         if spent >= ENOUGH * seconds or result.ended == NOTHING_LEFT or gained < 1:
             return result
-        pace = min(20.0, max(pace, pace * left / gained))
 
 
 def spent_in(folder: Path) -> float:

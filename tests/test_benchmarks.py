@@ -68,6 +68,7 @@ PARTS = (
     "worker_processes",
     "engine",
     "allocated",
+    "block_traces",
     "evictions",
     "levers",
     "live_ranges",

@@ -34,10 +34,12 @@ class Callgrind:
     Attributes:
         valgrind: the program.
         version: what it says it is.
+        by_address: profiles say of each instruction how often it was executed (:func:`read_addresses`).
     """
 
     valgrind: str
     version: str
+    by_address: bool = False
 
     @property
     def name(self) -> str:
@@ -62,7 +64,8 @@ class Callgrind:
         """
         for old in scratch.glob("profile.*"):
             old.unlink()
-        words = [self.valgrind, *_SWITCHES, f"--callgrind-out-file={scratch / 'profile.%p'}"]
+        switches = (*_SWITCHES, *(["--dump-instr=yes"] if self.by_address else []))
+        words = [self.valgrind, *switches, f"--callgrind-out-file={scratch / 'profile.%p'}"]
         if reason := run_under("callgrind", words, execution, timeout_seconds=SLOWER * execution.timeout_seconds):
             return Counted(reason=reason)
         try:
@@ -129,13 +132,37 @@ def read_functions(path: Path, own: Path) -> dict[str, Counts]:
     return {name: _counts(columns, costs) for name, costs in totals.items()}
 
 
+def read_addresses(path: Path, own: Path) -> dict[int, int]:
+    """How often each instruction of a file was executed, by its address in the file.
+
+    Raises:
+        InputError: it is no such profile, or one without addresses.
+    """
+    found: dict[int, int] = {}
+    place = own.resolve()
+    known: dict[str, bool] = {}
+    lines = _costs(path)
+    columns = next((one[0].split() for one in lines), list[str]())
+    if "Ir" not in columns:
+        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
+    place_of_count = columns.index("Ir")
+    for object_file, _, address, costs in lines:
+        if object_file not in known:
+            known[object_file] = Path(object_file).resolve() == place
+        if known[object_file] and len(costs) > place_of_count:
+            if address is None:
+                raise InputError(f"{path}: expected addresses, found none; run callgrind with --dump-instr=yes")
+            found[address] = found.get(address, 0) + costs[place_of_count]
+    return found
+
+
 def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
     """Names of the events; by a function's symbol, and whether it is one of ``own``, how often each happened in it."""
     place = own.resolve()
     known: dict[str, bool] = {}
     columns: list[str] | None = None
     found: dict[tuple[str, bool], list[int]] = {}
-    for object_file, function, costs in _costs(path):
+    for object_file, function, _, costs in _costs(path):
         if columns is None:
             columns = object_file.split()
             continue
@@ -150,16 +177,20 @@ def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool
     return columns, found
 
 
-def _costs(path: Path) -> Generator[tuple[str, str, list[int]]]:
-    """First the names of the events; then of each line its object, its function, and costs without zeros at the end."""
+def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:
+    """First the names of the events; then of each line its object, function, address, and costs up to the last."""
     names: dict[tuple[str, str], str] = {}
     current = {"ob": "", "fn": ""}
     skipped, begun = False, False
+    positions: list[str] = []
+    address: int | None = None
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("events:"):
                 begun = True
-                yield line.partition(":")[2], "", []
+                yield line.partition(":")[2], "", None, []
+            elif line.startswith("positions:"):
+                positions = line.split()[1:]
             elif found := _NAMED.match(line):
                 is_called, kind, number, name = found.groups()
                 if name is not None:
@@ -169,9 +200,20 @@ def _costs(path: Path) -> Generator[tuple[str, str, list[int]]]:
             elif line.startswith("calls="):
                 skipped = True
             elif begun and line[0] in _POSITIONS:
+                words = line.split()
+                address = _address(positions, words[0], address or 0)
                 if not skipped:
-                    yield current["ob"], current["fn"], [int(word) for word in line.split()[1:]]
+                    yield current["ob"], current["fn"], address, [int(word) for word in words[len(positions) or 1 :]]
                 skipped = False
+
+
+def _address(positions: Sequence[str], word: str, before: int) -> int | None:
+    """The address at the beginning of a line, if there is one; it may be told by its distance from the one before."""
+    if "instr" not in positions:
+        return None
+    if word == "*":
+        return before
+    return before + int(word, 0) if word[0] in "+-" else int(word, 0)
 
 
 def _counts(columns: Sequence[str], totals: Sequence[int]) -> Counts:

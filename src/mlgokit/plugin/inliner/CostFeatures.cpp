@@ -44,10 +44,11 @@ CostTraits CostTraitsAnalysis::run(Function &F, FunctionAnalysisManager &) {
       if (const auto *Load = dyn_cast<LoadInst>(&I)) {
         Traits.RepeatedLoads |= !Loaded.insert(Load->getPointerOperand()).second;
       } else if (const auto *Call = dyn_cast<CallBase>(&I); Call && !isa<IntrinsicInst>(I)) {
-        Traits.IndirectCalls |= !Call->getCalledFunction();
+        const Function *Callee = Call->getCalledFunction();
+        Traits.IndirectCalls |= !Callee;
         Traits.NamedCosts |= Call->getFnAttr("call-inline-cost").isValid();
-        Traits.Favours |= Call->getFnAttr("call-threshold-bonus").isValid() ||
-                          (Call->getCalledFunction() && Call->getCalledFunction()->getName().ends_with("_chk"));
+        Traits.Favours |=
+            Call->getFnAttr("call-threshold-bonus").isValid() || (Callee && Callee->getName().ends_with("_chk"));
       }
     }
   return Traits;
