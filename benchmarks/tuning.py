@@ -15,7 +15,7 @@ from typing import Any
 from harness import Setup, check_names, run_benchmark
 from results import Result
 from timing import spent
-from tuning_arms import ARMS, Arm, proved
+from tuning_arms import ABLATION, ARMS, Arm, proved
 from tuning_builds import folded_images, prepare, rebuild
 from tuning_command import ENOUGH, tune_for
 from tuning_projects import PROJECTS, TunedProject
@@ -46,8 +46,8 @@ class Tuning:
 
     projects: tuple[str, ...] = tuple(PROJECTS)
     """Which projects; none of them was used in developing the search, or in training the policy."""
-    arms: tuple[str, ...] = tuple(ARMS)
-    """Which searches."""
+    arms: tuple[str, ...] = tuple(name for name in ARMS if name not in ABLATION)
+    """Which searches; there are also ``inlining alone``, ``inlining and registers`` and ``inlining and passes``."""
     points: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0)
     """Core-minutes at which each search is stopped, proved, and gone on with."""
     policy: Path | None = Path("quickstart/train/final.policy")
@@ -150,7 +150,7 @@ def _tuned(
     builds = config.folder / "projects"
     begin = sum(spent()) - _spent_before(config, name, project, min(points))
     go_on = (
-        _called(config, toolchain, project, folder, report=report)
+        _called(config, toolchain, arm, project, folder, report=report)
         if arm.command
         else _searched(config, toolchain, arm, project, folder, policy=policy, report=report)
     )
@@ -181,7 +181,7 @@ def _tuned(
 
 
 def _called(
-    config: Tuning, toolchain: Toolchain, project: TunedProject, folder: Path, *, report: Report
+    config: Tuning, toolchain: Toolchain, arm: Arm, project: TunedProject, folder: Path, *, report: Report
 ) -> Callable[[float], Tuned]:
     """`mlgokit tune`, called until it has taken so many core-minutes."""
     asked = Tune(
@@ -190,6 +190,8 @@ def _called(
         output=folder / "tuned.so",
         compiler=CompilerOptions(llvm=toolchain.major, workers=config.workers),
         search=SearchConfig(seed=config.seed),
+        allocation_share=arm.shares[0],
+        pass_share=arm.shares[1],
     )
     return lambda minutes: tune_for(asked, seconds=60 * minutes, report=report)
 

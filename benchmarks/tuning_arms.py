@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.commands.tune_options import ALLOCATION_SHARE, PASS_SHARE
 from mlgokit.compiler.pool import parallel
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
@@ -50,6 +51,7 @@ class Arm:
         allocation: the last part of its budget goes to register allocation.
         rebuilt: its result goes into the project's own build, and the project's tests are run.
         command: it is `mlgokit tune` as it is called, with its defaults, in place of a search of our own.
+        shares: of registers and of passes in the command's budget, in place of its defaults.
     """
 
     run: Run
@@ -59,6 +61,7 @@ class Arm:
     allocation: bool = False
     rebuilt: bool = False
     command: bool = False
+    shares: tuple[float, float] = (ALLOCATION_SHARE, PASS_SHARE)
 
 
 def random_search(
@@ -106,10 +109,17 @@ def random_search(
     search.save()
 
 
+ABLATION = {
+    "inlining alone": Arm(run=run_search, command=True, shares=(0.0, 0.0)),
+    "inlining and registers": Arm(run=run_search, command=True, shares=(ALLOCATION_SHARE, 0.0)),
+    "inlining and passes": Arm(run=run_search, command=True, shares=(0.0, PASS_SHARE)),
+}
+"""The command with kinds of decisions left to LLVM."""
 ARMS = {
     "tune from policy": Arm(run=run_search, never=True, policy=True, allocation=True, rebuilt=True),
     "tune": Arm(run=run_search, never=True, allocation=True, rebuilt=True),
     "mlgokit tune": Arm(run=run_search, rebuilt=True, command=True),
+    **ABLATION,
     "greedy single flips": Arm(run=run_search, config=SearchConfig(most=1, restarts=0, refits=())),
     "random search": Arm(run=random_search),
 }
