@@ -7,19 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from allocated import MEMORY, Floats, fine
-from block_traces import BLOCKS, PASSES, Block, cycles, executed, read_blocks
+from block_traces import BLOCKS, PASSES, cycles, executed
+from counted_programs import Run, count_builds, profile_of
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.algorithms.live_range_search import linear_policy
-from mlgokit.bench.build import Place, Shop, build_sides, clean_environment
-from mlgokit.bench.callgrind import Callgrind, find_callgrind, read_addresses, read_functions
-from mlgokit.bench.counts import Counts, Execution
-from mlgokit.bench.inputs import write_input
-from mlgokit.bench.record import SIDES, SideName
-from mlgokit.bench.running import Stage
+from mlgokit.bench.build import Shop
+from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.side import SideFlags, open_side
-from mlgokit.bench.workloads import PROGRAM, Workload, choose_workloads
+from mlgokit.bench.workloads import Workload, choose_workloads
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
@@ -56,6 +53,8 @@ class CostTruth:
     """Level of both builds."""
     policies: int = 3
     """Drawn policies."""
+    profiled: bool = False
+    """Compile programs and corpus with a profile of the same run, from which LLVM takes its block frequencies."""
     cpu: str = "skylake"
     """Processor for which llvm-mca prices blocks."""
     folder: Path = Path("build/cost_truth")
@@ -99,21 +98,6 @@ class Changes:
 _FIELDS = tuple(field.name for field in dataclasses.fields(Changes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
-    """What a build of a program executed.
-
-    Attributes:
-        counts: by symbol.
-        blocks: by symbol and number.
-        addresses: how often each instruction was executed; of the plain build alone.
-    """
-
-    counts: Mapping[str, Counts]
-    blocks: Mapping[str, Mapping[int, Block]]
-    addresses: Mapping[int, int]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(CostTruth, measure, arguments)
@@ -129,7 +113,6 @@ def measure(config: CostTruth, setup: Setup) -> Result:
     names = {project.name for workload in workloads for project in workload.projects}
     modules = [module for module in setup.corpus(config.corpus).modules if module.project in names]
     files = _drawn_policies(config, compiler, modules)
-    estimates = _estimates(config, setup, compiler, modules, [path.read_bytes() for path in files])
     sides = [SideFlags(words=(config.options, BLOCKS))]
     for path in files:
         record = make_side((str(path),), options=(config.options, BLOCKS)).record
@@ -146,8 +129,26 @@ def measure(config: CostTruth, setup: Setup) -> Result:
         for project in workload.projects:
             archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
             prepare_sources(project, archive_path=archive, sources_folder=shop.sources)
+    uses: dict[str, str] = {}
+    if config.profiled:
+        profiles = parallel(
+            lambda workload: profile_of(workload, (config.options,), shop, config.folder),
+            workloads,
+            workers=config.workers,
+            report=setup.report,
+            label="profiles",
+        )
+        uses = {workload.name: str(profile) for workload, profile in zip(workloads, profiles, strict=True)}
+        modules = _with_profiles(modules, workloads, uses, toolchain)
+    estimates = _estimates(config, setup, compiler, modules, [path.read_bytes() for path in files])
+
+    def count(workload: Workload) -> list[Run]:
+        more = (f"-fprofile-use={uses[workload.name]}",) if uses else ()
+        flags = [dataclasses.replace(side, words=(*side.words, *more)) for side in sides]
+        return count_builds(workload, flags, shop, config.folder, callgrind)
+
     counted = parallel(
-        lambda workload: _counted(config, shop, sides, workload, callgrind),
+        count,
         workloads,
         workers=config.workers,
         report=setup.report,
@@ -158,6 +159,20 @@ def measure(config: CostTruth, setup: Setup) -> Result:
         for workload, runs in zip(workloads, counted, strict=True)
     }
     return _result(config, found)
+
+
+def _with_profiles(
+    modules: Sequence[Module], workloads: Sequence[Workload], profiles: Mapping[str, str], toolchain: Toolchain
+) -> list[Module]:
+    """The modules as they are compiled with the profile of the workload that they are of."""
+    of = {project.name: profiles[workload.name] for workload in workloads for project in workload.projects}
+    kind = ("-fprofile-instrument-use=llvm",) if toolchain.wants_profile_kinds else ()
+    return [
+        dataclasses.replace(
+            module, command_line=(*module.command_line, *kind, f"-fprofile-instrument-use-path={of[module.project]}")
+        )
+        for module in modules
+    ]
 
 
 def _drawn_policies(config: CostTruth, compiler: ClangCompiler, modules: Sequence[Module]) -> list[Path]:
@@ -182,6 +197,8 @@ def _estimates(
 
     def work(module: Module) -> dict[str, Floats]:
         done, asked = ask_ranges(compiler, module, REGALLOC_WEIGHT, rows=1, seed=config.seed)
+        if not done.ok:
+            raise CorpusError(f"{module.name}: expected it to compile, found: {done.reason}")
         if asked is None:
             return {}
         measured = try_ranges(compiler, module, REGALLOC_WEIGHT, asked.keys, policies).measured
@@ -194,59 +211,6 @@ def _estimates(
             if not np.array_equal(found.setdefault(name, rows), rows, equal_nan=True):
                 differ.add(name)
     return {name: rows for name, rows in found.items() if name not in differ}
-
-
-def _counted(
-    config: CostTruth, shop: Shop, sides: Sequence[SideFlags], workload: Workload, callgrind: Callgrind
-) -> list[Run]:
-    """What the plain build executes and those by the policies; two are built at once."""
-    found: list[Run] = []
-    place = Place(folder=(config.folder / workload.name).absolute())
-    for first in range(0, len(sides), 2):
-        pair = (sides[first], sides[min(first + 1, len(sides) - 1)])
-        place.clear()
-        these = Shop(
-            toolchain=shop.toolchain,
-            sides=dict(zip(SIDES, pair, strict=True)),
-            sources=shop.sources,
-            workers=shop.workers,
-            compile_seconds=shop.compile_seconds,
-            build_seconds=shop.build_seconds,
-        )
-        for side, built in build_sides(workload, place, these, report=lambda *_: None):
-            if built.failure:
-                raise CorpusError(f"{workload.name}, {side}: expected it to build, found: {built.failure.reason}")
-        for wanted in workload.inputs:
-            write_input(wanted, place.inputs)
-        stage = Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=60)
-        for side in SIDES[: len(sides) - first]:
-            found.append(_run(stage, side, dataclasses.replace(callgrind, by_address=not found)))
-    return found
-
-
-def _run(stage: Stage, side: SideName, callgrind: Callgrind) -> Run:
-    scratch = stage.place.folder / "counts"
-    scratch.mkdir(exist_ok=True)
-    with stage.place.standing(side):
-        stage.prepare()
-        execution = Execution(
-            argv=stage.argv,
-            folder=stage.folder,
-            environment=clean_environment(),
-            own=stage.place.build,
-            expected=stage.workload.exit_code,
-            timeout_seconds=stage.run_seconds,
-        )
-        counted = callgrind.count(execution, scratch)
-        if counted.reason:
-            raise CorpusError(f"{stage.workload.name}, {side}: expected counts, found: {counted.reason}")
-        (profile,) = scratch.glob("profile.*")
-        program = stage.place.build / PROGRAM
-        return Run(
-            counts=read_functions(profile, stage.place.build),
-            blocks=read_blocks(program, stage.toolchain),
-            addresses=read_addresses(profile, program) if callgrind.by_address else {},
-        )
 
 
 def _changes(config: CostTruth, toolchain: Toolchain, estimates: Mapping[str, Floats], runs: Sequence[Run]) -> Changes:
@@ -321,7 +285,8 @@ def _result(config: CostTruth, found: Mapping[str, Changes]) -> Result:
                     "all functions together, estimated", "counted",
                 ),
                 rows=tuple(rows),
-                note=f"{config.policies} drawn policies of spill weights at {config.options} against LLVM's own, "
+                note=f"{config.policies} drawn policies of spill weights at {config.options}"
+                f"{' with a profile of the run' if config.profiled else ''} against LLVM's own, "
                 f"functions that execute at least {LEAST} instructions themselves and that a policy changes. Slope: "
                 "counted over estimated change, by least squares weighted by instructions. All together: the mean "
                 "change over functions, weighted by instructions. Executed blocks: how often the plain build ran "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Setup, check_names, kept_row, run_benchmark
+from merged_profile import merged_profile
 from results import Cell, Result, Table, percent
 from tuning_builds import build_project, source_folder
 from tuning_execution import WORK, count_work, execution_of
@@ -20,6 +21,7 @@ from mlgokit.commands.corpus import import_build, verify
 from mlgokit.commands.corpus.record import DATABASE_NAME
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.files import digest_file
@@ -139,11 +141,9 @@ def _profile(bench: _Bench, project: TunedProject, place: Path, source: Path) ->
     shutil.rmtree(raw, ignore_errors=True)
     work = execution_of(project, place / "instrumented", source=source)
     done = process.run(work.argv, timeout_seconds=600, cwd=work.folder, env=work.environment)
-    profdata = bench.toolchain.clang.resolve().with_name("llvm-profdata")
-    inputs = sorted(raw.glob("*.profraw")) if done.returncode == 0 else []
-    if not inputs or process.run([profdata, "merge", "-o", merged, *inputs], timeout_seconds=60).returncode != 0:
-        raise ToolError(f"{project.name}: expected a profile of its work, found none; see what its build says")
-    return merged
+    if done.returncode != 0:
+        raise ToolError(f"{project.name}: expected its work to be done, found: {first_error(done.stderr)}")
+    return merged_profile(raw, merged, bench.toolchain, name=project.name)
 
 
 def _build(bench: _Bench, project: TunedProject, build: Path, source: Path, flags: str) -> int:

@@ -62,6 +62,8 @@ PARTS = (
     "pass_switches",
     "passes_share",
     "cost_truth",
+    "counted_programs",
+    "merged_profile",
     "cluster",
     "cluster_faults",
     "cluster_site",

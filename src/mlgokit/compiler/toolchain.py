@@ -70,6 +70,11 @@ class Toolchain:
         """Whether the plugin is made for this compiler; Apple's majors are not LLVM's."""
         return self.major in SUPPORTED_MAJORS and self.vendor != "Apple"
 
+    @property
+    def wants_profile_kinds(self) -> bool:
+        """Whether ``clang -cc1`` has to be told of which kind a profile is, by ``-fprofile-instrument-use=``."""
+        return self.major > 19
+
     def describe(self) -> dict[str, str]:
         """What a manifest records: that which decides the output of the compiler, not where it lies."""
         return {

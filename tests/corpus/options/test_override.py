@@ -55,6 +55,13 @@ def test_what_it_is_told(words: list[str], options: tuple[str, ...]):
     assert found.kept
 
 
+def test_clang_22_is_told_of_which_kind_a_profile_of_the_link_is():
+    words, path = ["--lto-cs-profile-file=cs.profdata"], "-fprofile-instrument-use-path=cs.profdata"
+    assert translate_linker(words).options == ("-cc1", *O2, *STATIC, *ALWAYS, path)
+    found = translate_linker(words, profile_kinds=True)
+    assert found.options == ("-cc1", *O2, *STATIC, *ALWAYS, path, "-fprofile-instrument-use=csllvm")
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

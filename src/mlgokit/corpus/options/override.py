@@ -57,6 +57,7 @@ _LINKER_WITH_VALUE = _words(
 )
 _PASSED_ON = _words("-Xlinker -mllvm -z -T -u -e -h -rpath")
 """Words with a value that the driver hands to the linker, and to nothing else."""
+_COUNTERS, _CONTEXT_SENSITIVE = "-fprofile-instrument-use-path=", ("-fprofile-instrument-use=csllvm",)
 _FLAGS = {
     "lto-unique-basic-block-section-names": "-funique-basic-block-section-names",
     "lto-basic-block-address-map": "-fbasic-block-address-map",
@@ -65,8 +66,8 @@ _VALUES = {
     "plugin-opt=mcpu": "-target-cpu",
     "lto-sample-profile": "-fprofile-sample-use=",
     "plugin-opt=sample-profile": "-fprofile-sample-use=",
-    "lto-cs-profile-file": "-fprofile-instrument-use-path=",
-    "plugin-opt=cs-profile-path": "-fprofile-instrument-use-path=",
+    "lto-cs-profile-file": _COUNTERS,
+    "plugin-opt=cs-profile-path": _COUNTERS,
     "lto-basic-block-sections": "-fbasic-block-sections=",
 }
 _CODE_GENERATOR = {
@@ -176,7 +177,7 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
         ToolError: clang cannot be started, or an option has a line break in it.
     """
     if _LLD.fullmatch(PurePath(words[0]).name):
-        return translate_linker(list(_expanded(words[1:], folder)))
+        return translate_linker(list(_expanded(words[1:], folder)), profile_kinds=toolchain.wants_profile_kinds)
     driver_words = [*_without_inputs(_expanded(words[1:], folder), toolchain.clangxx), "-fuse-ld=lld", "-lc"]
     done = ask_driver(toolchain.clangxx, driver_words, folder=folder)
     lines = [line for line in done.stderr.split("\n") if line.startswith(' "')]
@@ -186,15 +187,20 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
             "correct it, or give the command of ld.lld"
         )
     triple = _TARGET.search(done.stderr)
-    return translate_linker(printed_words(lines[-1]), triple=triple[1] if triple else None)
+    return translate_linker(
+        printed_words(lines[-1]),
+        triple=triple[1] if triple else None,
+        profile_kinds=toolchain.wants_profile_kinds,
+    )
 
 
-def translate_linker(words: Sequence[str], *, triple: str | None = None) -> LinkOptions:
+def translate_linker(words: Sequence[str], *, triple: str | None = None, profile_kinds: bool = False) -> LinkOptions:
     """What the words after ``ld.lld`` mean for the code of a module.
 
     Args:
         words: the linker's options and inputs.
         triple: the target; if it is not known, the one that ``-m`` stands for.
+        profile_kinds: see :attr:`Toolchain.wants_profile_kinds`.
 
     Example:
         >>> found = translate_linker(["-pie", "--lto-O3", "-mllvm", "-inline-threshold=5", "--gc-sections", "a.o"])
@@ -218,7 +224,8 @@ def translate_linker(words: Sequence[str], *, triple: str | None = None) -> Link
             triple = triple or _EMULATIONS[word[3:]]
             kept.append((word, ("-triple", triple)))
         elif options := _translated(word):
-            kept.append((word, options))
+            kind = _CONTEXT_SENSITIVE if profile_kinds and options[0].startswith(_COUNTERS) else ()
+            kept.append((word, (*options, *kind)))
         else:
             dropped.append((word, _reason(word)))
     if level in {"0", "1"}:
