@@ -9,12 +9,12 @@ from pathlib import Path
 from block_traces import Block, read_blocks
 from merged_profile import merged_profile
 
-from mlgokit.bench.build import Place, Shop, build_sides, clean_environment
+from mlgokit.bench.build import Place, Shop, build_sides
 from mlgokit.bench.callgrind import Callgrind, read_addresses, read_functions
-from mlgokit.bench.counts import Counts, Execution
+from mlgokit.bench.counts import Counts
 from mlgokit.bench.inputs import write_input
 from mlgokit.bench.record import SIDES, SideName
-from mlgokit.bench.running import Stage, run_once
+from mlgokit.bench.running import Stage, count_standing, run_once
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import PROGRAM, Workload
 from mlgokit.errors import CorpusError
@@ -83,19 +83,8 @@ def _built(workload: Workload, flags: tuple[SideFlags, SideFlags], shop: Shop, f
 
 
 def _counted(stage: Stage, side: SideName, callgrind: Callgrind) -> Run:
-    scratch = stage.place.folder / "counts"
-    scratch.mkdir(exist_ok=True)
     with stage.place.standing(side):
-        stage.prepare()
-        execution = Execution(
-            argv=stage.argv,
-            folder=stage.folder,
-            environment=clean_environment(),
-            own=stage.place.build,
-            expected=stage.workload.exit_code,
-            timeout_seconds=stage.run_seconds,
-        )
-        counted = callgrind.count(execution, scratch)
+        counted, scratch = count_standing(stage, callgrind)
         if counted.reason:
             raise CorpusError(f"{stage.workload.name}, {side}: expected counts, found: {counted.reason}")
         (profile,) = scratch.glob("profile.*")

@@ -164,20 +164,8 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     found: dict[SideName, list[Counted]] = {side: [] for side in SIDES}
     for repeat in range(1 if counter.exact else _REPEATS):
         for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
-            scratch = stage.place.folder / "counts"
-            with writing(scratch):
-                scratch.mkdir(exist_ok=True)
             with stage.place.standing(side):
-                stage.prepare()
-                execution = Execution(
-                    argv=stage.argv,
-                    folder=stage.folder,
-                    environment=clean_environment(),
-                    own=stage.place.build,
-                    expected=stage.workload.exit_code,
-                    timeout_seconds=stage.run_seconds,
-                )
-                found[side].append(counter.count(execution, scratch))
+                found[side].append(count_standing(stage, counter)[0])
     failures = tuple(
         Failure(side=side, step="count", reason=reason)
         for side, counted in found.items()
@@ -186,6 +174,27 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     if failures:
         return {}, failures
     return {side: _median(counted) for side, counted in found.items()}, ()
+
+
+def count_standing(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
+    """Count what the build executes that stands in its place; also the folder where the counter left what it wrote.
+
+    Raises:
+        ToolError: the counter cannot be started.
+    """
+    scratch = stage.place.folder / "counts"
+    with writing(scratch):
+        scratch.mkdir(exist_ok=True)
+    stage.prepare()
+    execution = Execution(
+        argv=stage.argv,
+        folder=stage.folder,
+        environment=clean_environment(),
+        own=stage.place.build,
+        expected=stage.workload.exit_code,
+        timeout_seconds=stage.run_seconds,
+    )
+    return counter.count(execution, scratch), scratch
 
 
 def _median(counted: Sequence[Counted]) -> Counted:
