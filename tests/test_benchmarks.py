@@ -62,6 +62,7 @@ PARTS = (
     "pass_switches",
     "passes_share",
     "cost_truth",
+    "profiled_corpus",
     "counted_programs",
     "merged_profile",
     "cluster",
