@@ -26,23 +26,38 @@ def test_results_keep_the_order_of_the_items():
 
 
 def test_a_crew_that_grows_is_used_at_once_and_one_that_shrinks_too():
-    """The work itself says how many there are: five can only meet once all five may run."""
-    met, pair, lock = threading.Barrier(5), threading.Barrier(2), threading.Lock()
-    running, most_after = 0, 0
+    """The work itself says how many there are: five can only meet once all five may run.
+
+    Who begins first is not said, so what is done depends on how many began before.
+    """
+    met, pair, lock, shrunk = threading.Barrier(5), threading.Barrier(2), threading.Lock(), threading.Event()
+    begun, running, most_after = 0, 0, 0
 
     class Crew:
-        workers = 1
+        now, asked_when_two = 1, 0
+
+        @property
+        def workers(self) -> int:
+            if self.now == 2:
+                self.asked_when_two += 1
+                if self.asked_when_two == 2:
+                    shrunk.set()
+            return self.now
 
     crew = Crew()
 
     def work(item: int) -> int:
-        nonlocal running, most_after
-        if item == 0:
-            crew.workers = 5
-        elif item <= 5:
+        nonlocal begun, running, most_after
+        with lock:
+            place, begun = begun, begun + 1
+        if place == 0:
+            crew.now = 5
+        elif place <= 5:
             met.wait(SECONDS)
-            crew.workers = 2
-        elif item > 20:
+            crew.now = 2
+        elif place <= 20:
+            assert shrunk.wait(SECONDS)
+        else:
             with lock:
                 running += 1
                 most_after = max(most_after, running)
