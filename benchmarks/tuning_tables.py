@@ -147,9 +147,10 @@ def summarise(
                 note="Core-minutes are those of the compilers in user mode; in all: with those of the system, which "
                 "copies the compiler for each trial of registers, of Python, and of all proofs on the way, which is "
                 "not known of a search that another call began. The columns after the budgets are at the largest one "
-                "that the search has reached. Best and worst module: the change of what a module answers for in the account. By "
-                "registers and by passes: what they save of the objects as the searches before them leave these, first inlining, then passes of the "
-                "optimizer, of the code generator, and registers, where they were searched.",
+                "that the search has reached. Best and worst module: the change of what a module answers for in the "
+                "account. By registers and by passes: what they save of the objects as the searches before them leave "
+                "these, first inlining, then passes of the optimizer, of the code generator, and registers, where "
+                "they were searched.",
             ),
             Table(
                 title="Tests",
