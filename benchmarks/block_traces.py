@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler import process
-from mlgokit.compiler.outcome import first_error
+from llvm_tools import run_tool
+
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import ToolError
 
 BLOCKS = "-fbasic-block-address-map"
 """Option of clang by which a program says where its blocks are."""
 PASSES = 100
 """How often llvm-mca repeats a block; what a repetition takes is the block's price."""
-SECONDS = 600.0
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+([a-z].*)$")
 _REMARK = re.compile(r"\s*(#.*|<[^>]*>)")
 _CALL = re.compile(r"(call|lcall|syscall|int3|ud2)")
@@ -32,11 +30,11 @@ class Block:
 
     Attributes:
         address: of its first instruction.
-        lines: its instructions in assembly, each with its address.
+        lines: its instructions in assembly.
     """
 
     address: int
-    lines: tuple[tuple[int, str], ...]
+    lines: tuple[str, ...]
 
 
 def read_blocks(program: Path, toolchain: Toolchain) -> dict[str, dict[int, Block]]:
@@ -45,7 +43,7 @@ def read_blocks(program: Path, toolchain: Toolchain) -> dict[str, dict[int, Bloc
     Raises:
         ToolError: a tool fails.
     """
-    said = _run(toolchain, "llvm-readobj", "--bb-addr-map", "--elf-output-style=JSON", str(program))
+    said = run_tool(toolchain, "llvm-readobj", "--bb-addr-map", "--elf-output-style=JSON", program)
     instructions = _disassembled(program, toolchain)
     found: dict[str, dict[int, Block]] = {}
     twice: set[str] = set()
@@ -60,16 +58,14 @@ def read_blocks(program: Path, toolchain: Toolchain) -> dict[str, dict[int, Bloc
                 first = part["Base Address"] + entry["Offset"]
                 if entry["ID"] in blocks:
                     twice.add(name)
-                lines = tuple(
-                    (at, instructions[at]) for at in range(first, first + entry["Size"]) if at in instructions
-                )
+                lines = tuple(instructions[at] for at in range(first, first + entry["Size"]) if at in instructions)
                 blocks[entry["ID"]] = Block(address=first, lines=lines)
     return {name: blocks for name, blocks in found.items() if name not in twice}
 
 
 def executed(blocks: Mapping[int, Block], counts: Mapping[int, int]) -> dict[int, int]:
     """How often each block was executed, from how often each instruction was (by its address)."""
-    return {number: counts.get(block.lines[0][0], 0) for number, block in blocks.items() if block.lines}
+    return {number: counts.get(block.address, 0) for number, block in blocks.items() if block.lines}
 
 
 def cycles(blocks: Mapping[str, Mapping[int, Block]], toolchain: Toolchain, cpu: str) -> dict[str, dict[int, float]]:
@@ -86,7 +82,7 @@ def cycles(blocks: Mapping[str, Mapping[int, Block]], toolchain: Toolchain, cpu:
         ToolError: llvm-mca fails.
     """
     bodies = {
-        (name, number): tuple(text for _, text in block.lines if not _CALL.match(text))
+        (name, number): tuple(line for line in block.lines if not _CALL.match(line))
         for name, numbered in blocks.items()
         for number, block in numbered.items()
     }
@@ -97,7 +93,7 @@ def cycles(blocks: Mapping[str, Mapping[int, Block]], toolchain: Toolchain, cpu:
     found: dict[str, float] = {}
     if regions:
         words = ("-mcpu=" + cpu, f"-iterations={PASSES}", "--json", "--resource-pressure=0", "--instruction-info=0")
-        for region in json.loads(_run(toolchain, "llvm-mca", *words, "-", standing=regions))["CodeRegions"]:
+        for region in json.loads(run_tool(toolchain, "llvm-mca", *words, "-", stdin=regions))["CodeRegions"]:
             found[region["Name"]] = region["SummaryView"]["TotalCycles"] / PASSES
     prices: dict[str, dict[int, float]] = {}
     for (name, number), body in bodies.items():
@@ -107,15 +103,6 @@ def cycles(blocks: Mapping[str, Mapping[int, Block]], toolchain: Toolchain, cpu:
 
 def _disassembled(program: Path, toolchain: Toolchain) -> dict[int, str]:
     """By address the instructions of a program, in words that llvm-mca reads."""
-    said = _run(toolchain, "llvm-objdump", "--disassemble", "--no-show-raw-insn", str(program))
+    said = run_tool(toolchain, "llvm-objdump", "--disassemble", "--no-show-raw-insn", program)
     lines = (_LINE.match(line) for line in said.splitlines())
     return {int(line[1], 16): _REMARK.sub("", line[2]) for line in lines if line}
-
-
-def _run(toolchain: Toolchain, tool: str, *words: str, standing: str = "") -> str:
-    """What a tool beside clang says."""
-    path = toolchain.clang.resolve().parent / tool
-    done = process.run([str(path), *words], timeout_seconds=SECONDS, stdin=standing.encode())
-    if done.returncode != 0:
-        raise ToolError(f"{path} {words[-1]}: expected it to succeed, found: {first_error(done.stderr)}")
-    return done.stdout.decode("utf-8", "replace")

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 from allocated import MEMORY, Floats, fine
 from block_traces import BLOCKS, PASSES, cycles, executed
-from counted_programs import Run, count_builds, profile_of
+from counted_programs import Run, count_builds, open_shop, profile_of
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.algorithms.live_range_search import linear_policy
-from mlgokit.bench.build import Shop
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.side import SideFlags, open_side
 from mlgokit.bench.workloads import Workload, choose_workloads
@@ -22,7 +21,6 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES, SPILL_COST
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import CorpusError
 from mlgokit.evaluation.sides import make_side
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
@@ -117,18 +115,7 @@ def measure(config: CostTruth, setup: Setup) -> Result:
     for path in files:
         record = make_side((str(path),), options=(config.options, BLOCKS)).record
         sides.append(open_side(record, toolchain, path.with_suffix(".so")))
-    shop = Shop(
-        toolchain=toolchain,
-        sides={},
-        sources=config.folder / "sources",
-        workers=1,
-        compile_seconds=600,
-        build_seconds=3600,
-    )
-    for workload in workloads:
-        for project in workload.projects:
-            archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
-            prepare_sources(project, archive_path=archive, sources_folder=shop.sources)
+    shop = open_shop(workloads, config.folder, toolchain=toolchain, workers=1)
     uses: dict[str, str] = {}
     if config.profiled:
         profiles = parallel(

@@ -17,6 +17,8 @@ from mlgokit.bench.record import SIDES, SideName
 from mlgokit.bench.running import Stage, count_standing, run_once
 from mlgokit.bench.side import SideFlags
 from mlgokit.bench.workloads import PROGRAM, Workload
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import CorpusError
 
 RUN_SECONDS = 60.0
@@ -36,6 +38,23 @@ class Run:
     counts: Mapping[str, Counts]
     blocks: Mapping[str, Mapping[int, Block]]
     addresses: Mapping[int, int]
+
+
+def open_shop(workloads: Sequence[Workload], folder: Path, *, toolchain: Toolchain, workers: int) -> Shop:
+    """What builds of workloads have in common, once their sources are fetched and unpacked.
+
+    Raises:
+        CorpusError: an archive cannot be fetched, or is another.
+        StorageError: the disk is full or not writable.
+    """
+    sources = (folder / "sources").absolute()
+    for workload in workloads:
+        for project in workload.projects:
+            archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
+            prepare_sources(project, archive_path=archive, sources_folder=sources)
+    return Shop(
+        toolchain=toolchain, sides={}, sources=sources, workers=workers, compile_seconds=600, build_seconds=3600
+    )
 
 
 def count_builds(

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from mlgokit.compiler import process
+from llvm_tools import run_tool
+
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
-
-SECONDS = 60.0
 
 
 def merged_profile(raw: Path, merged: Path, toolchain: Toolchain, *, name: str) -> Path:
@@ -21,8 +20,8 @@ def merged_profile(raw: Path, merged: Path, toolchain: Toolchain, *, name: str) 
     Raises:
         ToolError: it left nothing, or nothing that can be merged.
     """
-    profdata = toolchain.clang.resolve().with_name("llvm-profdata")
     inputs = sorted(raw.glob("*.profraw"))
-    if not inputs or process.run([profdata, "merge", "-o", merged, *inputs], timeout_seconds=SECONDS).returncode != 0:
+    if not inputs:
         raise ToolError(f"{name}: expected a profile of its work, found none; see what its build says")
+    run_tool(toolchain, "llvm-profdata", "merge", "-o", merged, *inputs)
     return merged

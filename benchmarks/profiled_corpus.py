@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from counted_programs import profile_of
+from counted_programs import open_shop, profile_of
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.bench.build import Shop, units_of
 from mlgokit.bench.workloads import Workload, choose_workloads
 from mlgokit.commands.corpus import combine, import_build
-from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.files import atomic_write
 
 
@@ -46,20 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: ProfiledCorpus, setup: Setup) -> Result:
     """Profile, import, and join."""
     toolchain = setup.toolchain(config.llvm)
-    shop = Shop(
-        toolchain=toolchain,
-        sides={},
-        sources=(config.folder / "sources").absolute(),
-        workers=config.workers,
-        compile_seconds=600,
-        build_seconds=3600,
-    )
+    workloads = choose_workloads(None, config.workloads)
+    shop = open_shop(workloads, config.folder, toolchain=toolchain, workers=config.workers)
     rows: list[tuple[Cell, ...]] = []
     corpora = config.folder / "corpora"
-    for workload in choose_workloads(None, config.workloads):
-        for project in workload.projects:
-            archive = fetch_archive(project.archive, cache_folder=default_cache_folder())
-            prepare_sources(project, archive_path=archive, sources_folder=shop.sources)
+    for workload in workloads:
         done = corpora / f"{workload.name}.json"
         if not done.exists():
             profile = profile_of(workload, (config.options,), shop, config.folder / "builds")
@@ -93,7 +82,6 @@ def measure(config: ProfiledCorpus, setup: Setup) -> Result:
 
 def _database(config: ProfiledCorpus, workload: Workload, shop: Shop, profile: Path) -> Path:
     """A compilation database of the workload's build with its profile; its driver is no part of it."""
-    toolchain: Toolchain = shop.toolchain
     entries = [
         {
             "directory": str(unit.folder),
@@ -103,7 +91,7 @@ def _database(config: ProfiledCorpus, workload: Workload, shop: Shop, profile: P
             ],
             "file": unit.name,
         }
-        for unit in units_of(workload, toolchain=toolchain, sources=shop.sources)
+        for unit in units_of(workload, toolchain=shop.toolchain, sources=shop.sources)
         if unit.folder != workload.drivers
     ]  # fmt: skip
     path = config.folder / "builds" / f"{workload.name}.json"

@@ -65,6 +65,7 @@ PARTS = (
     "profiled_corpus",
     "counted_programs",
     "merged_profile",
+    "llvm_tools",
     "cluster",
     "cluster_faults",
     "cluster_site",

@@ -1,8 +1,9 @@
 """Counting with callgrind (valgrind): exact, on any machine, some fifty times slower than the program."""
 
+import functools
 import re
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,43 +139,44 @@ def read_addresses(path: Path, own: Path) -> dict[int, int]:
     Raises:
         InputError: it is no such profile, or one without addresses.
     """
-    found: dict[int, int] = {}
-    place = own.resolve()
-    known: dict[str, bool] = {}
-    lines = _costs(path)
-    columns = next((one[0].split() for one in lines), list[str]())
+    columns, lines = _read(path, own)
     if "Ir" not in columns:
-        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
-    place_of_count = columns.index("Ir")
-    for object_file, _, address, costs in lines:
-        if object_file not in known:
-            known[object_file] = Path(object_file).resolve() == place
-        if known[object_file] and len(costs) > place_of_count:
+        raise InputError(f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run it again")
+    place = columns.index("Ir")
+    found: dict[int, int] = {}
+    for is_own, _, address, costs in lines:
+        if is_own and len(costs) > place:
             if address is None:
                 raise InputError(f"{path}: expected addresses, found none; run callgrind with --dump-instr=yes")
-            found[address] = found.get(address, 0) + costs[place_of_count]
+            found[address] = found.get(address, 0) + costs[place]
     return found
 
 
 def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
     """Names of the events; by a function's symbol, and whether it is one of ``own``, how often each happened in it."""
-    place = own.resolve()
-    known: dict[str, bool] = {}
-    columns: list[str] | None = None
+    columns, lines = _read(path, own)
     found: dict[tuple[str, bool], list[int]] = {}
-    for object_file, function, _, costs in _costs(path):
-        if columns is None:
-            columns = object_file.split()
-            continue
-        if object_file not in known:
-            resolved = Path(object_file).resolve()
-            known[object_file] = resolved == place or place in resolved.parents
-        totals = found.setdefault((function, known[object_file]), [0] * len(columns))
+    for is_own, function, _, costs in lines:
+        totals = found.setdefault((function, is_own), [0] * len(columns))
         for column, cost in enumerate(costs[: len(columns)]):
             totals[column] += cost
-    if columns is None:
-        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
     return columns, found
+
+
+def _read(path: Path, own: Path) -> tuple[list[str], Iterator[tuple[bool, str, int | None, list[int]]]]:
+    """Names of the events; and lines as :func:`_costs` has them, with whether an object is one of ``own``."""
+    place = own.resolve()
+
+    @functools.cache
+    def is_own(object_file: str) -> bool:
+        resolved = Path(object_file).resolve()
+        return resolved == place or place in resolved.parents
+
+    lines = _costs(path)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{path}: expected a profile of callgrind, found no line with events; run it again")
+    return first[0].split(), ((is_own(file), function, address, costs) for file, function, address, costs in lines)
 
 
 def _costs(path: Path) -> Generator[tuple[str, str, int | None, list[int]]]:

@@ -37,7 +37,6 @@ SUSPECT_SECONDS = 300.0
 MOST_DEATHS = 5
 """So many times a parcel is given out again after all workers that had it died, as one that kills them would go on."""
 
-
 FORGOTTEN_AT_ONCE = 16
 """Workers keep the replies of so many tasks that ended, at most."""
 

@@ -72,7 +72,10 @@ class Toolchain:
 
     @property
     def wants_profile_kinds(self) -> bool:
-        """Whether ``clang -cc1`` has to be told of which kind a profile is, by ``-fprofile-instrument-use=``."""
+        """Whether ``clang -cc1`` has to be told of which kind a profile is, by ``-fprofile-instrument-use=``.
+
+        Clang 22 has to, and clang 19 does not know the option.
+        """
         return self.major > 19
 
     def describe(self) -> dict[str, str]:
