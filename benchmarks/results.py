@@ -97,15 +97,29 @@ def markdown(result: Result, *, command: str, written: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rendered(path: Path) -> str:
-    """The Markdown of the result in ``path``, as :func:`write_result` wrote it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A result that was written.
+
+    Attributes:
+        result: what was found.
+        command: what made it.
+        written: the date.
+    """
+
+    result: Result
+    command: str
+    written: str
+
+
+def read_result(path: Path) -> Written:
+    """The result in ``path``, as :func:`write_result` wrote it.
 
     Raises:
         InputError: it cannot be read, or is no result.
     """
     try:
         values = json.loads(path.read_bytes())
-        command, written = str(values["command"]), str(values["written"])
         names = {part.name for part in dataclasses.fields(Result)} - {"tables"}
         tables = [
             Table(
@@ -117,9 +131,19 @@ def rendered(path: Path) -> str:
             for table in values["tables"]
         ]
         result = Result(**{name: values[name] for name in names}, tables=tuple(tables))
+        return Written(result=result, command=str(values["command"]), written=str(values["written"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: expected a result that a benchmark wrote, found: {error}; write it again") from error
-    return markdown(result, command=command, written=written)
+
+
+def rendered(path: Path) -> str:
+    """The Markdown of the result in ``path``.
+
+    Raises:
+        InputError: it cannot be read, or is no result.
+    """
+    found = read_result(path)
+    return markdown(found.result, command=found.command, written=found.written)
 
 
 def _row(cells: Sequence[str]) -> str:

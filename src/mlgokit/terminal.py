@@ -33,6 +33,16 @@ def printable(text: str) -> str:
     return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, whose plural has an s.
+
+    Example:
+        >>> counted(1, "module"), counted(0, "module")
+        ('1 module', '0 modules')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
     """Something to print, whose text is made printable last, so that the style that rich writes is left alone."""

@@ -4,6 +4,7 @@ from mlgokit.bench.counts import EVENTS
 from mlgokit.bench.record import Bench, Measured, SideResult, WorkloadResult
 from mlgokit.evaluation.page_parts import TextTable
 from mlgokit.evaluation.sentences import percent, relative_change
+from mlgokit.terminal import counted
 
 MOST_ROWS = 60
 """Benchmarks and tests that a table shows; the largest changes come first."""
@@ -79,7 +80,7 @@ def _named(one: WorkloadResult) -> str:
 
 
 def _verdict(found: Measured) -> str:
-    return f"{_VERDICTS[found.verdict]} ({found.runs} {'pair' if found.runs == 1 else 'pairs'})"
+    return f"{_VERDICTS[found.verdict]} ({counted(found.runs, 'pair')})"
 
 
 def _interval(found: Measured) -> str:

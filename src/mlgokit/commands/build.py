@@ -27,7 +27,7 @@ from mlgokit.evaluation.sides import PluginPlace, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, read_overrides
-from mlgokit.terminal import say
+from mlgokit.terminal import counted, say
 
 CHECK_SECONDS = 60.0
 _SIGNALLED = 128
@@ -203,28 +203,28 @@ def render(found: BuildResult, out: Console) -> None:
     how = "with" if found.plugin_in in _COMPILE else "without"
     by = f"by {found.compiler} in the place of whatever the build names"
     if found.compilations or not found.programs:
-        say(out, f"{found.compilations} compilations {how} {found.plugin}, {by}; {found.failed} failed")
+        say(out, f"{counted(found.compilations, 'compilation')} {how} {found.plugin}, {by}; {found.failed} failed")
     if found.programs:
-        count = f"{len(found.programs)} call{'s' if len(found.programs) > 1 else ''} of rustc with {found.plugin}"
+        count = f"{counted(len(found.programs), 'call')} of rustc with {found.plugin}"
         say(out, f"{count}, each for the full link-time optimization of a program: {', '.join(found.programs)}")
     for name, reason in found.programs_without.items():
         say(out, f"a call of rustc without the plugin, for {name}: {reason}")
     others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
     sentences = {
         f"{others} of them without -Oz or -Os: a policy, and decisions about inlining, do nothing there": others,
-        f"{found.links_with_plugin} links with link-time optimization load it": found.links_with_plugin,
+        f"loaded in {counted(found.links_with_plugin, 'link')} with link-time optimization": found.links_with_plugin,
         "the plugin is for calls of rustc, and there was none for a program; what cargo finds up to date it does not "
         "make again: `cargo clean` first": found.plugin_in == "rustc" and not found.programs,
-        f"{found.links_without} links with link-time optimization do without it, as it is for compile steps; "
-        "--plugin-in link loads it there": found.links_without,
-        f"{found.links_by_another} links with link-time optimization by another linker than lld do without it: "
-        "link with -fuse-ld=lld": found.links_by_another,
+        f"not loaded in {counted(found.links_without, 'link')} with link-time optimization, as it is for compile "
+        "steps; --plugin-in link loads it there": found.links_without,
+        f"not loaded in {counted(found.links_by_another, 'link')} with link-time optimization by another linker than "
+        "lld: link with -fuse-ld=lld": found.links_by_another,
         "the plugin is for a link with link-time optimization, and the build made none by lld": (
             found.plugin_in == "link" and not found.links_with_plugin
         ),
         f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}": found.foreign,
         _passed(found.passed_by): found.passed_by,
-        f"{found.up_to_date} other objects below this folder were there before and stay as they were; "
+        f"left as before, below this folder: {counted(found.up_to_date, 'other object')}; "
         "clean first if the build is to make them anew": found.up_to_date,
         "the build compiled no C or C++": not (
             found.compilations or found.passed_by or found.up_to_date or found.programs or found.plugin_in == "rustc"
@@ -240,8 +240,9 @@ def _passed(objects: Sequence[PassedObject]) -> str:
     if not objects:
         return ""
     return (
-        f"without the plugin: {len(objects)} new objects, such as {objects[0].path} by {objects[0].compiler}, whose "
-        "compiler was started past the wrappers; start it by its name or by CC and CXX, and keep the environment"
+        f"without the plugin: {counted(len(objects), 'new object')}, such as {objects[0].path} by "
+        f"{objects[0].compiler}, whose compiler was started past the wrappers; start it by its name or by CC and CXX, "
+        "and keep the environment"
     )
 
 

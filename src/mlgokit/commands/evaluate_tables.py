@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mlgokit.evaluation.records import Evaluation, ProjectComparison, Sizes
 from mlgokit.evaluation.sentences import FEW_PROJECTS, LANGUAGES, TITLES, is_linked, percent, relative_change
-from mlgokit.terminal import numbers, plain_table, say, words
+from mlgokit.terminal import counted, numbers, plain_table, say, words
 
 COMPARED = ("objects", "text", "image")
 """The measures of a project or program that a table shows."""
@@ -59,7 +59,7 @@ def _project_table(language: str, projects: Sequence[ProjectComparison]) -> Tabl
         [*words("project"), *numbers(*titles)],
     )
     for project in projects:
-        name = Text(f"{project.project}\n").append(f"  {_modules(project.modules)}", style="dim")
+        name = Text(f"{project.project}\n").append(f"  {counted(project.modules, 'module')}", style="dim")
         table.add_row(name, *_project_cells(project))
     return table
 
@@ -99,10 +99,6 @@ def _cells(before: Sizes, after: Sizes, measure: str) -> list[Text]:
 def change_text(change: float) -> Text:
     """A change in percent, green where it is a gain."""
     return Text(percent(change), style="green" if change < 0 else "yellow" if change > 0 else "")
-
-
-def _modules(count: int) -> str:
-    return "1 module" if count == 1 else f"{count} modules"
 
 
 def _say_images(evaluation: Evaluation, console: Console) -> None:

@@ -12,6 +12,7 @@ from mlgokit.evaluation.sentences import (
     relative_change,
 )
 from mlgokit.manifest import finite_json, plain_json
+from mlgokit.terminal import counted
 
 FORMAT_VERSION = 1
 RESULTS_NAME = "results.json"
@@ -121,8 +122,8 @@ def program_sentence(program: ProgramComparison) -> str:
     sizes = f"{program.name}: linked image {program.before.image:,} -> {program.after.image:,} bytes ({change})"
     if program.runs == 0:
         return f"{sizes}; it was not run."
-    runs = "1 run" if program.runs == 1 else f"{program.runs} runs"
-    return f"{sizes}; {'the same behaviour' if program.same_behaviour else 'NOT the same behaviour'} in {runs}."
+    behaviour = "the same behaviour" if program.same_behaviour else "NOT the same behaviour"
+    return f"{sizes}; {behaviour} in {counted(program.runs, 'run')}."
 
 
 def failures(report: RunReport) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.records import LINKED
-from mlgokit.terminal import numbers, plain_table, say, say_reasons, words
+from mlgokit.terminal import counted, numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule
@@ -205,7 +205,7 @@ def verdict(found: CheckResult) -> str:
     promised = "" if found.promised_change is None else f", {100 * found.promised_change:+.1f} % when it was tuned"
     start = f"mlgokit tune {'' if found.costs is None else '--objective spill-cost '}--start {found.plugin}"
     if found.larger:
-        grew, them = ("1 module", "it") if len(found.larger) == 1 else (f"{len(found.larger)} modules", "them")
+        grew, them = counted(len(found.larger), "module"), "it" if len(found.larger) == 1 else "them"
         advice = f"{grew} grew: `{start} --budget 0s` puts {them} back, a larger budget finds more"
     elif found.tune_again:
         advice = f"tuning again is worth it: `{start}`"
