@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
+from mlgokit.compiler.build_tree import PassedObject, copy_sources, objects_below, objects_passed_by
 from mlgokit.compiler.wrapping import WrappedBuild
 from mlgokit.manifest import MANIFEST_NAME, write_manifest
 
@@ -51,3 +51,19 @@ def test_objects_of_a_search_are_none_of_the_build(tmp_path: Path):
 
     assert list(objects_below(tmp_path)) == [extension / "part.o"]
     assert list(objects_below(search)) == [search / "builds" / "part.o"]
+
+
+def test_a_copy_of_a_folder_says_which_configured_builds_it_left_out(tmp_path: Path):
+    project = tmp_path / "project"
+    for name in ("main.c", "out/cmake/CMakeCache.txt", "meson/meson-private/x", "tune/CMakeCache.txt", "made/x.c"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+
+    left_out = copy_sources(project, tmp_path / "copy", without=project / "tune")
+
+    assert sorted(map(str, left_out)) == ["meson", "out/cmake"]
+    kept = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
+    assert kept == {"main.c", "made/x.c"}
+    (project / "CMakeCache.txt").write_text("")
+    assert [str(one) for one in copy_sources(project / "made", tmp_path / "other")] == []
+    assert "." in map(str, copy_sources(project, tmp_path / "third"))

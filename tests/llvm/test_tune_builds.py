@@ -196,6 +196,11 @@ def test_a_build_that_has_nothing_to_do_is_refused(project: Path, toolchain: Too
         CorpusError, match=r"^--build: expected the plain build by clang \d.* to succeed, found: make no"
     ):
         record("make nothing")
+    (project / "out").mkdir()
+    (project / "out/CMakeCache.txt").write_text("")
+    with pytest.raises(CorpusError, match=r"a copy without out, configured for its own place: configure in a --build"):
+        record("make -C out")
+    shutil.rmtree(project / "out")
     with pytest.raises(UsageError, match=r"found 3 objects of one that went past, such as .*main.o by .*clang version"):
         record(f"env -i PATH=/usr/bin:/bin make -B CC={toolchain.clang} AR=ar")
     (project / "part1.o").unlink()

@@ -141,14 +141,16 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-    tree = options.build_folder.resolve()
+    tree, configured = options.build_folder.resolve(), ()
     if not options.clean:
         report(0, 1, "copy the folder of the build")
-        copy_sources(tree, place / "source", without=config.folder)
+        configured = copy_sources(tree, place / "source", without=config.folder)
+        if configured:
+            report(1, 1, f"not copied, as configured for its own place: {', '.join(map(str, configured))}")
         tree = place / "tree" / tree.name
         copy_sources(place / "source", tree)
     site = BuildSite(options=options, place=place, tree=tree, toolchain=toolchain)
-    recorded = _record(site, report=report)
+    recorded = _record(site, configured, report=report)
     programs_of(recorded, options)
     recorded = dataclasses.replace(recorded, tests=_tested(site, report))
     found = {
@@ -252,7 +254,7 @@ def with_recorded(config: Tune, recorded: Recorded) -> Tune:
     return dataclasses.replace(config, link_command=link.command, link_folder=link.folder)
 
 
-def _record(site: BuildSite, *, report: Report) -> Recorded:
+def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> Recorded:
     options, tree, place, toolchain, none = site.options, site.tree, site.place, site.toolchain, AddedOptions()
     if options.clean and (reason := run_step(site, "clean", PLAIN, none).reason):
         raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
@@ -262,7 +264,7 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
     if build.reason:
         raise CorpusError(
             f"--build: expected the plain build by clang {toolchain.version} to succeed, found: {build.reason}; "
-            f"look into {site.log(PLAIN, 'build')}"
+            f"look into {site.log(PLAIN, 'build')}{_without(configured)}"
         )
     calls = project_calls(build, tree)
     # Not within what is tuned: names of modules count from the database's folder.
@@ -289,6 +291,15 @@ def _record(site: BuildSite, *, report: Report) -> Recorded:
         objects=frozenset(objects),
         tests=None,
         left_out=left_out,
+    )
+
+
+def _without(configured: Sequence[Path]) -> str:
+    if not configured:
+        return ""
+    return (
+        f"; what is built is a copy without {', '.join(map(str, configured))}, configured for its own place: configure "
+        "in a --build before this one, or give --clean to build in the folder itself"
     )
 
 

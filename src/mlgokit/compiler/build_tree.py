@@ -42,7 +42,7 @@ class PassedObject:
     is_new: bool
 
 
-def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> None:
+def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> tuple[Path, ...]:
     """Copy the folder of a build, but for what CMake or Meson configured, as it belongs to its place.
 
     Args:
@@ -50,20 +50,23 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
         target: where to; not there yet.
         without: a folder below it that is left out.
 
+    Returns:
+        Configured folders that were left out, by paths below ``folder``; ``.`` if it is configured itself.
+
     Raises:
         StorageError: the disk is full or not writable.
         UsageError: something cannot be read.
     """
     kept_out = None if without is None else without.resolve()
+    configured: list[Path] = []
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if name in {"CMakeCache.txt", "CMakeFiles"}
-            or any(Path(place, name, mark).exists() for mark in _CONFIGURED)
-            or Path(place, name).resolve() == kept_out
-        }
+        below = Path(place).relative_to(folder)
+        others = [name for name in names if Path(place, name).resolve() != kept_out]
+        builds = {name for name in others if any(Path(place, name, mark).exists() for mark in _CONFIGURED)}
+        inside = {name for name in others if name in {"CMakeCache.txt", "CMakeFiles"}}
+        configured.extend([below / name for name in sorted(builds)] + ([below] if inside else []))
+        return builds | inside | (set(names) - set(others))
 
     with writing(target):
         try:
@@ -73,6 +76,7 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
                 f"{folder}: expected a folder that can be copied, found: {error.args[0][0][2]}; "
                 "remove what cannot be read, or name another folder"
             ) from error
+    return tuple(configured)
 
 
 def is_check(path: Path, tree: Path) -> bool:
