@@ -396,6 +396,26 @@ def test_a_recipe_tunes_and_builds(
     assert ("load-pass-plugin" in found["built"]["line"]) is is_link
 
 
+@pytest.mark.parametrize("toolchain", [22], indirect=True, ids=["llvm-22"])
+def test_what_cmake_links_to_know_its_compiler_is_no_program_of_the_build(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    (project / "CMakeLists.txt").write_text(SYSTEMS["CMakeLists.txt"])
+    monkeypatch.chdir(project)
+    # CMake tries the flags before it knows of a linker: that link is by the system's.
+    configure = "cmake -B build -DCMAKE_BUILD_TYPE=Tuned -DCMAKE_C_FLAGS='-Oz -flto=thin' -DCMAKE_EXE_LINKER_FLAGS={}"
+    words = ["--build", configure.format("-fuse-ld=lld"), "--build", "cmake --build build", "--program", "build/app"]
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *words, "--budget", "0s", "--workers", "1", "--llvm", str(toolchain.major), "--json"])
+
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["built"]["notes"] == []
+    assert "load-pass-plugin" in found["built"]["line"]
+
+
 def test_every_recipe_is_tried():
     text = DOCUMENT.read_text()
     begin = text.index("\n## Recipes\n")

@@ -65,13 +65,14 @@ def try_plugin(
                 f"--build: expected the build with the plugin to succeed as the plain one did, found: {build.reason}; "
                 f"no plugin was written, look into {site.log(TUNED, 'build')}; {again}"
             )
-        made = {str(path) for call in project_calls(build, tree) for path in call.outputs}
+        calls = project_calls(build, tree)
+        made = {str(path) for call in calls for path in call.outputs}
         if missing := sorted(recorded.objects - made):
             notes.append(
                 f"{len(missing)} objects, such as {missing[0]}, were not compiled again, and have no plugin: "
                 "--clean leaves them there"
             )
-        if others := [path.name for call in build.calls if call.lto_linker == "other" for path in call.outputs]:
+        if others := [path.name for call in calls if call.lto_linker == "other" for path in call.outputs]:
             notes.append(
                 f"the linker of link-time optimization of {others[0]} does not load the plugin: link with -fuse-ld=lld"
             )
