@@ -1,7 +1,6 @@
 """Inlining decisions as a space: modules, the exact account of their best builds, and what is tried with them next."""
 
 import copy
-import dataclasses
 import functools
 import threading
 import time
@@ -12,21 +11,20 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.algorithms.config import EffectConfig
-from mlgokit.algorithms.effects import MeasuredEffects, join_effects
+from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import is_back_end
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.measure import Objective, project_image_estimate
 from mlgokit.compiler.request import Compiler
-from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.network import Policy
 from mlgokit.policy.store import save_policy
-from mlgokit.policy.targets import for_modules
-from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import TuningSummary, entry_of, write_table
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
 from mlgokit.tune.spaces.inlining.catch_up import catch_up
 from mlgokit.tune.spaces.inlining.merge import scored
+from mlgokit.tune.spaces.inlining.order import LEAST_MODULES, fit_order, rank_by
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
 from mlgokit.tune.spaces.inlining.state import (
     ModuleState,
@@ -38,7 +36,6 @@ from mlgokit.tune.spaces.inlining.state import (
     save_progress,
 )
 from mlgokit.tune.spaces.inlining.step import (
-    Floats,
     MovePriority,
     Rank,
     choose,
@@ -52,15 +49,8 @@ from mlgokit.tune.spaces.inlining.step import (
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 POLICY_NAME, EFFECTS_NAME = "tuned.policy", "effects"
-LEAST_COMPONENTS = 500
-"""Labels below which no policy is fitted."""
-LEAST_MODULES = 4
-"""Modules below which steps take their place: members stop on modules that they were not fitted on."""
-_GROUPS = 8
-"""Of steps, in place of modules."""
 EARLY_REFITS = (0.02, 0.05, 0.15)
 """More moments of the budget where there are so few modules: there a step says much, and they are many to a module."""
-MOST_RANKED = 256
 _NOTHING = 0.1
 """Bytes per second that are as good as none."""
 
@@ -87,31 +77,6 @@ class SearchConfig:
     """Settings of the regression that is fitted."""
     seed: int = 1
     """Random seed of the search."""
-
-
-def rank_by(policy: Policy | None) -> Rank:
-    """Order decisions by what a policy expects of flipping them; without a policy, all are alike."""
-    if policy is None:
-        return indifferent
-    known: dict[int, tuple[Compilation, Floats]] = {}
-    scale = policy.bytes_per_unit if policy.output is OutputKind.EFFECT_BYTES else 1.0
-
-    def rank(build: Compilation) -> Floats:
-        # The build is kept beside the answer, so that no other one can have its id.
-        if id(build) in known:
-            return known[id(build)][1]
-        decisions = build.decisions
-        if not len(decisions) or not set(policy.features) <= set(decisions.names):
-            return np.zeros(len(decisions))
-        columns = [decisions.names.index(name) for name in policy.features]
-        towards = scale * policy.preferences(decisions.values[:, columns])
-        found: Floats = np.where(decisions.inlined, -towards, towards)
-        if len(known) >= MOST_RANKED:
-            known.clear()
-        known[id(build)] = build, found
-        return found
-
-    return rank
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -176,21 +141,12 @@ class InliningSpace:
         if not self._refits or spent < self._refits[0]:
             return 0.0
         self._refits = tuple(moment for moment in self._refits if moment > spent)
-        effects = self.effects
-        if len(self.modules) < LEAST_MODULES:
-            effects = [
-                dataclasses.replace(part, projects=(f"steps {index % _GROUPS}",)) for index, part in enumerate(effects)
-            ]
-        groups = {part.projects for part in effects}
-        if sum(len(part.change) for part in effects) < LEAST_COMPONENTS or len(groups) < LEAST_MODULES:
-            return 0.0
-        try:
-            from mlgokit.algorithms.effect_fit import fit_effects
-        except ImportError:
-            return 0.0
         begin = time.process_time()
-        fitted, _ = fit_effects(join_effects(effects), self.config.fit, problem=INLINE_SIZE.name, rng=rng)
-        self.policy = for_modules(fitted, (unit.module for unit in self.modules.values()))
+        modules = [unit.module for unit in self.modules.values()]
+        fitted = fit_order(self.effects, self.config.fit, modules, rng=rng)
+        if fitted is None:
+            return 0.0
+        self.policy = fitted
         seconds = time.process_time() - begin
         save_policy(self.policy, self.folder / POLICY_NAME)
         self._rank = rank_by(self.policy)
