@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mlgokit.commands import doctor
+from mlgokit.commands import doctor, doctor_trials
 from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
 from mlgokit.commands.doctor_rust import rust_trials
 from mlgokit.commands.tune_options import Tune
@@ -138,7 +138,7 @@ def test_a_compiler_that_ignores_the_channel_is_found_out(tmp_path: Path):
 
 
 def test_a_compiler_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "TRIAL_SECONDS", 0.1)
+    monkeypatch.setattr(doctor_trials, "TRIAL_SECONDS", 0.1)
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\nwhile :; do :; done\n")
     clang.chmod(0o755)

@@ -1,9 +1,6 @@
 """What works on this machine: every answer comes from running the tool on a small input, none from its version."""
 
-import contextlib
-import functools
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -19,11 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from mlgokit.commands.doctor_plugin import list_prebuilt, obtain_plugin
+from mlgokit.commands.doctor_plugin import list_prebuilt
 from mlgokit.commands.doctor_rust import rust_trials
-from mlgokit.compiler import process
+from mlgokit.commands.doctor_trials import toolchain_trials
 from mlgokit.compiler.prebuilt import find_prebuilt
-from mlgokit.compiler.sandbox import open_sandbox
 from mlgokit.compiler.toolchain import (
     SUPPORTED_MAJORS,
     Toolchain,
@@ -32,30 +28,13 @@ from mlgokit.compiler.toolchain import (
     apt_packages,
     survey,
 )
-from mlgokit.errors import MlgokitError, ToolError
-from mlgokit.problems import PROBLEMS, Problem
+from mlgokit.errors import MlgokitError
 from mlgokit.progress import Report, say_nothing
 
-TRIAL_SECONDS = 30.0
 NEEDED_DISK_BYTES = 2 * 2**30
 NEEDED_MEMORY_BYTES = 2 * 2**30
 EXIT_UNUSABLE = 3
 _FRAMEWORK = "learning framework"
-
-_IR = """
-define internal i32 @callee(i32 %x) {
-  %y = add i32 %x, 1
-  ret i32 %y
-}
-define i32 @caller(i32 %x) {
-  %y = call i32 @callee(i32 %x)
-  ret i32 %y
-}
-"""
-
-_PROGRAM = (
-    "#include <vector>\nint main(int count, char **) { return static_cast<int>(std::vector<int>(count).size()) - 1; }\n"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,22 +154,8 @@ def diagnose(search: tuple[Path, ...] | None = None, *, plugin: bool = True) -> 
 def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> ToolchainDiagnosis:
     """Try everything that depends on one compiler."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-doctor-") as name:
-        folder = Path(name)
-        (folder / "tiny.ll").write_text(_IR)
-        channels = (("interactive", _open_channel), ("training log", _write_log), ("embedded", _use_embedded))
-        checks = [
-            _check("compile", lambda: _compile(toolchain, folder), needed=True),
-            _check("link C++ with lld", lambda: _link(toolchain, folder), needed=True),
-            _check("sandbox", lambda: _enter_sandbox(toolchain)),
-            *(
-                _check(f"{name} {problem.name}", functools.partial(attempt, toolchain, problem, folder))
-                for name, attempt in channels
-                for problem in PROBLEMS.values()
-                if problem.is_llvms
-            ),
-        ]
-        if plugin:
-            checks.append(_check("plugin", lambda: _load_plugin(toolchain, folder), needed=True))
+        trials = toolchain_trials(toolchain, Path(name), plugin=plugin)
+        checks = [_check(what, attempt, needed=needed) for what, attempt, needed in trials]
     return ToolchainDiagnosis(toolchain=toolchain, checks=tuple(checks))
 
 
@@ -249,94 +214,6 @@ def _check(name: str, attempt: Callable[[], str], *, needed: bool = False) -> Ch
         return Check(name=name, works=True, detail=attempt(), needed=needed)
     except (MlgokitError, OSError) as error:
         return Check(name=name, works=False, detail=str(error), needed=needed)
-
-
-def _run(toolchain: Toolchain, folder: Path, *llvm_options: str, plugin: Path | None = None) -> None:
-    """Compile the tiny module.
-
-    Raises:
-        ToolError: with the first complaint of the compiler.
-    """
-    words = [word for option in llvm_options for word in ("-mllvm", option)]
-    if plugin is not None:
-        words.append(f"-fpass-plugin={plugin}")
-    argv = [toolchain.clang, "-Oz", "-c", "tiny.ll", "-o", "tiny.o", "-Wno-override-module", *words]
-    _expect_success(process.run(argv, timeout_seconds=TRIAL_SECONDS, cwd=folder))
-
-
-def _expect_success(completed: process.Completed) -> None:
-    if completed.timed_out:
-        raise ToolError(f"no end after {TRIAL_SECONDS:g} s")
-    if completed.returncode != 0:
-        lines = [line.strip() for line in completed.stderr.splitlines() if line.strip()]
-        complaint = next((line for line in lines if "error" in line or "nknown" in line), lines[0] if lines else "")
-        # "clang (LLVM option parsing): Unknown command line argument '-x'.  Try: ... --help"
-        complaint = complaint.removeprefix("clang (LLVM option parsing): ").split("  Try: ")[0]
-        raise ToolError(complaint or f"exit status {completed.returncode} and no message")
-
-
-def _compile(toolchain: Toolchain, folder: Path) -> str:
-    _run(toolchain, folder)
-    return f"IR to object ({(folder / 'tiny.o').stat().st_size} bytes)"
-
-
-def _link(toolchain: Toolchain, folder: Path) -> str:
-    if toolchain.lld is None:
-        raise ToolError(f"no ld.lld of major {toolchain.major} found")
-    (folder / "main.cpp").write_text(_PROGRAM)
-    argv = [toolchain.clangxx, "main.cpp", "-o", "main", f"--ld-path={toolchain.lld}", "-Wl,--gc-sections"]
-    _expect_success(process.run(argv, timeout_seconds=TRIAL_SECONDS, cwd=folder))
-    _expect_success(process.run([folder / "main"], timeout_seconds=TRIAL_SECONDS, cwd=folder))
-    return "a program with the C++ standard library links and runs"
-
-
-def _enter_sandbox(toolchain: Toolchain) -> str:
-    sandbox = open_sandbox(toolchain)
-    return f"bubblewrap ({sandbox.program}): no network, nothing written outside, for corpora not made here"
-
-
-def _open_channel(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
-    base = folder / problem.name
-    inbound, outbound = (base.with_name(f"{base.name}.{end}") for end in ("in", "out"))
-    for path in (inbound, outbound):
-        os.mkfifo(path)
-    with contextlib.ExitStack() as stack:
-        # Opened for both directions, which Linux allows, neither side waits for the other, so no thread is needed:
-        # the answers lie ready before the first question, and what LLVM sends fits into the pipe.
-        descriptors: list[int] = []
-        for path in (inbound, outbound):
-            descriptors.append(os.open(path, os.O_RDWR | os.O_NONBLOCK))
-            stack.callback(os.close, descriptors[-1])
-        os.write(descriptors[0], bytes(4096))
-        _run(toolchain, folder, *(option.format(base=base) for option in problem.channel_options))
-        try:
-            header = os.read(descriptors[1], 65536).split(b"\n", 1)[0]
-        except BlockingIOError:
-            raise ToolError("the option is accepted, but nothing was sent over the channel") from None
-    try:
-        return f"{len(json.loads(header)['features'])} features"
-    except (ValueError, KeyError, TypeError):
-        raise ToolError(f"expected a header with features over the channel, found {header[:40]!r}") from None
-
-
-def _write_log(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
-    log = folder / f"{problem.name}.log"
-    development = problem.channel_options[0].replace("=release", "=development")
-    _run(toolchain, folder, development, f"{problem.log_option}={log.name}")
-    if not log.exists() or not log.stat().st_size:
-        raise ToolError("the option is accepted, but no log was written")
-    return "the compiler writes training logs, and takes a TFLite model under training"
-
-
-def _use_embedded(toolchain: Toolchain, problem: Problem, folder: Path) -> str:
-    _run(toolchain, folder, problem.channel_options[0])
-    return "the compiler accepts its release mode"
-
-
-def _load_plugin(toolchain: Toolchain, folder: Path) -> str:
-    plugin, whence = obtain_plugin(toolchain)
-    _run(toolchain, folder, plugin=plugin)
-    return f"{whence}, and the compiler loads it: {plugin}"
 
 
 def _system_checks() -> tuple[Check, ...]:
