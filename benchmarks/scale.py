@@ -25,7 +25,7 @@ from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.progress import say_nothing
+from mlgokit.progress import Report, say_nothing
 
 MOST_ERROR = 0.10
 IDLE_SECONDS = 3.0
@@ -138,36 +138,17 @@ def measure(config: Scale, setup: Setup) -> Result:
     processors = os.cpu_count() or 1
     policy = {INLINE_SIZE.name: str(policy_file("builtin:size"))}
     request = CompileRequest(use=PluginUse(policies=policy, logs=(INLINE_SIZE.name,), seed=1, temperature=0.3))
-
-    def timed(workers: int) -> tuple[float, ...]:
-        def work(module: Module) -> float:
-            begin = time.perf_counter()
-            here.compile(module, request)
-            return time.perf_counter() - begin
-
-        return tuple(parallel(work, modules, workers=workers, report=say_nothing, label=""))
-
-    timed(processors)
-    by_threads: dict[int, list[tuple[float, ...]]] = {count: [] for count in sorted({1, processors, *config.workers})}
-    learned: list[tuple[float, float]] = []
-    found: dict[int, list[float]] = {workers: [] for workers in config.workers}
-    # In turns, as the speed of a machine changes in minutes.
-    for time_done in range(TIMES):
-        for count, times in by_threads.items():
-            times.append(timed(count))
-        # What Dask and this process add to each compilation, from other modules than those that are compared.
-        learned.append(real(here, modules[1::2], request, workers=1))
-        for workers, times in found.items():
-            times.append(real(here, modules[::2], request, workers=workers)[0])
-        setup.report(time_done + 1, TIMES, "real clusters")
-    each = {count: [statistics.median(one) for one in zip(*times, strict=True)] for count, times in by_threads.items()}
+    turns = _in_turns(here, modules, request, config, processors=processors, report=setup.report)
+    each = {
+        count: [statistics.median(one) for one in zip(*times, strict=True)] for count, times in turns.by_threads.items()
+    }
     alone = each[1]
     slower = {count: sum(times) / sum(alone) for count, times in each.items()}
-    seconds, client = (statistics.median(one) for one in zip(*learned, strict=True))
+    seconds, client = (statistics.median(one) for one in zip(*turns.learned, strict=True))
     added = max(0.0, (seconds - sum(alone[1::2])) / len(modules[1::2]))
     compared: list[tuple[Cell, ...]] = []
     errors: list[float] = []
-    for workers, times in found.items():
+    for workers, times in turns.clusters.items():
         # What the client does for each result takes a processor from the workers as soon as they have all of them.
         waits = client if workers >= processors else 0.0
         share = max(1.0, workers / processors)
@@ -182,6 +163,55 @@ def measure(config: Scale, setup: Setup) -> Result:
         file_bytes=sum(one.bitcode_bytes for one in modules),
     )
     return summarise(config, costs, compared, errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What was timed, each list by turn, as the speed of a machine changes in minutes.
+
+    Attributes:
+        by_threads: seconds of each module, by how many threads compile at once.
+        learned: seconds of a cluster of one worker with every second module, and of the client for each result: what
+            Dask and this process add is learned from other modules than those that are compared.
+        clusters: seconds of a cluster with the other modules, by workers.
+    """
+
+    by_threads: dict[int, list[tuple[float, ...]]]
+    learned: list[tuple[float, float]]
+    clusters: dict[int, list[float]]
+
+
+def _in_turns(
+    compiler: ClangCompiler,
+    modules: Sequence[Module],
+    request: CompileRequest,
+    config: Scale,
+    *,
+    processors: int,
+    report: Report,
+) -> Turns:
+    def timed(workers: int) -> tuple[float, ...]:
+        def work(module: Module) -> float:
+            begin = time.perf_counter()
+            compiler.compile(module, request)
+            return time.perf_counter() - begin
+
+        return tuple(parallel(work, modules, workers=workers, report=say_nothing, label=""))
+
+    timed(processors)
+    turns = Turns(
+        by_threads={count: [] for count in sorted({1, processors, *config.workers})},
+        learned=[],
+        clusters={workers: [] for workers in config.workers},
+    )
+    for number in range(TIMES):
+        for count, times in turns.by_threads.items():
+            times.append(timed(count))
+        turns.learned.append(real(compiler, modules[1::2], request, workers=1))
+        for workers, times in turns.clusters.items():
+            times.append(real(compiler, modules[::2], request, workers=workers)[0])
+        report(number + 1, TIMES, "real clusters")
+    return turns
 
 
 def real(
