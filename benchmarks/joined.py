@@ -70,6 +70,8 @@ def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
         raise UsageError(f"{config.table}: expected columns {', '.join(sorted(missing))}, found none; see the result")
     place = {column: whole.columns.index(column) for column in whole.columns}
     rows = tuple(row for row in whole.rows if row[place[config.columns[0]]] is not None)
+    if not rows:
+        raise UsageError(f"{config.table}: expected rows with {config.columns[0]!r}, found none; name another column")
     names = [str(row[place[config.name]]) for row in rows]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"{config.table}: expected each row once, found {', '.join(twice)} twice; leave a result out")

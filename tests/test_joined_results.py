@@ -107,6 +107,13 @@ def test_parts_that_do_not_belong_together_are_refused(
     assert says in capsys.readouterr().err
 
 
+def test_a_table_without_a_change_is_refused(joining: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, result = run(joining, tmp_path, [written(tmp_path, "one.json", [["a", "c", None, None]])], "--bars")
+
+    assert (code, result) == (UsageError.exit_code, {})
+    assert "Projects: expected rows with 'image', found none" in capsys.readouterr().err
+
+
 def test_columns_have_to_agree(joining: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     first, second = (written(tmp_path, f"{name}.json", [[name, "c", "-1.00 %", "-1.00 %"]]) for name in ("a", "b"))
     values = json.loads(second.read_bytes())

@@ -66,4 +66,4 @@ def test_a_copy_of_a_folder_says_which_configured_builds_it_left_out(tmp_path: P
     assert kept == {"main.c", "made/x.c"}
     (project / "CMakeCache.txt").write_text("")
     assert [str(one) for one in copy_sources(project / "made", tmp_path / "other")] == []
-    assert "." in map(str, copy_sources(project, tmp_path / "third"))
+    assert "CMakeCache.txt" in map(str, copy_sources(project, tmp_path / "third"))

@@ -51,7 +51,7 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
         without: a folder below it that is left out.
 
     Returns:
-        Configured folders that were left out, by paths below ``folder``; ``.`` if it is configured itself.
+        What was left out as configured, by paths below ``folder``.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -61,12 +61,14 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
     configured: list[Path] = []
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        below = Path(place).relative_to(folder)
-        others = [name for name in names if Path(place, name).resolve() != kept_out]
-        builds = {name for name in others if any(Path(place, name, mark).exists() for mark in _CONFIGURED)}
-        inside = {name for name in others if name in {"CMakeCache.txt", "CMakeFiles"}}
-        configured.extend([below / name for name in sorted(builds)] + ([below] if inside else []))
-        return builds | inside | (set(names) - set(others))
+        kept = {name for name in names if Path(place, name).resolve() == kept_out}
+        found = {
+            name
+            for name in names
+            if name in {"CMakeCache.txt", "CMakeFiles"} or any(Path(place, name, mark).exists() for mark in _CONFIGURED)
+        } - kept
+        configured.extend(Path(place, name).relative_to(folder) for name in sorted(found))
+        return found | kept
 
     with writing(target):
         try:
