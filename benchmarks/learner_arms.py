@@ -3,15 +3,15 @@
 import dataclasses
 import math
 import os
-import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from arms import Arm, file_name
 
 from mlgokit.advisors import Advice, Observation
 from mlgokit.algorithms.registry import LEARNERS
@@ -85,17 +85,11 @@ class Bench:
     report: Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One thing to measure: ``run`` gives by project the sizes before and after, linked (or 0) and link-aware."""
-
-    name: str
-    seed: int
-    run: Callable[[], dict[str, Any]]
-
-
 def every_arm(bench: Bench) -> list[Arm]:
-    """Rules first, then learners and searches seed by seed, so that a first slice has one of each."""
+    """Each gives by project the sizes before and after, linked (or 0) and link-aware.
+
+    Rules first, then learners and searches seed by seed, so that a first slice has one of each.
+    """
     config = bench.config
     arms = [Arm(name=name, seed=0, run=lambda rule=rule: judged(bench, rule)) for name, rule in RULES.items()]
     arms += [
@@ -127,7 +121,7 @@ def learned(bench: Bench, name: str, seed: int) -> dict[str, Any]:
     """
     config = bench.config
     algorithm, _, preset = name.removesuffix(CLONED).partition(":")
-    folder = config.folder / "runs" / f"{re.sub(r'[^a-z0-9]+', '-', name)}-{seed}"
+    folder = config.folder / "runs" / f"{file_name(name)}-{seed}"
     if math.isinf(config.minutes) and not (folder / "store").exists():
         shutil.copytree(defaults(bench), folder / "store", copy_function=os.link)
     deadline = time.monotonic() + 60 * config.minutes

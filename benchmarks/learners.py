@@ -4,18 +4,15 @@ Each arm (a learner with a preset and a seed, or a baseline) leaves its own resu
 missing ones, at most ``--slice`` of them, and writes the table of all that are there.
 """
 
-import functools
-import re
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from harness import Setup, draw_modules, kept_row, run_benchmark
-from learner_arms import Arm, Bench, Learners, every_arm
+from arms import finished_arms
+from harness import Setup, draw_modules, run_benchmark
+from learner_arms import Bench, Learners, every_arm
 from learner_summary import summed_up
 from results import Result
-from timing import spent
 
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.corpus.identity import training_modules
@@ -48,25 +45,9 @@ def measure(config: Learners, setup: Setup) -> Result:
     # Not the plugin's digest: it changes with every comment in it, and an arm takes minutes.
     of = {name: getattr(config, name) for name in ("compilations", "modules", "largest", "setting")}
     of |= {"corpus": setup.inputs["corpus"], "minutes": str(config.minutes)}
-    made = 0
-    found: list[dict[str, Any]] = []
     arms = every_arm(bench)
-    for arm in arms:
-        path = config.folder / f"{re.sub(r'[^a-z0-9]+', '-', arm.name)}-{arm.seed}.json"
-        if not path.exists():
-            if config.slice and made >= config.slice:
-                continue
-            setup.report(made, len(arms), "arms")
-            made += 1
-        found.append(kept_row(path, functools.partial(measure_arm, arm), of=of))
+    found = finished_arms(config.folder, arms, of=of, most=config.slice, report=setup.report)
     return summed_up(config, found, missing=len(arms) - len(found))
-
-
-def measure_arm(arm: Arm) -> dict[str, Any]:
-    """The row of an arm: what it found, and what it took."""
-    before = sum(spent())
-    facts = arm.run()
-    return {"arm": arm.name, "seed": arm.seed, "core_minutes": (sum(spent()) - before) / 60, **facts}
 
 
 def training_set(config: Learners, modules: Sequence[Module]) -> list[Module]:

@@ -34,11 +34,13 @@ NAMES = (
     "overhead",
     "overhead_regalloc",
     "policy_speed",
+    "register_learners",
     "release_mode",
     "tuning_speed",
     "tuning_versions",
 )
 PARTS = (
+    "arms",
     "chromium",
     "doubt",
     "validation_projects",
@@ -372,6 +374,46 @@ def test_arms_are_compared_over_projects_and_seeds(benchmark: Callable[[str], Mo
     assert ppo[8] == "-15.15 % to -10.56 %"
     assert ppo[9] == "+0.00 %"
     assert (tmp_path / "x.svg").read_text().count("<circle") == 2
+
+
+def test_an_arm_that_is_finished_is_not_made_again(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module = benchmark("arms")
+    made: list[str] = []
+
+    def arm(name: str) -> Any:
+        return module.Arm(name=name, seed=1, run=lambda: made.append(name) or {"found": name})
+
+    def finished(most: int, of: int = 1) -> list[str]:
+        arms = [arm("es"), arm("ppo:reference"), arm("dqn")]
+        found = module.finished_arms(tmp_path, arms, of={"budget": of}, most=most, report=lambda *_: None)
+        return [one["found"] for one in found]
+
+    assert finished(-1) == []
+    assert finished(2) == ["es", "ppo:reference"]
+    assert finished(0) == ["es", "ppo:reference", "dqn"]
+    assert made == ["es", "ppo:reference", "dqn"]
+    with pytest.raises(UsageError, match="another's"):
+        finished(0, of=2)
+
+
+def test_learners_of_registers_are_compared_over_projects_and_seeds(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("register_learners")
+
+    def arm(learner: str, seed: int, *spills: float, **facts: float) -> dict[str, object]:
+        projects = {f"p{place}": [10, 5, change, change / 10, 0.0, 0.0, 0.0] for place, change in enumerate(spills)}
+        return {"problem": "regalloc-priority", "learner": learner, "seed": seed, "projects": projects, **facts}
+
+    found = [arm("ppo", 1, -0.1, 0.3, turns=4), arm("ppo", 2, -0.3, 0.1, turns=8), arm("es:trials", 1, -0.06, -0.02)]
+    result = module.summed_up(module.RegisterLearners(), found, missing=2)
+
+    assert result.answer == (
+        "functions with spills, in the mean of held-out projects: regalloc-priority: es:trials -4.00 % (2 arms missing)"
+    )
+    ppo, trials = result.tables[0].rows
+    assert ppo[1:4] == ("ppo", 2, "+0.00 %")
+    assert ppo[5:8] == ("-10.00 % to +10.00 %", "+0.00 %", "+2.00 %")
+    assert ppo[-4:] == (6.0, None, None, None)
+    assert trials[-4] is None
 
 
 def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str], ModuleType]):
