@@ -34,7 +34,8 @@ from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line
 from mlgokit.corpus.options.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.options.edits import command_line_edits, edited
-from mlgokit.corpus.options.override import fill_override, link_options, split_link_command, translate_linker
+from mlgokit.corpus.options.linker_words import translate_linker
+from mlgokit.corpus.options.override import fill_override, link_options, split_link_command
 from mlgokit.corpus.options.parse import parse_options, spell_options
 from mlgokit.corpus.options.safety import check_command_line
 from mlgokit.corpus.sources.projects import load_projects

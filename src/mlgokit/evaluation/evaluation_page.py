@@ -5,20 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mlgokit.evaluation.explained_part import tree_parts
 from mlgokit.evaluation.functions import differing_functions
+from mlgokit.evaluation.module_tables import MOST_FUNCTIONS, NONE, function_table, module_parts
 from mlgokit.evaluation.page_bars import MOST_BARS, waterfall
-from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, Scatter, TextTable
+from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
 from mlgokit.evaluation.records import (
-    BITCODE,
     COST,
     LINKED,
     MEASURES,
-    OK,
     BuiltImage,
-    BuiltModule,
     Evaluation,
-    FunctionBytes,
     ImageComparison,
-    ModuleComparison,
     ProjectComparison,
     SideRecord,
 )
@@ -32,10 +28,6 @@ from mlgokit.evaluation.sentences import (
     relative_change,
 )
 from mlgokit.evaluation.verdict import change_of
-
-MOST_FUNCTIONS = 1000
-"""Functions on the page that grew most, and as many that shrank most; the JSON has all."""
-_NONE = "-"
 
 
 def evaluation_page(evaluation: Evaluation, names: Mapping[str, str] | None = None, extra: Sequence[Part] = ()) -> Page:
@@ -74,10 +66,10 @@ def comparison_parts(
         _waterfall(projects, measure),
         _projects(projects, measure),
         _images(projects),
-        *_modules(rows),
+        *module_parts(rows),
         *tree_parts(evaluation.trees, evaluation.no_trees, names or {}),
         *extra,
-        _functions(projects, by_cost=measure == COST),
+        function_table(projects, by_cost=measure == COST),
     ]
 
 
@@ -189,11 +181,11 @@ def _projects(projects: Sequence[ProjectComparison], measure: str) -> TextTable:
                 LANGUAGES.get(project.language, project.language),
                 *_sizes(project, bytes_of),
                 *(_sizes(project, name)[2] for name in others),
-                *((_NONE if cost is None else percent(cost),) if has_costs else ()),
+                *((NONE if cost is None else percent(cost),) if has_costs else ()),
                 f"{project.modules:,}",
                 f"{project.larger_modules:,}",
                 f"{len(project.failures) + bool(project.link_failure):,}",
-                percent(ratio) if math.isfinite(ratio) else _NONE,
+                percent(ratio) if math.isfinite(ratio) else NONE,
             )
         )
     columns = ("project", "language", "before", "after", "change", *(TITLES[name] for name in others))
@@ -210,10 +202,10 @@ def _projects(projects: Sequence[ProjectComparison], measure: str) -> TextTable:
 def _sizes(project: ProjectComparison, measure: str) -> tuple[str, str, str]:
     """Before, after and the change; linked sizes are missing where nothing was linked."""
     if measure in {"text", "image"} and not is_linked(project):
-        return "not linked", "not linked", _NONE
+        return "not linked", "not linked", NONE
     before, after = getattr(project.before, measure), getattr(project.after, measure)
     if not before and not after:
-        return _NONE, _NONE, _NONE
+        return NONE, NONE, NONE
     return f"{before:,.0f}", f"{after:,.0f}", percent(relative_change(before, after))
 
 
@@ -229,9 +221,9 @@ def _images(projects: Sequence[ProjectComparison]) -> TextTable:
             name,
             _image_cell(image.before),
             _image_cell(image.after),
-            _NONE if (change := _image_change(image)) is None else percent(change),
+            NONE if (change := _image_change(image)) is None else percent(change),
             f"{len(image.differing):,} of {image.functions:,}",
-            image.after.lto or _NONE,
+            image.after.lto or NONE,
             "yes" if image.after.plugin else "no",
         )
         for name, image in images
@@ -247,105 +239,6 @@ def _image_change(image: ImageComparison) -> float | None:
 
 def _image_cell(image: BuiltImage) -> str:
     return f"{image.image:,}" if image.status == LINKED else image.status
-
-
-def _modules(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
-    """The scatter plot and the table that it points into; link-time optimization leaves no sizes of objects."""
-    if not rows:
-        return []
-    rows = sorted(rows, key=lambda pair: _module_place(pair[1]))
-    both = [row.before.status == row.after.status == OK for _, row in rows]
-    table = TextTable(
-        title="Modules, worst first",
-        columns=(
-            "module", "project", "before", "after", "difference", "change", "functions that differ", "seconds before",
-            "seconds after",
-        ),
-        rows=tuple(
-            (
-                row.module,
-                project,
-                _module_cell(row.before),
-                _module_cell(row.after),
-                _signed(row.after.objects - row.before.objects) if sized else _NONE,
-                percent(relative_change(row.before.objects, row.after.objects)) if sized else _NONE,
-                f"{len(row.differing):,} of {row.functions:,}",
-                f"{row.before.user_seconds:.2f}",
-                f"{row.after.user_seconds:.2f}",
-            )
-            for sized, (project, row) in zip(both, rows, strict=True)
-        ),
-        words=2,
-        note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
-    )  # fmt: skip
-    if not any(sized and row.before.objects for sized, (_, row) in zip(both, rows, strict=True)):
-        return [table]
-    scatter = Scatter(
-        title="Change by size of the module",
-        unit="bytes",
-        before=tuple(row.before.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
-        after=tuple(row.after.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
-        note="One point for each module that compiles on both sides: discs shrank, triangles grew, small squares are "
-        "the same. The slider goes through them by their change.",
-    )
-    return [scatter, table]
-
-
-def _module_place(row: ModuleComparison) -> tuple[bool, int]:
-    """Failures first, then by growth in bytes."""
-    whole = {row.before.status, row.after.status} <= {OK, BITCODE}
-    return whole, row.before.objects - row.after.objects
-
-
-def _module_cell(module: BuiltModule) -> str:
-    return f"{module.objects:,}" if module.status == OK else module.status.replace("_", " ")
-
-
-def _functions(projects: Sequence[ProjectComparison], *, by_cost: bool) -> TextTable:
-    """Functions that differ, those in the middle left out if there are many."""
-    found = differing_functions(projects, by_cost=by_cost)
-    has_costs = any(one.has_costs for one in found)
-    kept = found if len(found) <= 2 * MOST_FUNCTIONS else [*found[:MOST_FUNCTIONS], *found[-MOST_FUNCTIONS:]]
-    rows: list[tuple[str, ...]] = []
-    for one in kept:
-        before, after = one.before, one.after
-        first, *others = one.where
-        more = f" and {len(others):,} more" if others else ""
-        change = relative_change(before.total, after.total) if before is not None and after is not None else math.nan
-        costs = (_cost_cell(before), _cost_cell(after)) if has_costs else ()
-        rows.append(
-            (
-                one.function,
-                f"{first}{more}",
-                one.project,
-                "absent" if before is None else f"{before.total:,}",
-                "absent" if after is None else f"{after.total:,}",
-                _signed(one.growth),
-                percent(change) if math.isfinite(change) else _NONE,
-                *costs,
-            )
-        )
-    cut = f" These are the {MOST_FUNCTIONS:,} first and the {MOST_FUNCTIONS:,} last of {len(found):,}."
-    return TextTable(
-        title="Functions, worst first",
-        columns=("function", "module", "project", "before", "after", "difference", "change")
-        + (("cost before", "cost after") if has_costs else ()),
-        rows=tuple(rows),
-        words=3,
-        note="Functions that are not the same on both sides, by "
-        + ("their costs" if by_cost else "bytes")
-        + "; one that is absent was inlined everywhere, or is not needed any more."
-        + (cut if len(found) > len(kept) else ""),
-        symbols=True,
-    )
-
-
-def _signed(difference: float) -> str:
-    return f"{difference:+,.0f}" if difference else "0"
-
-
-def _cost_cell(function: FunctionBytes | None) -> str:
-    return _NONE if function is None or function.cost is None else f"{function.cost:,.3g}"
 
 
 def _failures(projects: Sequence[ProjectComparison]) -> TextTable:
@@ -379,7 +272,7 @@ def _costs(projects: Sequence[ProjectComparison]) -> TextTable:
             numbers = (f"{costs.functions:,}", f"{costs.cheaper:,}", f"{costs.dearer:,}", *counts)
             rows.append((project.project, percent(costs.change), *numbers))
         if costs is not None and costs.unread:
-            rows.append((project.project, costs.unread, *[_NONE] * (3 + len(kinds))))
+            rows.append((project.project, costs.unread, *[NONE] * (3 + len(kinds))))
     return TextTable(
         title="Register allocation by project",
         columns=("project", "executed cost", "functions", "cheaper", "dearer", *kinds),

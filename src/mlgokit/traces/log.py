@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
+from mlgokit.traces.layout import Offsets
 from mlgokit.traces.record import Cursor, Header, context_line, fail
-from mlgokit.traces.scan import Offsets, Piece, gather, pieces
+from mlgokit.traces.scan import Piece, gather, pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,7 @@ byte for byte as expected to the steps: one for contexts of few observations, as
 for long stretches at a constant stride.
 """
 
-import functools
 import io
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -17,21 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import TraceError
-from mlgokit.traces.record import ContextItem, Cursor, Header, LineForm, ObservationItem, read_item
+from mlgokit.traces.layout import SWEEP_LIMIT, Layout, Offsets, layout_of, numbered
+from mlgokit.traces.record import ContextItem, Cursor, Header, ObservationItem, read_item
 
 WINDOW_BYTES = 2**21
 """Read at a time: small enough to stay in a processor's second cache, where it is read twice."""
 
-_SWEEP_LIMIT = 64
 _FIRST_RUN = 2**8
 _LARGEST_RUN = 2**14
 _POOR_SWEEP = 8
 _LONGEST_PAUSE = 256
 _NEWLINE = np.full((1, 1), ord("\n"), np.uint8)
-_FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4").view("V4")
-"""The text of each number, to be looked up rather than divided out."""
-
-Offsets = NDArray[np.int64]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,91 +128,6 @@ def _take_many(piece: Piece, cursor: Cursor, header: Header) -> None:
             pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Where things lie in an observation whose lines have the usual spelling.
-
-    Attributes:
-        features_bytes: of the header.
-        score_bytes: of the header's score; ``None`` without one.
-        observation_form: spelling of the observation line.
-        outcome_form: spelling of the outcome line.
-        fixed_bytes: of an observation with its outcome, less the digits of its number.
-        repeats: how often the number is there.
-        observations: matches up to ``_SWEEP_LIMIT`` observations, with any numbers.
-        context: matches a context line (group 1 is the name) with such observations (group 2).
-        counts: length of the first observations of a context, numbered from 0, to how many they are.
-    """
-
-    features_bytes: int
-    score_bytes: int | None
-    observation_form: LineForm
-    outcome_form: LineForm
-    fixed_bytes: int
-    repeats: int
-    observations: re.Pattern[bytes]
-    context: re.Pattern[bytes]
-    counts: dict[int, int]
-
-    def begins(self, numbers: Offsets) -> Offsets:
-        """Where the observation of each number begins, if 0 begins at 0."""
-        digits = numbers.copy()
-        power, largest = 10, int(numbers.max(initial=0))
-        while power <= largest:
-            digits += np.maximum(numbers - power, 0)
-            power *= 10
-        return self.fixed_bytes * numbers + self.repeats * digits
-
-    def count(self, length: int, first: int) -> int:
-        """How many observations, numbered from ``first``, have this length together; -1 if no number has."""
-        if first == 0 and length in self.counts:
-            return self.counts[length]
-        number = first
-        while length > 0:
-            digits = len(str(number))
-            stride = self.fixed_bytes + self.repeats * digits
-            power: int = 10**digits
-            taken = min(power - number, -(-length // stride))
-            length -= taken * stride
-            number += taken
-        return number - first if length == 0 else -1
-
-
-@functools.lru_cache(maxsize=64)
-def layout_of(header: Header, observation_form: LineForm, outcome_form: LineForm) -> Layout:
-    """The layout of a log's observations."""
-    score_bytes = None if header.score is None else header.score.size_bytes
-
-    def expression(form: LineForm, size_bytes: int) -> bytes:
-        return re.escape(form.prefix) + b"[0-9]++" + re.escape(form.suffix) + b"\\n.{%d}\\n" % size_bytes
-
-    def fixed(form: LineForm, size_bytes: int) -> int:
-        return len(form.prefix) + len(form.suffix) + 1 + size_bytes + 1
-
-    one = expression(observation_form, header.features_bytes)
-    fixed_bytes = fixed(observation_form, header.features_bytes)
-    if score_bytes is not None:
-        one += expression(outcome_form, score_bytes)
-        fixed_bytes += fixed(outcome_form, score_bytes)
-    several = b"(?:%b){0,%d}+" % (one, _SWEEP_LIMIT)
-    repeats = 1 if score_bytes is None else 2
-    counts, length = {0: 0}, 0
-    for number in range(_SWEEP_LIMIT):
-        length += fixed_bytes + repeats * len(str(number))
-        counts[length] = number + 1
-    return Layout(
-        features_bytes=header.features_bytes,
-        score_bytes=score_bytes,
-        observation_form=observation_form,
-        outcome_form=outcome_form,
-        fixed_bytes=fixed_bytes,
-        repeats=repeats,
-        observations=re.compile(several, re.DOTALL),
-        context=re.compile(rb'\{"context": ?"([^"\\\x00-\x1f]{0,65536}+)"\}\n(' + several + b")", re.DOTALL),
-        counts=counts,
-    )
-
-
 @dataclass(slots=True, kw_only=True)
 class _Stretch:
     """Contexts that look right: the lengths are, the numbers in the lines are not checked yet.
@@ -264,7 +173,7 @@ class _Stretch:
 
 
 def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
-    """Take the rest of the context and the contexts after it, each up to ``_SWEEP_LIMIT`` observations.
+    """Take the rest of the context and the contexts after it, each up to ``SWEEP_LIMIT`` observations.
 
     Returns:
         Whether the last context may have more, in long stretches.
@@ -288,23 +197,23 @@ def _sweep(piece: Piece, cursor: Cursor, layout: Layout) -> bool:
     taken = total - piece.count
     piece.add(features_at[:taken], score_at[:taken])
     cursor.context, cursor.position = found.names[-1], found.end
-    return not damaged and found.counts[-1] >= _SWEEP_LIMIT
+    return not damaged and found.counts[-1] >= SWEEP_LIMIT
 
 
 def _find_contexts(data: bytes, cursor: Cursor, layout: Layout) -> _Stretch:
-    """Contexts of usual spelling from the cursor on, up to one that is longer than ``_SWEEP_LIMIT`` observations."""
+    """Contexts of usual spelling from the cursor on, up to one that is longer than ``SWEEP_LIMIT`` observations."""
     found = _Stretch(end=cursor.position)
     if cursor.context is not None:
         matched = layout.observations.match(data, cursor.position)
         end = matched.end() if matched else cursor.position
-        if not found.add(cursor.context, cursor.position, end, cursor, layout) or found.counts[-1] >= _SWEEP_LIMIT:
+        if not found.add(cursor.context, cursor.position, end, cursor, layout) or found.counts[-1] >= SWEEP_LIMIT:
             return found
     while (matched := layout.context.match(data, found.end)) is not None:
         try:
             name = matched[1].decode()
         except UnicodeDecodeError:
             break
-        if not found.add(name, matched.start(2), matched.end(), cursor, layout) or found.counts[-1] >= _SWEEP_LIMIT:
+        if not found.add(name, matched.start(2), matched.end(), cursor, layout) or found.counts[-1] >= SWEEP_LIMIT:
             break
     return found
 
@@ -388,23 +297,6 @@ def _skip_run(piece: Piece, cursor: Cursor, layout: Layout, context: str) -> boo
             return False
         left -= size
     return index == 10**digits
-
-
-def numbered(form: LineForm, numbers: Offsets, digits: int) -> NDArray[np.uint8]:
-    """The lines for numbers that all have as many digits, as ``[count, length]`` bytes."""
-    at = len(form.prefix)
-    template = b"%b%b%b\n" % (form.prefix, b"0" * digits, form.suffix)
-    lines = np.full(len(numbers), np.void(template)).view(np.uint8).reshape(-1, len(template))
-    left, end = numbers, digits
-    while end > 4:
-        lines[:, at + end - 4 : at + end] = _four_digits(left % 10_000)
-        left, end = left // 10_000, end - 4
-    lines[:, at : at + end] = _four_digits(left)[:, 4 - end :]
-    return lines
-
-
-def _four_digits(numbers: Offsets) -> NDArray[np.uint8]:
-    return _FOUR_DIGITS[numbers].view(np.uint8).reshape(-1, 4)
 
 
 def _matching(found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:

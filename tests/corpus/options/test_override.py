@@ -5,12 +5,12 @@ import pytest
 
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.options.linker_words import translate_linker
 from mlgokit.corpus.options.override import (
     UNSPECIFIED,
     fill_override,
     link_options,
     split_link_command,
-    translate_linker,
 )
 from mlgokit.errors import CorpusError, UsageError
 
