@@ -181,7 +181,11 @@ def test_a_module_in_which_nothing_was_smaller_is_the_plain_one_byte_for_byte(
     folder = tmp_path / "tune"
     shutil.copytree(project.config.folder, folder)
     config = dataclasses.replace(project.config, folder=folder, output=tmp_path / "tuned.so", go_on=True, budget="0s")
-    result = tune.run(dataclasses.replace(config, pass_share=0.0, allocation_share=0.0)).to_json()
+    said: list[str] = []
+    result = tune.run(
+        dataclasses.replace(config, pass_share=0.0, allocation_share=0.0), report=lambda *told: said.append(told[2])
+    ).to_json()
+    assert any(label.startswith("beside the budget, first policies and proofs take about ") for label in said)
     plain = {Path(one["name"]).name: one for one in result["modules"] if one["plain"]}
     assert plain, "main has nothing to decide"
     entries = read_table(Path(result["table"])).entries

@@ -50,6 +50,10 @@ _BOTH_PLACES = (
     "the first word to add is for the compile steps, which leave inlining to the link, the others are for the link; "
     "the plugin needs both"
 )
+_BESIDE = 6
+"""How much longer than the opening all that takes that is not searched: about a dozen compilations of all modules."""
+_MINUTES = 90.0
+"""Seconds from which on a time is told in minutes."""
 _OBJECTIVES = {"text": Objective.LINK_AWARE_TEXT, "object": Objective.OBJECT_TEXT}
 """What the search counts; for all others the bytes of the image."""
 
@@ -150,6 +154,26 @@ class NotMadeGoodError(Exception):
         self.larger, self.left = larger, left
 
 
+def beside_budget(opening: float, *, budget: float) -> str:
+    """What to say of the time that a tuning takes beside its budget; empty if the search takes more.
+
+    Args:
+        opening: seconds that it took to compile all modules twice.
+        budget: seconds of the search.
+
+    Example:
+        >>> beside_budget(50.0, budget=60.0)
+        'beside the budget, first policies and proofs take about 5 min, as each compiles all modules'
+        >>> beside_budget(50.0, budget=1800.0)
+        ''
+    """
+    seconds = _BESIDE * opening
+    if seconds <= budget:
+        return ""
+    said = f"{seconds / 60:.0f} min" if seconds >= _MINUTES else f"{seconds:.0f} s"
+    return f"beside the budget, first policies and proofs take about {said}, as each compiles all modules"
+
+
 def tune_costs(session: Session) -> Tuned:
     """Search and verify register allocations for spill cost."""
     config, policies, report = session.config, session.policies, session.report
@@ -194,6 +218,7 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     objects = (
         {one.name: plain_object(workplace, index) for index, one in enumerate(session.modules)} if measure else None
     )
+    began = time.monotonic()
     search = open_inlining(
         session.modules,
         compiler=compiler,
@@ -206,15 +231,15 @@ def tune_bytes(session: Session, measure: Measure | None) -> Tuned:
     if measure is not None and objects is not None:
         judge = open_judge(search, measure, config.judge, objects, folder=workplace, report=report)
     session.claim()
-    if session.without_refits:
-        report(1, 1, session.without_refits)
+    whole = seconds_of(config.budget)
+    for note in filter(None, (session.without_refits, beside_budget(time.monotonic() - began, budget=whole))):
+        report(1, 1, note)
     table = session.earlier if isinstance(session.earlier, DecisionTable) else None
     try_whole(search, policies=session.policies, earlier=table, report=report)
     known = search.folder / POLICY_NAME
     search.space.policy = known_policy(known)
     if search.space.policy is None and config.policy is not None:
         search.space.policy = load_policy(config.policy, problem=INLINE_SIZE.name)
-    whole = seconds_of(config.budget)
     # What a command measures may be anything, and need not become better with fewer bytes.
     by_bytes = config.objective != "command"
     shares = config.share_for_passes + config.allocation_share if by_bytes else 0.0
