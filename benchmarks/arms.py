@@ -57,6 +57,12 @@ def file_name(arm: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", arm)
 
 
+def mean_of(arms: Sequence[dict[str, Any]], name: str) -> float | None:
+    """Mean of a fact that not all arms have."""
+    values = [float(arm[name]) for arm in arms if name in arm]
+    return sum(values) / len(values) if values else None
+
+
 def _measured(arm: Arm) -> dict[str, Any]:
     before = sum(spent())
     facts = arm.run()

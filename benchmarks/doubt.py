@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from changes import mean_change
 from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table, percent
 from validation_projects import VALIDATION_PROJECTS, modules_of
@@ -23,7 +24,6 @@ from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.images import static_link
 from mlgokit.evaluation.sides import Side, make_side
-from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 from mlgokit.policy.network import Gate, OutputKind, Policy
@@ -248,7 +248,7 @@ def summarise(
             curve.append((language, _shown(arm), arm.doubt, len(of), *_figures(of, held_out)))
             if language == "c++" and arm.doubt in values:
                 changes = [change(row, JUDGED) for row in of.values()]
-                known.setdefault(arm.doubt, []).append(Known(cpp=mean_of(changes), worst=max(changes)))
+                known.setdefault(arm.doubt, []).append(Known(cpp=mean_change(changes), worst=max(changes)))
     projects = tuple(
         (
             name, language, "quickstart" if name in held_out else "validation list", row["modules"], _shown(arm),
@@ -261,7 +261,7 @@ def summarise(
     )  # fmt: skip
     # A doubt is as good as its mean over policies, and as bad as its worst.
     by_value = {
-        value: Known(cpp=mean_of([one.cpp for one in found]), worst=max(one.worst for one in found))
+        value: Known(cpp=mean_change([one.cpp for one in found]), worst=max(one.worst for one in found))
         for value, found in known.items()
     }
     chosen = choice(by_value) if by_value else None
@@ -329,7 +329,7 @@ def _pairs(
             cells: list[Cell] = [language, _shown(arm), arm.doubt, len(both)]
             for what in ("image", "text"):
                 changes = [[change(rows[one, name], JUDGED, what) for name in both] for one in (none, arm)]
-                cells += [percent(mean_of(each)) for each in changes]
+                cells += [percent(mean_change(each)) for each in changes]
             worst = [max((change(rows[one, name], JUDGED), name) for name in both) for one in (none, arm)]
             yield (*cells, *(f"{percent(grown)}, {name}" for grown, name in worst))
 
@@ -341,9 +341,9 @@ def _shown(arm: Arm) -> str:
 def _figures(of: Mapping[str, Mapping[str, Any]], held_out: Sequence[str]) -> list[Cell]:
     """The cells of an arm's line in the curve, for the projects of one language."""
     parts = [[row for name, row in of.items() if (name in held_out) == is_held_out] for is_held_out in (True, False)]
-    cells: list[Cell] = [percent(mean_of([change(row, link) for row in of.values()])) for link in LINKS]
-    cells.append(percent(mean_of([change(row, JUDGED, "text") for row in of.values()])))
-    cells += [percent(mean_of([change(row, JUDGED) for row in part])) if part else None for part in parts]
+    cells: list[Cell] = [percent(mean_change([change(row, link) for row in of.values()])) for link in LINKS]
+    cells.append(percent(mean_change([change(row, JUDGED, "text") for row in of.values()])))
+    cells += [percent(mean_change([change(row, JUDGED) for row in part])) if part else None for part in parts]
     worst = [max((change(row, link), name) for name, row in of.items()) for link in LINKS]
     cells += [f"{percent(grown)}, {name}" for grown, name in worst]
     return cells + [sum(change(row, link) > HARM for row in of.values()) for link in LINKS]
@@ -355,11 +355,6 @@ def _answer(known: Mapping[float, Known], chosen: float) -> str:
     return (
         says if none is None or not chosen else f"{says}; without doubt {percent(none.cpp)} and {percent(none.worst)}"
     )
-
-
-def mean_of(changes: Sequence[float]) -> float:
-    """The geometric mean of changes."""
-    return geometric_mean_change([1.0] * len(changes), [1 + change for change in changes])
 
 
 def choice(known: Mapping[float, Known]) -> float:

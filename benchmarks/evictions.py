@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from allocated import Floats, compared, fine
+from changes import interval_of, mean_change
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
@@ -18,7 +19,6 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.corpus.identity import known_contents, training_modules
-from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.eviction_rounds import EvictionRounds
 from mlgokit.learning.eviction_trials import try_policy
 from mlgokit.learning.settings import settings_of
@@ -92,9 +92,8 @@ def measure(config: Evictions, setup: Setup) -> Result:
                     found[name] = _judged(compiler, mine, path, setup, f"{score}: {name}")
             rows += [(score, name, *found[name][:2], *map(fine, found[name][2:])) for name in sorted(found)]
             every = np.stack(list(found.values()))
-            ratios = 1 + every[:, 2]
-            low, high = bootstrap_interval(np.ones(len(ratios)), ratios, rng=np.random.default_rng(config.seed))
-            spilling[score] = float(np.exp(np.log(ratios).mean()) - 1)
+            low, high = interval_of(every[:, 2], np.random.default_rng(config.seed))
+            spilling[score] = mean_change(every[:, 2])
             means.append(
                 (
                     score, len(found), int(every[:, 0].sum()), fine(spilling[score]), f"{fine(low)} to {fine(high)}",

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from changes import interval_of, mean_change
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, Written, percent, read_result
 
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.files import digest_file
 
 
@@ -70,14 +70,9 @@ def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
         raise UsageError(f"{config.table}: expected columns {', '.join(sorted(missing))}, found none; see the result")
     place = {column: whole.columns.index(column) for column in whole.columns}
     rows = tuple(row for row in whole.rows if row[place[config.columns[0]]] is not None)
-    if not rows:
-        raise UsageError(f"{config.table}: expected rows with {config.columns[0]!r}, found none; name another column")
     names = [str(row[place[config.name]]) for row in rows]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"{config.table}: expected each row once, found {', '.join(twice)} twice; leave a result out")
     groups = sorted({str(row[place[config.group]]) for row in rows}) if config.group else ["all"]
-    if config.bars and len(config.bars) != len(groups):
-        raise UsageError(f"bars: expected one for each of {', '.join(groups)}, found {len(config.bars)}; correct them")
+    _check(config, names, groups)
     means: list[tuple[Cell, ...]] = []
     says: list[str] = []
     reached: list[bool] = []
@@ -85,8 +80,8 @@ def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
         own = [row for row in rows if not config.group or row[place[config.group]] == group]
         changes = {name: [change_of(row[place[name]]) for row in own] for name in config.columns}
         judged = changes[config.columns[0]]
-        mean, interval = geometric_mean(judged), _interval(judged)
-        others = [percent(geometric_mean(changes[name])) for name in config.columns[1:]]
+        mean, interval = mean_change(judged), _interval(judged)
+        others = [percent(mean_change(changes[name])) for name in config.columns[1:]]
         larger = sum(change > 0 for change in judged)
         means.append((group, len(own), percent(mean), interval, *others, percent(min(judged)), percent(max(judged))))
         of = "" if group == "all" else f"{group} "
@@ -121,6 +116,22 @@ def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
             made,
         ),
     )
+
+
+def _check(config: Joined, names: Sequence[str], groups: Sequence[str]) -> None:
+    """Refuse what cannot be averaged or judged.
+
+    Args:
+        config: the call.
+        names: what the rows are of.
+        groups: of which means are taken.
+    """
+    if not names:
+        raise UsageError(f"{config.table}: expected rows with {config.columns[0]!r}, found none; name another column")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"{config.table}: expected each row once, found {', '.join(twice)} twice; leave a result out")
+    if config.bars and len(config.bars) != len(groups):
+        raise UsageError(f"bars: expected one for each of {', '.join(groups)}, found {len(config.bars)}; correct them")
 
 
 def join_tables(title: str, parts: Sequence[tuple[Path, Written]]) -> Table:
@@ -161,20 +172,10 @@ def change_of(cell: Cell) -> float:
     return round(value, 12)
 
 
-def geometric_mean(changes: Sequence[float]) -> float:
-    """Of relative changes.
-
-    Example:
-        >>> round(geometric_mean([-0.1, -0.6]), 6)
-        -0.4
-    """
-    return geometric_mean_change(np.ones(len(changes)), 1 + np.array(changes))
-
-
 def _interval(changes: Sequence[float]) -> str:
     if len(changes) < 3:
         return "too few for an interval"
-    low, high = bootstrap_interval(np.ones(len(changes)), 1 + np.array(changes), rng=np.random.default_rng(1))
+    low, high = interval_of(changes, np.random.default_rng(1))
     return f"{percent(low)} to {percent(high)}"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from arms import mean_of
 from learner_arms import Learners
 from results import Cell, Result, Table, percent
 
@@ -92,12 +93,6 @@ def worst(arms: Sequence[dict[str, Any]], size: str) -> str | None:
     """Largest growth of any project under any seed."""
     pairs = [pair for arm in arms for kind in ("c++", "c") for pair in pairs_of(arm, kind, size).values()]
     return percent(max(after / before - 1 for before, after in pairs)) if pairs else None
-
-
-def mean_of(arms: Sequence[dict[str, Any]], name: str) -> float | None:
-    """Mean of a fact that not all arms have."""
-    values = [float(arm[name]) for arm in arms if name in arm]
-    return sum(values) / len(values) if values else None
 
 
 def picture(changes: dict[str, tuple[float, float, float]]) -> str:

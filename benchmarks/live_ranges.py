@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from allocated import COLUMNS, NOTE, Floats, compared, fine
+from changes import interval_of
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table
 
@@ -16,7 +17,6 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.module import Module
 from mlgokit.policy.normaliser import SignedLog
@@ -156,7 +156,7 @@ def _in_the_mean(
             if not every:
                 continue
             changes = np.stack(every)[:, _JUDGED[config.score]]
-            low, high = bootstrap_interval(np.ones(len(changes)), 1 + changes, rng=np.random.default_rng(config.seed))
+            low, high = interval_of(changes, np.random.default_rng(config.seed))
             mean = np.stack(every)
             means.append(
                 (

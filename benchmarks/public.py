@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from doubt import HARM, JUDGED, change, linked_row, mean_of
+from changes import interval_of, mean_change
+from doubt import HARM, JUDGED, change, linked_row
 from harness import Setup, check_names, kept_row, run_benchmark, shown_command
 from public_looks import check_look, log_of, look, read_looks
 from public_projects import VERSION, public_projects, split_of
@@ -22,7 +23,6 @@ from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, pr
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.evaluation.sides import Side, make_side
-from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.module import architecture_of
@@ -259,8 +259,8 @@ def summarise(
         for link, part in MEASURES:
             mine = {name: change(row, link, part) for name, row in rows.items() if row["language"] == language}
             if mine:
-                low, high = _interval(list(mine.values()), rng)
-                mean, worst = mean_of(list(mine.values())), max(mine, key=lambda name: mine[name])
+                low, high = interval_of(list(mine.values()), rng)
+                mean, worst = mean_change(list(mine.values())), max(mine, key=lambda name: mine[name])
                 means.append(
                     (language, link, PART_TITLES[part], len(mine), percent(mean), percent(low), percent(high),
                      f"{percent(mine[worst])}, {worst}")
@@ -352,7 +352,7 @@ def figures(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
 
     def mean(language: str, link: str, part: str) -> float | None:
         changes = [change(row, link, part) for row in rows.values() if row["language"] == language]
-        return mean_of(changes) if changes else None
+        return mean_change(changes) if changes else None
 
     return {
         "C++ image": mean("c++", JUDGED, "image"),
@@ -396,12 +396,6 @@ def percent_of(share: float) -> str:
         '92.7 %'
     """
     return f"{100 * share:.1f} %"
-
-
-def _interval(changes: Sequence[float], rng: np.random.Generator) -> tuple[float, float]:
-    if len(changes) < 2:
-        return changes[0], changes[0]
-    return bootstrap_interval([1.0] * len(changes), [1 + one for one in changes], rng=rng)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from allocated import COLUMNS, NOTE, Floats, compared, fine
-from arms import Arm, file_name, finished_arms
+from arms import Arm, file_name, finished_arms, mean_of
+from changes import interval_of
 from harness import Setup, check_names, draw_modules, run_benchmark
 from results import Cell, Result, Table
 
@@ -22,7 +23,6 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.corpus.identity import training_modules
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.evaluation.statistics import bootstrap_interval
 from mlgokit.learning.eviction_trials import ask_evictions, try_policy
 from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.function_judges import ModuleFunctions
@@ -246,15 +246,14 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
             of_projects, of_seeds = every.mean(axis=0), every.mean(axis=1)
             change = float(of_seeds[:, _SPILLS].mean())
             best[problem] = min(best.get(problem, (np.inf, "")), (change, name))
-            ratios = 1 + of_projects[:, _SPILLS]
-            low, high = bootstrap_interval(np.ones(len(ratios)), ratios, rng=np.random.default_rng(1))
+            low, high = interval_of(of_projects[:, _SPILLS], np.random.default_rng(1))
             rows.append(
                 (
                     problem, name, len(arms), fine(change), f"{fine(low)} to {fine(high)}",
                     f"{fine(of_seeds[:, _SPILLS].min())} to {fine(of_seeds[:, _SPILLS].max())}",
                     fine(float(of_seeds[:, _EXECUTED].mean())), fine(float(of_projects[:, _EXECUTED].max())),
                     *(fine(float(of_seeds[:, place].mean())) for place in range(_EXECUTED + 1, len(COLUMNS))),
-                    *(_mean(arms, name) for name in ("turns", "compilations", "minutes", "core_minutes")),
+                    *(mean_of(arms, name) for name in ("turns", "compilations", "minutes", "core_minutes")),
                 )
             )  # fmt: skip
     said = "; ".join(f"{problem}: {name} {fine(change)}" for problem, (change, name) in best.items())
@@ -281,12 +280,6 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
             ),
         ),
     )  # fmt: skip
-
-
-def _mean(arms: Sequence[dict[str, Any]], name: str) -> float | None:
-    """Mean of a number that not all arms have."""
-    values = [float(arm[name]) for arm in arms if name in arm]
-    return sum(values) / len(values) if values else None
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import public
-from doubt import HARM, change, mean_of
+from changes import mean_change
+from doubt import HARM, change
 from harness import Setup, check_names, run_benchmark
 from public_projects import VERSION, public_projects, split_of
 from results import Cell, Result, Table, percent
@@ -104,8 +105,8 @@ def summarise(
                 last = max(images, key=lambda name: images[name])
                 worst[language] = images[last]
                 means.append(
-                    (target, arm, language, len(found), percent(mean_of(list(images.values()))),
-                     *(percent(mean_of([change(row, link, part) for row in found.values()]))
+                    (target, arm, language, len(found), percent(mean_change(list(images.values()))),
+                     *(percent(mean_change([change(row, link, part) for row in found.values()]))
                        for link, part in public.MEASURES[1:3]),
                      f"{percent(images[last])}, {last}",
                      sum(row["failures"] for row in found.values()))

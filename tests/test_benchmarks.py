@@ -41,6 +41,7 @@ NAMES = (
 )
 PARTS = (
     "arms",
+    "changes",
     "chromium",
     "doubt",
     "validation_projects",
