@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import math
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +33,7 @@ from mlgokit.tune.spaces.optimizer.state import (
     load_left_out,
     save_left_out,
 )
-from mlgokit.tune.spaces.optimizer.step import moves_of
+from mlgokit.tune.spaces.optimizer.step import COMPOSED, moves_of
 from mlgokit.tune.verify import Verifier
 
 NAMES: tuple[str, ...] = ("f", "g", "h", "i")
@@ -52,11 +54,18 @@ class Toy:
     slowdown: float = 0.0
     start: Mapping[int, Overrides] | None = None
     offsets: Mapping[str, int] | None = None
+    workers: int = 1
+    at_once: int = 0
+    most_at_once: int = 0
 
     def compile(self, module: Module, request: CompileRequest) -> Compilation:
         use = request.use
         assert use is not None
-        table = self.folder / "table"
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(0.01 * (self.workers > 1))
+        self.at_once -= 1
+        table = self.folder / f"table-{threading.get_ident()}"
         table.write_bytes(use.optimizer_passes)
         left_out = left_out_of(read_overrides(OPTIMIZER_PASSES, table).by_key) if use.optimizer_passes else frozenset()
         offset = 0 if self.offsets is None else self.offsets[module.name]
@@ -99,7 +108,7 @@ class Toy:
     def search(self) -> OptimizerSearch:
         found = self.open()
         clock = itertools.count()
-        run_search(found, seconds=1e6, workers=1, report=say_nothing, clock=lambda: float(next(clock)))
+        run_search(found, seconds=1e6, workers=self.workers, report=say_nothing, clock=lambda: float(next(clock)))
         return found
 
 
@@ -137,6 +146,45 @@ def test_what_pays_is_left_out_where_it_pays_and_nothing_executes_more(tmp_path:
     assert (written.summary.plain_score, written.summary.tuned_score) == (400.0, 370.0)
 
 
+@pytest.mark.parametrize("workers", [2, 5])
+def test_several_workers_try_moves_of_one_module_and_find_the_same(workers: int, tmp_path: Path):
+    toy = Toy(weigh, tmp_path, workers=workers)
+
+    found = toy.search()
+
+    assert toy.most_at_once > 1
+    assert found.ended == NOTHING_LEFT
+    assert found.space.account.image == 370
+    assert {key for key, _, _ in found.space.left_out()} == {KEYS["f"], KEYS["g"]}
+    unit = found.space.units[0]
+    assert (unit.running, unit.claimed, unit.gains, unit.composed_steps) == (0, set(), [], 0)
+
+
+def test_of_steps_under_way_together_the_later_leaves_alone_what_the_earlier_changed(tmp_path: Path):
+    toy = Toy(weigh, tmp_path, slowdown=math.inf)
+    space = toy.open().space
+    unit, rng = space.units[0], np.random.default_rng(1)
+    proposed = [space.propose(unit, rng, lambda: False) for _ in range(2)]
+    assert space.admits(unit, 1)
+    assert not space.admits(unit, COMPOSED)
+    steps = [propose() for propose in proposed]
+    assert not steps[0].made & steps[1].made
+
+    for step in steps:
+        space.accept(unit, step)
+
+    # Whatever each made, the module is composed of what the functions weigh so.
+    assert unit.composed_steps > 0
+    sizes, _ = weigh(set(unit.left_out))
+    assert unit.build.measured.totals.text == sum(sizes.values())
+    kept = [step.explored.moves_kept(step.explored.kept) for step in steps if step.explored is not None]
+    assert unit.left_out <= frozenset().union(*kept)
+    touched = [{key for key, _, _ in one} for one in kept]
+    both = touched[0] & touched[1]
+    assert both == {KEYS["i"]}
+    assert not {move for move in kept[1] if move[0] in both} & unit.left_out
+
+
 def test_what_may_execute_more_is_left_out_too(tmp_path: Path):
     found = Toy(weigh, tmp_path, slowdown=math.inf).search()
     assert found.space.account.image == 330
@@ -157,14 +205,15 @@ def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
     assert set(found.space.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
 
 
-def test_components_that_meet_after_all_are_found_out(tmp_path: Path):
+@pytest.mark.parametrize("workers", [1, 3])
+def test_components_that_meet_after_all_are_found_out(workers: int, tmp_path: Path):
     def meeting(left_out: set[LeftOut]) -> tuple[Mapping[str, int], Mapping[str, float]]:
         sizes, executed = weigh(left_out)
         # With both, what each saves is not there.
         met = {KEYS["f"], KEYS["g"]} <= {key for key, _, _ in left_out}
         return {**sizes, "i": 100 + 200 * met}, executed
 
-    found = Toy(meeting, tmp_path).search()
+    found = Toy(meeting, tmp_path, workers=workers).search()
 
     assert found.space.account.image < 400
     assert found.space.account.image == sum(meeting(set(found.space.left_out()))[0].values())

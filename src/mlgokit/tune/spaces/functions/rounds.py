@@ -24,7 +24,7 @@ LONGEST_LOOK = 2.0
 ROUND_SECONDS = 8.0
 """Processor time of trials in one compilation; less for modules that are compiled quickly, more in long sessions for
 such as take long."""
-ROUND_SHARE = 0.05
+ROUND_SHARE = 0.15
 """Of a session, at most, for trials in one compilation, where that is more."""
 LEAST_TRIAL_SECONDS = 1.0
 EXPECTED = 0.02

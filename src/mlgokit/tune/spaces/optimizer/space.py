@@ -20,7 +20,7 @@ from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
 from mlgokit.tune.spaces.functions.compare import objection_in_bytes
 from mlgokit.tune.spaces.optimizer.state import LeftOut, PassModule, TriedFunction, by_function, save_left_out
-from mlgokit.tune.spaces.optimizer.step import PassStep, confirm, step
+from mlgokit.tune.spaces.optimizer.step import COMPOSED, PassStep, confirm, entered, step
 from mlgokit.tune.verify import VerifiedBuild
 
 
@@ -38,7 +38,7 @@ class OptimizerSpace:
         before_bytes: the account before the search.
         slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
         shared: functions that several modules have, which are left alone: each module would change with them.
-        lock: of the account, which steps read while others are entered.
+        lock: of the account and the modules, which steps read while others are entered.
     """
 
     folder: Path
@@ -102,11 +102,13 @@ class OptimizerSpace:
         return None if unit.exhausted else (-unit.rate,)
 
     def admits(self, unit: PassModule, running: int) -> bool:
-        """One step at a time: moves of this kind are not merged with what others found meanwhile."""
-        return not running and not unit.exhausted
+        """Several steps try moves of one module, each its own, up to the next build that is to be compiled."""
+        return not running or not (unit.exhausted or unit.waits or unit.composed_steps + running >= COMPOSED)
 
     def propose(self, unit: PassModule, rng: np.random.Generator, _is_over: IsOver) -> Callable[[], PassStep]:
         """One step."""
+        with self.lock:
+            unit.running += 1
         return functools.partial(
             step,
             self.compile_unit,
@@ -126,13 +128,20 @@ class OptimizerSpace:
         ]
 
     def accept(self, unit: PassModule, step: PassStep) -> None:
-        """Enter the outcome of a step; one without a compilation ends a pass over the moves."""
-        if not step.compilations:
-            before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)
-            unit.exhausted = was_last_pass(before, now)
-            unit.pass_from = unit.build
-            unit.tried.clear()
-            return
+        """Enter the outcome of a step; one without a compilation ends a pass over the moves, if it was the only one."""
+        with self.lock:
+            # What was left to confirm was not proposed.
+            unit.running = max(0, unit.running - 1)
+            unit.claimed -= step.made
+            unit.waits = not step.compilations and bool(unit.running or unit.composed_steps)
+            if step.compilations:
+                self._enter(unit, entered(step, unit, self.account))
+            elif not unit.waits:
+                self._end_pass(unit)
+            if not unit.running:
+                unit.gains.clear()
+
+    def _enter(self, unit: PassModule, step: PassStep) -> None:
         unit.tried |= step.vain
         for key, _, _ in step.made:
             unit.moves[key] = unit.moves.get(key, 0) + 1
@@ -140,11 +149,16 @@ class OptimizerSpace:
             unit.build, unit.left_out, unit.composed_steps = step.build, step.left_out, step.composed_steps
             if not step.composed_steps and step.build is not unit.confirmed[0]:
                 unit.confirmed = step.build, step.left_out
-                with self.lock:
-                    self.account.put(unit.module.name, step.build.measured)
+                self.account.put(unit.module.name, step.build.measured)
                 save_left_out(progress_path(self.folder, unit.module.name), step.left_out)
         if step.made:
             unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
+
+    def _end_pass(self, unit: PassModule) -> None:
+        before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)
+        unit.exhausted = was_last_pass(before, now)
+        unit.pass_from = unit.build
+        unit.tried.clear()
 
     def rest(self) -> None:
         """End the compilers that stay."""
@@ -187,8 +201,7 @@ class OptimizerSpace:
         return found
 
     def _bytes(self, unit: PassModule, done: Compilation) -> float:
-        with self.lock:
-            return self.account.module_bytes(unit.module.name, done.measured)
+        return self.account.module_bytes(unit.module.name, done.measured)
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """The link, the account and the user's own measure say of the whole."""

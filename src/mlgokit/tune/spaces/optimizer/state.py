@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgokit.compiler.arrays import Arrays
 from mlgokit.compiler.compilation import Compilation
@@ -18,6 +19,7 @@ from mlgokit.tune.kept import column, read_kept
 EACH_TIME = (1 << 16) - 1
 """Stands for every question of a pass about a function, in place of the number of one."""
 
+Ints = npt.NDArray[np.int64]
 LeftOut = tuple[int, int, int]
 """The key of a function, the number of a pass, and of its question; a move leaves this out, or no longer."""
 
@@ -49,6 +51,10 @@ class PassModule:
         confirmed: the best build that was compiled, and what does not run in it.
         composed_steps: how many steps with gains the build is ahead of that.
         tried: moves that gave nothing since the pass over the moves began.
+        claimed: moves of the steps that are under way.
+        running: how many steps are under way.
+        waits: whether no step is to begin beside another one, as nothing is left for it.
+        gains: ids of the functions that each step with gains changed, as long as others are under way.
         moves: how many were made, by function.
         rate: bytes saved per second lately; infinite before the first step.
         pass_from: the build with which the present pass over the moves began.
@@ -65,6 +71,10 @@ class PassModule:
     pass_from: Compilation = field(init=False)
     composed_steps: int = 0
     tried: set[LeftOut] = field(default_factory=set[LeftOut])
+    claimed: set[LeftOut] = field(default_factory=set[LeftOut])
+    running: int = 0
+    waits: bool = False
+    gains: list[Ints] = field(default_factory=list[Ints])
     moves: dict[int, int] = field(default_factory=dict[int, int])
     rate: float = math.inf
     exhausted: bool = False

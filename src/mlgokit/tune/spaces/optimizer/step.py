@@ -4,9 +4,11 @@ Leaving a pass out changes a function and all those that it is inlined into, as 
 cannot change the same function are made together, and what of them paid is told by component
 (:mod:`mlgokit.algorithms.credit`). A function that would execute more instructions than it may, by LLVM's estimate,
 speaks against its component. The build with the kept moves alone is composed of what is known, and compiled now and
-then; only builds that were compiled are in the account.
+then; only builds that were compiled are in the account. Of steps that were under way together, the later one's
+components are taken that reach no function which the earlier one changed.
 """
 
+import copy
 import dataclasses
 import math
 import threading
@@ -25,7 +27,7 @@ from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import EACH_TIME, LeftOut, PassModule
+from mlgokit.tune.spaces.optimizer.state import EACH_TIME, Ints, LeftOut, PassModule
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""
@@ -39,10 +41,37 @@ CompileWith = Callable[[PassModule, frozenset[LeftOut]], Compilation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explored:
+    """A build with N moves, and what paid in it.
+
+    Attributes:
+        build: that was compiled.
+        moves: all that were made, in the order of the credit's positions.
+        first: the position of the first of them.
+        credit: by component.
+        kept: [N] whether the flip's component paid.
+        since: how many gains of others there were when the step began.
+    """
+
+    build: Compilation
+    moves: tuple[LeftOut, ...]
+    first: int
+    credit: Credit
+    kept: npt.NDArray[np.bool_]
+    since: int
+
+    def moves_kept(self, kept: npt.NDArray[np.bool_]) -> frozenset[LeftOut]:
+        """The moves of some flips."""
+        positions: list[int] = self.credit.flips[kept].tolist()
+        return frozenset(self.moves[position - self.first] for position in positions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassStep:
     """What one step did.
 
     Attributes:
+        explored: what it compiled, if some of that paid; :func:`entered` makes ``build`` of it.
         build: what to go on from, with ``left_out`` and ``composed_steps``; ``None`` where that stays.
         left_out: what does not run in it.
         composed_steps: how many steps with gains it is ahead of the last build that was compiled; 0 if it was.
@@ -54,6 +83,7 @@ class PassStep:
         trials: none; each variant is a compilation here.
     """
 
+    explored: Explored | None = None
     build: Compilation | None = None
     left_out: frozenset[LeftOut] = frozenset()
     composed_steps: int = 0
@@ -81,24 +111,22 @@ def step(
 
     Args:
         compile_with: compiles.
-        unit: the module; not changed here.
+        unit: the module; what is tried is claimed there, under ``lock``.
         account: the project's, read under ``lock``.
-        lock: of the account.
+        lock: of the account and the modules.
         slowdown: part by which a function may execute more instructions than with all passes.
         rng: of the random part of the order.
         most: moves made at once.
     """
-    if unit.composed_steps >= COMPOSED:
-        return confirm(compile_with, unit, account, lock=lock)
-    moves, worth = moves_of(unit)
-    worth += rng.gumbel(size=len(moves))
     with lock:
-        base = with_moves(unit, account, moves, unit.build)
-    single = [(len(unit.build.decisions) + index,) for index in range(len(moves))]
-    made = independent_moves(base, single, np.argsort(-worth).tolist(), most=most)
-    if not made:
-        return confirm(compile_with, unit, account, lock=lock) if unit.composed_steps else PassStep()
-    chosen = [moves[index] for index in made]
+        chosen = [] if unit.composed_steps >= COMPOSED else _chosen(unit, account, rng, most=most)
+        unit.claimed.update(chosen)
+        # Others are entered while this one is compiled.
+        unit = copy.copy(unit)
+        since = len(unit.gains)
+    if not chosen:
+        alone = unit.running <= 1
+        return confirm(compile_with, unit, account, lock=lock) if alone and unit.composed_steps else PassStep()
     explored = compile_with(unit, unit.left_out ^ frozenset(chosen))
     vain = PassStep(made=frozenset(chosen), vain=frozenset(chosen), compilations=1, user_seconds=explored.user_seconds)
     if not explored.ok:
@@ -112,19 +140,53 @@ def step(
     verdict = judge(credit)
     if not verdict.kept.any():
         return vain
-    first = len(unit.build.decisions)
-    positions: list[int] = credit.flips[verdict.kept].tolist()
-    kept = frozenset(chosen[position - first] for position in positions)
-    build = _composed(unit, explored, credit, verdict.kept)
-    done = dataclasses.replace(
-        vain,
-        build=build,
-        left_out=unit.left_out ^ kept,
-        composed_steps=unit.composed_steps + 1,
-        vain=vain.made - kept,
-        saved=verdict.gain,
+    found = Explored(
+        build=explored,
+        moves=tuple(chosen),
+        first=len(unit.build.decisions),
+        credit=credit,
+        kept=verdict.kept,
+        since=since,
     )
-    return _settled(done, unit, account, lock=lock) if verdict.kept.all() else done
+    return dataclasses.replace(vain, explored=found, vain=vain.made - found.moves_kept(found.kept))
+
+
+def _chosen(unit: PassModule, account: ProjectAccount, rng: np.random.Generator, *, most: int) -> list[LeftOut]:
+    """The moves to make at once, which nobody else makes."""
+    moves, worth = moves_of(unit)
+    worth += rng.gumbel(size=len(moves))
+    base = with_moves(unit, account, moves, unit.build)
+    single = [(len(unit.build.decisions) + index,) for index in range(len(moves))]
+    return [moves[index] for index in independent_moves(base, single, np.argsort(-worth).tolist(), most=most)]
+
+
+def entered(step: PassStep, unit: PassModule, account: ProjectAccount) -> PassStep:
+    """The step with what of it the module goes on from, beside what others found since it began.
+
+    Where both changed the same function, what is there stays. A build that was compiled as it is counts as such, unless
+    others depart from another one. The caller holds the lock.
+    """
+    found = step.explored
+    if found is None:
+        return step
+    credit, others = found.credit, unit.gains[found.since :]
+    touched = np.concatenate(others) if others else np.zeros(0, np.int64)
+    meeting = credit.reached_by[np.isin(credit.reached, touched)]
+    kept = found.kept & ~np.isin(credit.component, meeting)
+    if not kept.any():
+        return step
+    is_compiled = bool(kept.all()) and not others
+    as_before = np.union1d(functions_as_before(credit, kept), touched)
+    paid = np.unique(credit.component[kept])
+    done = dataclasses.replace(
+        step,
+        build=found.build if is_compiled else _composed(unit, found.build, as_before),
+        left_out=unit.left_out ^ found.moves_kept(kept),
+        composed_steps=unit.composed_steps + 1,
+        saved=-float(credit.change[paid].sum()),
+    )
+    unit.gains.append(np.unique(credit.reached[np.isin(credit.reached_by, paid)]))
+    return _settled(done, unit, account) if is_compiled and not unit.running else done
 
 
 def confirm(compile_with: CompileWith, unit: PassModule, account: ProjectAccount, *, lock: threading.Lock) -> PassStep:
@@ -133,16 +195,16 @@ def confirm(compile_with: CompileWith, unit: PassModule, account: ProjectAccount
     done = PassStep(compilations=1, user_seconds=real.user_seconds, build=real, left_out=unit.left_out)
     if not real.ok:
         return _back(done, unit)
-    return _settled(done, unit, account, lock=lock)
+    with lock:
+        return _settled(done, unit, account)
 
 
-def _settled(done: PassStep, unit: PassModule, account: ProjectAccount, *, lock: threading.Lock) -> PassStep:
+def _settled(done: PassStep, unit: PassModule, account: ProjectAccount) -> PassStep:
     """The step, whose build was compiled: it stays if it is smaller than the best one that was."""
     name = unit.module.name
     build, (confirmed, _) = done.build, unit.confirmed
-    with lock:
-        before = account.module_bytes(name, confirmed.measured)
-        after = before if build is None else account.module_bytes(name, build.measured)
+    before = account.module_bytes(name, confirmed.measured)
+    after = before if build is None else account.module_bytes(name, build.measured)
     return dataclasses.replace(done, composed_steps=0) if after < before else _back(done, unit)
 
 
@@ -156,7 +218,7 @@ def _back(done: PassStep, unit: PassModule) -> PassStep:
 
 
 def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
-    """The moves that were not made in vain, and what is expected of each.
+    """The moves that were not made in vain and are not made now, and what is expected of each.
 
     A pass that changed a function is left out where it did, or each time; what is left out runs again.
     """
@@ -175,7 +237,7 @@ def moves_of(unit: PassModule) -> tuple[list[LeftOut], npt.NDArray[np.float64]]:
     # What paid when it was left out rarely pays when it runs again.
     for move in sorted(unit.left_out):
         found[move] = min(FIRST.values(), default=0.0) - 1.0
-    moves = [move for move in found if move not in unit.tried]
+    moves = [move for move in found if move not in unit.tried and move not in unit.claimed]
     return moves, np.array([found[move] for move in moves])
 
 
@@ -222,11 +284,8 @@ def slow_functions(build: Compilation, before: Mapping[str, float], slowdown: fl
     return (*over, *(name for name in build.measured.function_names if name not in executed))
 
 
-def _composed(unit: PassModule, explored: Compilation, credit: Credit, kept: npt.NDArray[np.bool_]) -> Compilation:
-    """The build with the kept moves alone."""
-    if kept.all():
-        return explored
-    as_before = functions_as_before(credit, kept)
+def _composed(unit: PassModule, explored: Compilation, as_before: Ints) -> Compilation:
+    """The build whose functions are those of the explored one, but for some that stay as they are."""
     old, new = unit.build.changes, explored.changes
     bare = no_decisions()
     build = compose(
