@@ -274,8 +274,8 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
                 ),
                 rows=tuple(rows),
                 note="Functions of held-out modules that ask, against LLVM's own allocation, in the mean of projects "
-                f"and seeds. {NOTE} Without a sign of doubt: a policy that its training refuses is judged as well, and "
-                "has no turns. All learn from LLVM's cost of spills, reloads and copies. A turn that was begun within "
+                f"and seeds. {NOTE} A policy that its training refuses is judged as well, and has no turns. "
+                "All learn from LLVM's cost of spills, reloads and copies. A turn that was begun within "
                 "the minutes is finished, and evictions by effect regression go by trials.",
             ),
         ),
