@@ -102,12 +102,14 @@ def _print_modules(changed: list[TunedModule], costs: SpillCosts | None, out: Co
 def _say_bytes(tuned: Tuned, out: Console) -> None:
     say(out, f"objects, each COMDAT once: {_change(tuned.plain_bytes, tuned.tuned_bytes)}")
     for which, passes in (("the optimizer", tuned.optimizer_passes), ("the code generator", tuned.passes)):
-        if passes is not None:
+        if passes is not None and passes.functions:
             say(
                 out,
                 f"of that by passes of {which} left out: {_change(passes.before_bytes, passes.after_bytes)}, "
                 f"in {passes.changed:,} of {passes.functions:,} functions",
             )
+        elif passes is not None:
+            say(out, f"passes of {which}: none could be tried in the time that was left; --continue goes on")
     if (allocated := tuned.allocated) is not None:
         say(
             out,
