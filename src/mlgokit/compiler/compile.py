@@ -15,6 +15,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, module_facts
+from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
@@ -208,7 +209,7 @@ def _draw_name(module: Module, use: PluginUse) -> str:
 def compiler_environment() -> dict[str, str]:
     """Ours without what changes clang. Of the loader's variables, the key has what they lead to."""
     kept = {name: value for name, value in os.environ.items() if not _CHANGES_COMPILER.match(name)}
-    return {**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"}
+    return with_large_pages({**kept, "LLVM_DISABLE_SYMBOLIZATION": "1"})
 
 
 def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
@@ -276,7 +277,8 @@ def _compile(
         environment["TMPDIR"] = scratch
         settings = _settings(compiler, module, use, folder)
         if box is not None:
-            environment, settings = inside_environment(environment), box.settings(settings, folder)
+            environment = with_large_pages(inside_environment(environment))
+            settings = box.settings(settings, folder)
         settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)

@@ -22,6 +22,7 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import plugin_of
 from mlgokit.compiler.inputs import digest_once, module_facts, stamp_of
+from mlgokit.compiler.large_pages import with_large_pages
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
@@ -313,7 +314,7 @@ def plugin_words(plugin: Path | None) -> list[str]:
 def _environment(rustc: Rustc, call: RustcCall, plugin: Path | None) -> dict[str, str]:
     """What cargo gave, without what changes rustc or the plugin."""
     kept = {name: value for name, value in call.environment.items() if not _CHANGES.fullmatch(name)}
-    return {**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))}
+    return with_large_pages({**kept, **({} if plugin is None else unstable_options(rustc.version, call.crate))})
 
 
 def _without_outputs(words: Sequence[str]) -> list[str]:
