@@ -13,9 +13,8 @@ from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, Stage, TrialRequest
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.overrides import OPTIMIZER_PASSES, override_bytes
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, override_bytes
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED
-from mlgokit.tune.spaces.optimizer.state import EACH_TIME
 from mlgokit.tune.spaces.passes.candidates import CANDIDATES
 from mlgokit.tune.spaces.passes.trials import pass_number
 

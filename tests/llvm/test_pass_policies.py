@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import pytest
 
 from mlgokit.advisors import Observation
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.request import CompileRequest, PluginUse
+from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, executed_weights, pass_number
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.sides import make_side
+from mlgokit.learning.optimizer_trials import try_optimizer
 from mlgokit.learning.pass_trials import ask, try_passes
 from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.settings import Learning
@@ -25,13 +27,14 @@ from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
-from mlgokit.tables.overrides import PASSES, override_bytes
+from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, PASSES, override_bytes
 
 pytestmark = pytest.mark.llvm
 
 UNKNOWN = ("pass:machine-sink", "pass:codegenprepare")
 """Features that a policy lacks, so that these passes run."""
+PLAIN = {INLINE_SIZE.name: HEURISTIC}
 WEIGHTS = executed_weights(CODE_BYTES)
 # Constants that hoisting takes out of loops, at the price of registers that calls must keep.
 SOURCE = """
@@ -80,6 +83,10 @@ def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modul
 
     found = try_passes(compiler, modules[0], [state], weights=WEIGHTS)
 
+    mine = state.passes < len(GENERATOR_PASSES)
+    state = dataclasses.replace(
+        state, values=state.values[mine], passes=state.passes[mine], occurrences=state.occurrences[mine]
+    )
     assert found.trials == len(state.passes) + 1
     assert np.array_equal(found.values, state.values)
     sizes = dict(zip(plain.measured.function_names, plain.measured.function_text.tolist(), strict=True))
@@ -92,6 +99,32 @@ def test_a_trial_measures_what_a_table_then_gives(compiler: ClangCompiler, modul
         now = dict(zip(other.function_names, other.function_text.tolist(), strict=True))
         assert now.pop("state_0") - sizes["state_0"] == pytest.approx(change, abs=0.1)
         assert now == {name: size for name, size in sizes.items() if name != "state_0"}
+
+
+def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
+    compiler: ClangCompiler, modules: list[Module]
+):
+    """Each label is what a compilation with that one pass left out of that one function shows."""
+    _, asked = ask(compiler, modules[0])
+    listed = compiler.compile(modules[0], CompileRequest(use=PluginUse(policies=PLAIN, list_changes=True)))
+    assert listed.changes is not None
+    plain = int(listed.measured.function_bytes.sum())
+
+    found = try_optimizer(compiler, modules[0], asked, rounds=3, seed=1)
+
+    assert (found.reason, found.compilations) == ("", 4)
+    assert len(found.change) == found.trials > 10
+    assert np.count_nonzero(found.change) > 3
+    rows = {one.values[row].tobytes(): (one.name, place) for one in asked for row, place in enumerate(one.passes)}
+    for index in np.flatnonzero(found.change)[:6]:
+        name, place = rows[found.values[index].tobytes()]
+        assert place >= len(GENERATOR_PASSES)
+        left_out = np.array([(pass_number(DECIDED_PASSES[place]), EACH_TIME, 0)], OVERRIDE)
+        table = override_bytes(OPTIMIZER_PASSES, {listed.changes.keys[name]: Overrides(passes=left_out)})
+        use = PluginUse(policies=PLAIN, optimizer_passes=table)
+        measured = compiler.compile(modules[0], CompileRequest(use=use)).measured
+        assert int(measured.function_bytes.sum()) - plain == found.change[index]
+        assert found.size[index] > 0
 
 
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=7, temperature=0.5, flip_probability=0.1)])
@@ -132,14 +165,17 @@ def test_numpy_decides_as_the_plugin(
     log = done.logs[PASS_SELECTION.name]
     advisor = PolicyAdvisor(policy, exploration)
     decided: list[int] = []
+    # A function is a context in the optimizer and again in code generation, with one stream of draws.
+    asked_before: Counter[str] = Counter()
     for span in log.contexts:
         for index in range(span.start, span.stop):
             observation = Observation(
                 context=span.name,
-                index=index - span.start,
+                index=asked_before[span.name],
                 header=log.header,
                 values={name: column[index] for name, column in log.columns.items()},
             )
+            asked_before[span.name] += 1
             decision, logarithm = advisor.decide(observation)
             decided.append(int(decision))
             assert log.columns["log_probability"][index][0] == pytest.approx(logarithm, abs=1e-6)
@@ -150,7 +186,7 @@ def test_numpy_decides_as_the_plugin(
         assert not np.any(unknown * log.columns["left_out"].ravel())
 
 
-SETTING = ("fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit.dropout=0.0")
+SETTING = ("rounds=2", "fit.members=6", "fit.epochs=40", "fit.hidden=[16]", "fit.dropout=0.0")
 
 
 def test_a_policy_is_learned_that_makes_other_modules_smaller(
@@ -161,7 +197,8 @@ def test_a_policy_is_learned_that_makes_other_modules_smaller(
     )
 
     assert (learned.taught, learned.left_out) == (6, {})
-    assert learned.counters.compilations == 12
+    # Each to hear what is asked, for trials, plainly once more, and twice without passes of the optimizer.
+    assert learned.counters.compilations == 30
     assert learned.counters.best_gain > 0.005
     save_policy(learned.policy, tmp_path / "passes.policy")
     side = make_side([str(tmp_path / "passes.policy")])

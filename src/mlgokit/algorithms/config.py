@@ -48,6 +48,8 @@ class PassTrialsConfig:
 
     functions: int = 60
     """Functions of a module that are tried, drawn from those that no module before it has; 0 for all."""
+    rounds: int = 8
+    """Compilations of a module, at most, in which passes of the optimizer are left out of its functions."""
     margin: float = 0.05
     """Bytes that leaving a pass out must save."""
     slowdown_price: float = 0.3

@@ -1,9 +1,10 @@
-"""What leaving a pass out does to a function, measured: one trial for each pass that asks about it.
+"""What leaving a pass of the code generator out does to a function, measured: a trial for each that asks about it.
 
 Each trial makes the code of one function in a copy of the compiler (``compiler/reuse/trials.py``), so its change of
 bytes is exact, and belongs to one decision alone.
 """
 
+import dataclasses
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from mlgokit.compiler.reuse.trials import (
 )
 from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.module import Module
-from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
+from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, PASS_SELECTION
 from mlgokit.traces import Log
 
 _LEAST_EXECUTED = 1e-9
@@ -91,6 +92,7 @@ class ModuleTrials:
         slowdown: float64 [N] by which part more is executed, by LLVM's estimate.
         size: float64 [N] bytes of the function with all passes.
         trials: how many were made.
+        compilations: in which they were.
         user_seconds: processor time.
         reason: why there are none; empty if the module compiled.
     """
@@ -100,6 +102,7 @@ class ModuleTrials:
     slowdown: Floats
     size: Floats
     trials: int
+    compilations: int
     user_seconds: float
     reason: str = ""
 
@@ -109,6 +112,16 @@ class ModuleTrials:
         numbers = {name: getattr(self, name) for name in _KEPT}
         np.savez(out, **numbers, reason=np.array(self.reason))
         return out.getvalue()
+
+    def beside(self, other: "ModuleTrials") -> "ModuleTrials":
+        """All of two kinds of trials."""
+        return ModuleTrials(
+            **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS},
+            trials=self.trials + other.trials,
+            compilations=self.compilations + other.compilations,
+            user_seconds=self.user_seconds + other.user_seconds,
+            reason=self.reason or other.reason,
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
@@ -121,6 +134,7 @@ class ModuleTrials:
                 slowdown=found["slowdown"].astype(np.float64),
                 size=found["size"].astype(np.float64),
                 trials=int(found["trials"]),
+                compilations=int(found["compilations"]),
                 user_seconds=float(found["user_seconds"]),
                 reason=str(found["reason"]),
             )
@@ -128,13 +142,14 @@ class ModuleTrials:
             return None
 
 
-_KEPT = ("values", "change", "slowdown", "size", "trials", "user_seconds")
+_COLUMNS = ("values", "change", "slowdown", "size")
+_KEPT = (*_COLUMNS, "trials", "compilations", "user_seconds")
 
 
 def try_passes(
     compiler: Compiler, module: Module, functions: Sequence[FunctionQuestions], *, weights: Floats
 ) -> ModuleTrials:
-    """Leave out each pass that asks about one of the functions, by itself; a trial that fails is left out.
+    """Leave out each pass of the code generator that asks about one of the functions, by itself, where that works.
 
     Args:
         compiler: compiles.
@@ -142,7 +157,8 @@ def try_passes(
         functions: some of those that :func:`ask` found.
         weights: [9] of what a trial measures, in bytes; what is executed must have one.
     """
-    series = [_series(one) for one in functions]
+    functions = [_of_generator(one) for one in functions]
+    series = [_series(one) for one in functions if len(one.passes)]
     done = compile_trials(compiler, module, PASS_SELECTION, series, stage=Stage.PASSES, weights=weights)
     asked = {one.key: one for one in functions}
     found = [
@@ -156,8 +172,20 @@ def try_passes(
         slowdown=columns[1],
         size=columns[2],
         trials=sum(len(one.outcomes) for one in done.tried),
+        compilations=1,
         user_seconds=done.user_seconds,
         reason="" if done.ok else done.reason or done.status.value,
+    )
+
+
+def _of_generator(function: FunctionQuestions) -> FunctionQuestions:
+    """What passes of the code generator asked about a function."""
+    mine = function.passes < len(GENERATOR_PASSES)
+    return dataclasses.replace(
+        function,
+        values=function.values[mine],
+        passes=function.passes[mine],
+        occurrences=function.occurrences[mine],
     )
 
 

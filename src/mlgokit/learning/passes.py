@@ -1,7 +1,8 @@
-"""Learning which passes of the code generator to leave out: trials of single functions, a fit to them, and judges.
+"""Learning which passes to leave out: trials of single functions, a fit to what they measured, and judges.
 
-Each module is compiled once to hear what passes ask about its functions, and once more for the trials of those drawn
-from them (``pass_trials.py``). What was tried is kept module by module, so a run that was interrupted goes on.
+Each module is compiled once to hear what passes ask about its functions, once more for trials of the code generation
+of those drawn from them (``pass_trials.py``), and some times without passes of the optimizer (``optimizer_trials.py``).
+What was tried is kept module by module, so a run that was interrupted goes on.
 """
 
 import time
@@ -22,6 +23,7 @@ from mlgokit.learning.baselines import compile_defaults, evaluate_policy
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.loop import JUDGES, Learned
 from mlgokit.learning.metrics import Row, write_metrics
+from mlgokit.learning.optimizer_trials import try_optimizer
 from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, ask, try_passes
 from mlgokit.learning.settings import Learning, check_ready
 from mlgokit.learning.trials import kept_or_made, module_draws, trial_row, trial_settings
@@ -73,7 +75,7 @@ def learn_passes(
         )
         left_out = Counter(done.reason or done.status.value for done, _ in asked if not done.ok)
         plan = _drawn(modules, [functions for _, functions in asked], settings.functions, config.seed)
-        found = _tried(compiler, plan, config.objective, folder, report)
+        found = _tried(compiler, plan, rounds=settings.rounds, config=config, folder=folder, report=report)
         left_out.update(one.reason for one in found if one.reason)
         taught = [module for (module, _), one in zip(plan, found, strict=True) if len(one.change)]
         labels = _labels(taught, [one for one in found if len(one.change)])
@@ -85,7 +87,7 @@ def learn_passes(
         report(0, 1, f"fit to {len(labels.change)} trials")
         fit = fit_passes(labels, settings, features=features, seed=config.seed)
         judged = _judge(compiler, taught, fit, projects=labels.projects, config=config, report=report)
-        compilations = len(modules) + len(plan)
+        compilations = len(modules) + sum(one.compilations for one in found)
         counters = Counters(
             turn=1,
             compilations=compilations,
@@ -144,18 +146,28 @@ def _drawn(
 def _tried(
     compiler: Compiler,
     plan: Sequence[tuple[Module, Sequence[FunctionQuestions]]],
-    objective: Objective,
+    *,
+    rounds: int,
+    config: Learning,
     folder: Path,
     report: Report,
 ) -> list[ModuleTrials]:
     """The trials of each module; those that are kept are not made again."""
-    weights = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
+    weights = executed_weights(CODE_BYTES if config.objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
 
     def work(part: tuple[Module, Sequence[FunctionQuestions]]) -> ModuleTrials:
         module, functions = part
-        return kept_or_made(
+        of_generator = kept_or_made(
             ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)
         )
+        of_optimizer = kept_or_made(
+            ModuleTrials,
+            folder,
+            module,
+            lambda: try_optimizer(compiler, module, functions, rounds=rounds, seed=config.seed),
+            part="optimizer",
+        )
+        return of_generator.beside(of_optimizer)
 
     return parallel(work, plan, workers=compiler, report=report, label="try functions without a pass")
 

@@ -2,7 +2,7 @@
 
 from mlgokit.problems.header import column_count, header_defect
 from mlgokit.problems.inline_size import INLINE_SIZE
-from mlgokit.problems.pass_selection import DECIDED_PASSES, PASS_FEATURES, PASS_SELECTION
+from mlgokit.problems.pass_selection import DECIDED_PASSES, GENERATOR_PASSES, PASS_FEATURES, PASS_SELECTION
 from mlgokit.problems.problem import Channel, Feature, Problem
 from mlgokit.problems.regalloc_eviction import REGALLOC_EVICTION
 from mlgokit.problems.regalloc_priority import REGALLOC_PRIORITY
@@ -16,6 +16,7 @@ PROBLEMS: dict[str, Problem] = {
 
 __all__ = [
     "DECIDED_PASSES",
+    "GENERATOR_PASSES",
     "INLINE_SIZE",
     "PASS_FEATURES",
     "PASS_SELECTION",

@@ -1,4 +1,4 @@
-"""Pass selection: run an optional pass of the code generator on a function, or leave it out.
+"""Pass selection: run an optional pass of the optimizer or of the code generator on a function, or leave it out.
 
 Sources: ``llvm/include/llvm/IR/OptBisect.h`` (who asks; what is required never does), ``plugin/passes/`` (features).
 """
@@ -6,7 +6,7 @@ Sources: ``llvm/include/llvm/IR/OptBisect.h`` (who asks; what is required never 
 from mlgokit.problems.problem import Feature, Problem
 from mlgokit.spec import AdviceKind
 
-DECIDED_PASSES = (
+GENERATOR_PASSES = (
     "consthoist",
     "codegenprepare",
     "early-machinelicm",
@@ -19,14 +19,29 @@ DECIDED_PASSES = (
     "shrink-wrap",
     "block-placement",
 )
-"""LLVM's arguments of the passes that a policy decides about, as ``plugin/passes/PassPolicy.cpp`` has them."""
+"""LLVM's arguments of the passes of the code generator that a policy decides about."""
+
+DECIDED_PASSES = (
+    *GENERATOR_PASSES,
+    "InstSimplifyPass",
+    "TailCallElimPass",
+    "JumpThreadingPass",
+    "SimplifyCFGPass",
+    "InstCombinePass",
+    "IndVarSimplifyPass",
+    "LICMPass",
+    "EarlyCSEPass",
+    "GVNPass",
+)
+"""All passes that a policy decides about, as ``plugin/passes/PassPolicy.cpp`` has them: behind those of the code
+generator those of the optimizer, each at its first question about a function, for all of them."""
 
 PASS_FEATURES = tuple(f"pass:{name}" for name in DECIDED_PASSES)
 """Features that say which pass asks; a policy that has some of them decides about these passes alone."""
 
 PASS_SELECTION = Problem(
     name="pass-selection",
-    summary="run a pass of the code generator on a function or leave it out, so that the program gets smaller",
+    summary="run an optional pass on a function or leave it out, so that the program gets smaller",
     policy_variable="MLGOKIT_PASS_POLICY",
     log_variable="MLGOKIT_PASS_LOG",
     rules=(":default",),

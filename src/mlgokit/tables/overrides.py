@@ -44,6 +44,10 @@ OPTIMIZER_PASSES = OverrideKind(
 """Which optional passes of the optimizer do not run on functions, from the inliner on."""
 
 
+EACH_TIME = (1 << 16) - 1
+"""Stands for every question of a pass of the optimizer about a function, in place of the number of one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideSummary:
     """What was found when a table was made.

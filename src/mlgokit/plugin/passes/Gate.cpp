@@ -60,8 +60,8 @@ public:
       return Read.takeError();
     Table = std::move(*Read);
     // What was tuned has its table; a policy does not know what was tried.
-    Expected<std::unique_ptr<PassPolicy>> Opened =
-        PassPolicy::open(*S, M, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
+    Expected<std::shared_ptr<PassPolicy>> Opened =
+        PassPolicy::openCodeGenerator(*S, M, /*OnlyListens=*/Table || hasTrials(Stage::Passes) || isTrial());
     if (!Opened)
       return Opened.takeError();
     Advisor = std::move(*Opened);
@@ -159,7 +159,7 @@ private:
   const std::function<MachineFunction *(const Function &)> CodeOf;
   const bool IsOneByOne; // code is generated function by function, from the first pass that asks to the last
   std::optional<OverrideTable> Table;
-  std::unique_ptr<PassPolicy> Advisor; // none without a policy and a log
+  std::shared_ptr<PassPolicy> Advisor; // none without a policy and a log
   mutable PassNames Names;
   mutable TypeHashes Types;
   mutable DenseMap<const Function *, Entered> Functions;

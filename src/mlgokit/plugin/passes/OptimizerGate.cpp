@@ -7,6 +7,7 @@
 
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
+#include "passes/PassPolicy.h"
 #include "shared/HotFunctions.h"
 #include "shared/Settings.h"
 #include "trials/OverrideTable.h"
@@ -70,7 +71,7 @@ class OptimizerGate {
 public:
   explicit OptimizerGate(PassInstrumentationCallbacks &Callbacks) : Callbacks(Callbacks) {}
 
-  Error enter(Module &Entered) {
+  Error enter(Module &Entered, bool ByPolicy) {
     M = nullptr;
     Functions.clear();
     Last = nullptr;
@@ -86,16 +87,20 @@ public:
     Table = std::move(*Read);
     if (Error E = openList())
       return E;
-    if (!Table && !List)
+    Advisor = nullptr;
+    if (ByPolicy)
+      if (Error E = openPolicy(*S, Entered))
+        return E;
+    if (!Table && !List && !Advisor)
       return Error::success();
     TypeHashes Types;
     const StringSet<> Hot = hotFunctions(Entered, S->KeepHot);
     for (const Function &F : Entered) {
       if (F.isDeclaration() || Hot.contains(F.getName()))
         continue;
-      const uint64_t Key = hashBody(F, Types);
+      const uint64_t Key = Table || List ? hashBody(F, Types) : 0;
       const Overrides *Known = Table ? Table->find(Key) : nullptr;
-      if (!Known && !List)
+      if (!Known && !List && !Advisor)
         continue;
       Decided &D = Functions[F.getName()];
       D.Key = Key;
@@ -126,7 +131,7 @@ public:
       return true;
     const uint32_t Of = Asking->Number;
     const bool IsLeftOut = LeftOut.contains(Of);
-    if (!IsLeftOut && !WithoutMinSize && !List)
+    if (!IsLeftOut && !WithoutMinSize && !List && !Advisor)
       return true;
     const Function *F = subject(IR);
     if (!F || F->getParent() != M)
@@ -140,6 +145,11 @@ public:
       M->getFunction(F->getName())->removeFnAttr(Attribute::MinSize);
       --WithoutMinSize;
     }
+    // By then the inliner is done with it.
+    if (Advisor && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
+      D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
+    if (is_contained(D.ByPolicy, Of))
+      return false;
     if (!IsLeftOut && !List)
       return true;
     uint16_t &Asked = D.Asked[Of];
@@ -175,6 +185,8 @@ private:
     uint64_t Key = 0;
     const Overrides *Known = nullptr;
     bool LosesMinSize = false;
+    bool IsDecided = false;         // by the policy
+    std::vector<uint32_t> ByPolicy; // what it leaves out
     SmallDenseMap<uint32_t, uint16_t, 8> Asked;
   };
   struct Question {
@@ -210,10 +222,22 @@ private:
     return createStringError(Code, std::string("list of passes ") + Path + ": " + Code.message());
   }
 
+  /// A policy decides where nothing was tuned.
+  Error openPolicy(const Settings &S, const Module &Entered) {
+    const bool IsTuned = Table || S.hasDecisions() || S.hasPasses();
+    Expected<std::shared_ptr<PassPolicy>> Opened = PassPolicy::openOptimizer(S, Entered, /*OnlyListens=*/IsTuned);
+    if (!Opened)
+      return Opened.takeError();
+    if (*Opened && (*Opened)->hearsOptimizer())
+      Advisor = std::move(*Opened);
+    return Error::success();
+  }
+
   PassInstrumentationCallbacks &Callbacks;
   bool IsAsked = false;
   Module *M = nullptr;
   std::optional<OverrideTable> Table;
+  std::shared_ptr<PassPolicy> Advisor; // none if nobody hears what the optimizer asks
   StringMap<Decided> Functions;
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
@@ -237,7 +261,8 @@ bool isWanted() {
     return true;
   Expected<Settings> S = readSettings();
   if (S)
-    return S->hasOptimizerPasses();
+    return S->hasOptimizerPasses() || S->hasPolicy(Problem::PassSelection) ||
+           !S->of(Problem::PassSelection).Log.empty();
   consumeError(S.takeError());
   return false;
 }
@@ -264,9 +289,9 @@ void registerOptimizerGate(PassBuilder &Builder) {
       [Gate](StringRef Pass, const PreservedAnalyses &) { Gate->ran(Pass, true); });
 }
 
-void enterOptimizerGate(Module &M) {
+void enterOptimizerGate(Module &M, bool ByPolicy) {
   if (const std::shared_ptr<OptimizerGate> Gate = Current.lock())
-    if (Error E = Gate->enter(M))
+    if (Error E = Gate->enter(M, ByPolicy))
       M.getContext().emitError("mlgokit: " + toString(std::move(E)));
 }
 

@@ -7,12 +7,13 @@
 
 namespace mlgokit {
 
-/// Lets the plugin be asked by the passes of a pipeline, if there is a table of them or a list of them is wanted.
+/// Lets the plugin be asked by the passes of a pipeline, if there is a table of them or a policy, or a list of them is
+/// wanted.
 void registerOptimizerGate(llvm::PassBuilder &Builder);
 
 /// The inliner begins with \p M: its functions are as decision tables know them, and the gate goes by its table from
-/// now on.
-void enterOptimizerGate(llvm::Module &M);
+/// now on, and where there is none \p ByPolicy.
+void enterOptimizerGate(llvm::Module &M, bool ByPolicy);
 
 } // namespace mlgokit
 

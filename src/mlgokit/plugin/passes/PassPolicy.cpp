@@ -2,6 +2,7 @@
 
 #include "passes/FunctionFeatures.h"
 #include "passes/MachineFeatures.h"
+#include "passes/PassNames.h"
 #include "shared/HotFunctions.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 using namespace llvm;
 
@@ -16,12 +18,16 @@ namespace mlgokit {
 
 namespace {
 
-/// Those that are worth something by themselves on some functions; what a target has not never asks.
+/// Those that are worth something by themselves on some functions; what a target has not never asks. First come those
+/// of the code generator, by LLVM's arguments, then those of the optimizer, by the names by which they ask.
 constexpr StringRef Passes[] = {
-    "consthoist",          "codegenprepare", "early-machinelicm",     "machine-cse",
-    "machine-sink",        "machine-cp",     "twoaddressinstruction", "machine-scheduler",
-    "postra-machine-sink", "shrink-wrap",    "block-placement",
+    "consthoist",          "codegenprepare",    "early-machinelicm",     "machine-cse",
+    "machine-sink",        "machine-cp",        "twoaddressinstruction", "machine-scheduler",
+    "postra-machine-sink", "shrink-wrap",       "block-placement",       "InstSimplifyPass",
+    "TailCallElimPass",    "JumpThreadingPass", "SimplifyCFGPass",       "InstCombinePass",
+    "IndVarSimplifyPass",  "LICMPass",          "EarlyCSEPass",          "GVNPass",
 };
+constexpr size_t FirstOfOptimizer = 11;
 
 constexpr StringLiteral Occurrence = "occurrence", LeftOut = "passes_left_out";
 
@@ -55,16 +61,41 @@ std::optional<size_t> placeOf(StringRef Pass) {
 
 } // namespace
 
-ArrayRef<StringRef> decidedPasses() { return Passes; }
+/// What decided in the optimizer, until code generation comes to the same module.
+struct HandedOver {
+  const Module *Of = nullptr;
+  std::shared_ptr<PassPolicy> Made;
+};
+thread_local HandedOver Slot;
 
 PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
 
-Expected<std::unique_ptr<PassPolicy>> PassPolicy::open(const Settings &S, const Module &M, bool OnlyListens) {
+Expected<std::shared_ptr<PassPolicy>> PassPolicy::openOptimizer(const Settings &S, const Module &M, bool OnlyListens) {
+  // Its log ends before the next one begins.
+  Slot = {};
+  Expected<std::shared_ptr<PassPolicy>> Opened = open(S, M);
+  if (!Opened || !*Opened)
+    return Opened;
+  (*Opened)->OnlyListens = OnlyListens;
+  Slot = {&M, *Opened};
+  return Opened;
+}
+
+Expected<std::shared_ptr<PassPolicy>> PassPolicy::openCodeGenerator(const Settings &S, const Module &M,
+                                                                    bool OnlyListens) {
+  const HandedOver Before = std::exchange(Slot, {});
+  Expected<std::shared_ptr<PassPolicy>> Opened = Before.Of == &M ? Before.Made : open(S, M);
+  if (Opened && *Opened)
+    (*Opened)->OnlyListens = OnlyListens;
+  return Opened;
+}
+
+Expected<std::shared_ptr<PassPolicy>> PassPolicy::open(const Settings &S, const Module &M) {
   const ProblemSettings &Mine = S.of(Problem::PassSelection);
-  const bool Decides = S.hasPolicy(Problem::PassSelection) && !OnlyListens;
+  const bool Decides = S.hasPolicy(Problem::PassSelection);
   if (!Decides && Mine.Log.empty())
     return nullptr;
-  std::unique_ptr<PassPolicy> Made(new PassPolicy(S));
+  std::shared_ptr<PassPolicy> Made(new PassPolicy(S));
   if (Decides && Mine.Policy != ":default")
     if (Error E = Made->connectPolicy(M))
       return std::move(E);
@@ -106,15 +137,40 @@ Error PassPolicy::connectPolicy(const Module &M) {
   return Error::success();
 }
 
+bool PassPolicy::isForIt(const Function &F) const { return (S.AnyLevel || F.hasOptSize()) && !isHot(F, S.KeepHot); }
+
+PassPolicy::Known PassPolicy::begin(const Function &F) {
+  Known K;
+  K.Values = functionFeatures(F);
+  K.Values.resize(featureNames().size());
+  K.Questions.resize(std::size(Passes));
+  return K;
+}
+
+bool PassPolicy::hearsOptimizer() const {
+  if (Log || OnlyListens)
+    return bool(Log);
+  return P ? is_contained(ArrayRef(Knows).drop_front(FirstOfOptimizer), true) : S.FlipProbability > 0;
+}
+
+std::vector<uint32_t> PassPolicy::leftOutOfOptimizer(const Function &F) {
+  std::vector<uint32_t> LeftOut;
+  if (!isForIt(F))
+    return LeftOut;
+  Known K = begin(F);
+  for (size_t Place = FirstOfOptimizer; Place < std::size(Passes); ++Place)
+    if (decide(F, K, Place))
+      LeftOut.push_back(passNumber(Passes[Place]));
+  Current = nullptr;
+  return LeftOut;
+}
+
 bool PassPolicy::enter(const Function &F) {
-  if ((!S.AnyLevel && !F.hasOptSize()) || isHot(F, S.KeepHot))
+  if (!isForIt(F))
     return false;
   Known &K = Functions[&F];
-  if (K.Values.empty()) {
-    K.Values = functionFeatures(F);
-    K.Values.resize(featureNames().size());
-    K.Questions.resize(std::size(Passes));
-  }
+  if (K.Values.empty())
+    K = begin(F);
   return true;
 }
 
@@ -122,15 +178,19 @@ bool PassPolicy::leavesOut(const Function &F, const MachineFunction *Code, Strin
   const std::optional<size_t> Place = placeOf(Pass);
   if (!Place)
     return false;
+  Known &K = Functions[&F];
+  countMachineFeatures(Code, MutableArrayRef(K.Values).slice(FirstOfMachine, machineFeatureNames().size()));
+  return decide(F, K, *Place);
+}
+
+bool PassPolicy::decide(const Function &F, Known &K, size_t Place) {
   if (Current != &F)
     Draws.enter(F.getName());
   Current = &F;
-  Known &K = Functions[&F];
-  countMachineFeatures(Code, MutableArrayRef(K.Values).slice(FirstOfMachine, machineFeatureNames().size()));
-  K.Values[FirstOfQuestion] = K.Questions[*Place]++;
-  K.Values[FirstPass + *Place] = 1;
+  K.Values[FirstOfQuestion] = K.Questions[Place]++;
+  K.Values[FirstPass + Place] = 1;
   double Preference = -HeuristicPreference;
-  if (P && Knows[*Place]) {
+  if (P && !OnlyListens && Knows[Place]) {
     for (size_t I = 0; I < Sources.size(); ++I)
       Row[I] = double(K.Values[Sources[I]]);
     Preference = P->preference(Row, [] { return false; });
@@ -149,7 +209,7 @@ bool PassPolicy::leavesOut(const Function &F, const MachineFunction *Code, Strin
     Write(float(Decided.LogProbability));
     Log->endObservation();
   }
-  K.Values[FirstPass + *Place] = 0;
+  K.Values[FirstPass + Place] = 0;
   K.Values[FirstOfQuestion + 1] += Decided.Yes;
   return Decided.Yes;
 }

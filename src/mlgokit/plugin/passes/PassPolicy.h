@@ -1,4 +1,4 @@
-// A policy of passes: whether a pass of the code generator runs on a function that no table knows.
+// A policy of passes: whether an optional pass runs on a function that no table knows.
 #ifndef MLGOKIT_PASSES_PASSPOLICY_H
 #define MLGOKIT_PASSES_PASSPOLICY_H
 
@@ -6,6 +6,7 @@
 #include "shared/Files.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
@@ -22,17 +23,22 @@ class Module;
 
 namespace mlgokit {
 
-/// The passes that a policy decides about, by LLVM's arguments; all others run.
-llvm::ArrayRef<llvm::StringRef> decidedPasses();
-
-/// Decides for the code generation of one module.
+/// Decides for one module. Where others decide, as a table or trials do, it only listens.
 class PassPolicy {
 public:
-  /// Null if nobody gave a policy for the target of \p M and nobody wants a log. \p OnlyListens says that others
-  /// decide, as in trials.
-  static llvm::Expected<std::unique_ptr<PassPolicy>> open(const Settings &S, const llvm::Module &M, bool OnlyListens);
+  /// For the optimizer. Null if nobody gave a policy for the target of \p M and nobody wants a log.
+  static llvm::Expected<std::shared_ptr<PassPolicy>> openOptimizer(const Settings &S, const llvm::Module &M,
+                                                                   bool OnlyListens);
+  /// For code generation: the same as for the optimizer, if this thread optimized \p M before, so that there is one log.
+  static llvm::Expected<std::shared_ptr<PassPolicy>> openCodeGenerator(const Settings &S, const llvm::Module &M,
+                                                                       bool OnlyListens);
 
-  /// Whether it decides about \p F; it may be asked about it then.
+  /// Whether it is to be asked about passes of the optimizer: it decides about some, or somebody wants a log.
+  bool hearsOptimizer() const;
+  /// The passes of the optimizer that are left out of \p F, by their numbers in tables.
+  std::vector<uint32_t> leftOutOfOptimizer(const llvm::Function &F);
+
+  /// Whether it decides about the code generation of \p F; it may be asked about it then.
   bool enter(const llvm::Function &F);
   /// Whether the pass with the argument \p Pass, which asks for \p F, is left out. \p Code is what there is of its
   /// instructions.
@@ -40,23 +46,30 @@ public:
 
 private:
   explicit PassPolicy(const Settings &S);
+  static llvm::Expected<std::shared_ptr<PassPolicy>> open(const Settings &S, const llvm::Module &M);
   llvm::Error connectPolicy(const llvm::Module &M);
+  bool isForIt(const llvm::Function &F) const;
 
   /// A function that was entered.
   struct Known {
     std::vector<int64_t> Values;     // all features: those of the function, then those of the question
     std::vector<uint32_t> Questions; // by pass, how often it asked
   };
+  /// A function that comes to its first question.
+  static Known begin(const llvm::Function &F);
+  /// Decides about the pass in one place among the decided ones.
+  bool decide(const llvm::Function &F, Known &K, size_t Place);
 
   const Settings S;
+  bool OnlyListens = false;
   std::optional<Policy> P; // none if LLVM's own decisions stand
   std::unique_ptr<llvm::Logger> Log;
   std::vector<size_t> Sources; // where each of the policy's features is among the values
   std::vector<double> Row;
-  std::vector<bool> Knows; // by pass, whether the policy decides about it
+  llvm::SmallVector<bool> Knows; // by pass, whether the policy decides about it
   llvm::DenseMap<const llvm::Function *, Known> Functions;
   FunctionDraws Draws;
-  const llvm::Function *Current = nullptr; // whose draws these are
+  const llvm::Function *Current = nullptr; // whose draws these are; a function of the optimizer may be no more
 };
 
 } // namespace mlgokit

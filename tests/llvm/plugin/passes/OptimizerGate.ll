@@ -1,5 +1,5 @@
 ; The list has the functions that the inliner found, what passes changed in them from then on, and what is executed at
-; the end. A table leaves a pass out once or each time, in its function alone; one of other functions gives LLVM's code,
+; the end. A policy leaves passes out where there is no table, but not where code is compiled for a link. A table leaves a pass out once or each time, in its function alone; one of other functions gives LLVM's code,
 ; and so do a list and a table with nothing to leave out. Where compile steps leave all to the link, it is for the link.
 ; Damage is said.
 ; RUN: opt -passes='default<Oz>' -S %s -o %t.plain
@@ -12,6 +12,20 @@
 ; RUN: FileCheck %s --check-prefix=PLAIN < %t.plain
 ; RUN: %tool optimizer %t.each %t.list sum InstCombinePass 65535
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.each -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=EACH
+; RUN: (echo 'target triple = "x86_64-unknown-linux-gnu"'; cat %s) > %t.x86.ll
+; RUN: %tool policy %t.policy pass-selection pass:InstCombinePass 0 -200
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -passes='default<Oz>' -S %t.x86.ll | FileCheck %s --check-prefix=POLICY
+; RUN: %tool log %t.log pass:InstCombinePass pass:GVNPass left_out_default left_out | FileCheck %s --check-prefix=LOG
+; RUN: opt -passes='default<Oz>' -S %t.x86.ll -o %t.x86
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.yes -mlgokit-pass-policy=%t.policy -passes='default<Oz>' -S %t.x86.ll -o %t.same
+; RUN: cmp %t.x86 %t.same
+; RUN: opt -passes='lto-pre-link<Oz>' -S %t.x86.ll -o %t.step
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='lto-pre-link<Oz>' -S %t.x86.ll -o %t.same
+; RUN: cmp %t.step %t.same
+; RUN: sed 's/minsize optsize//' %t.x86.ll > %t.fast.ll
+; RUN: opt -passes='default<O2>' -S %t.fast.ll -o %t.fast
+; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='default<O2>' -S %t.fast.ll -o %t.same
+; RUN: cmp %t.fast %t.same
 ; RUN: %tool optimizer %t.less %t.list sum minsize 0
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='default<Oz>' -S %s | FileCheck %s --check-prefix=LESS
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-optimizer-passes=%t.less -passes='lto-pre-link<Oz>' -S %s | FileCheck %s --check-prefix=LESS
@@ -45,6 +59,13 @@
 ; EACH: mul {{.*}}i32 %x, 8
 ; EACH-LABEL: define {{.*}}@twice(
 ; EACH: shl i32 %x, 1
+; POLICY-LABEL: define {{.*}}@sum(
+; POLICY: mul {{.*}}i32 %x, 8
+; POLICY-LABEL: define {{.*}}@twice(
+; POLICY: mul {{.*}}i32 %x, 2
+; LOG: sum pass:InstCombinePass=1 pass:GVNPass=0 left_out_default=0 left_out=1
+; LOG: sum pass:InstCombinePass=0 pass:GVNPass=1 left_out_default=0 left_out=0
+; LOG: twice pass:InstCombinePass=1 pass:GVNPass=0 left_out_default=0 left_out=1
 ; LESS: define {{.*}}@sum({{.*}} #[[OPTSIZE:[0-9]+]]
 ; LESS: define {{.*}}@twice({{.*}} #[[BOTH:[0-9]+]]
 ; LESS-NOT: attributes #[[OPTSIZE]] = {{.*}}minsize

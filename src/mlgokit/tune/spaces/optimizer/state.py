@@ -14,10 +14,8 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
+from mlgokit.tables.overrides import EACH_TIME
 from mlgokit.tune.kept import column, read_kept
-
-EACH_TIME = (1 << 16) - 1
-"""Stands for every question of a pass about a function, in place of the number of one."""
 
 Ints = npt.NDArray[np.int64]
 LeftOut = tuple[int, int, int]

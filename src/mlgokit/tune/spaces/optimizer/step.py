@@ -25,9 +25,10 @@ from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.reuse.trials import pass_number
+from mlgokit.tables.overrides import EACH_TIME
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import EACH_TIME, Ints, LeftOut, PassModule
+from mlgokit.tune.spaces.optimizer.state import Ints, LeftOut, PassModule
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""

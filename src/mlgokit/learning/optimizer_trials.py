@@ -1,0 +1,170 @@
+"""What leaving a pass of the optimizer out of a function does, measured: passes left out of many functions at once.
+
+What the optimizer makes of a function goes on to all those that it is inlined into, so there are no copies of the
+compiler for one function. In place of that a module is compiled some times, each time with a pass left out of
+functions that can change no function together, and the change of each function is told by component
+(:mod:`mlgokit.algorithms.credit`). Components with one function that lost one pass are labels.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build
+from mlgokit.algorithms.search import independent_moves
+from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
+from mlgokit.compiler.reuse.trials import OVERRIDE, Floats, Overrides, pass_number
+from mlgokit.learning.pass_trials import FunctionQuestions, Ints, ModuleTrials
+from mlgokit.learning.trials import module_draws
+from mlgokit.module import Module
+from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, override_bytes
+
+_LEAST_EXECUTED = 1e-9
+_AT_ONCE = 256
+_SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Move:
+    """A pass that is left out of a function, each time that it asks.
+
+    Attributes:
+        function: that loses it.
+        row: of the function's questions, that of the pass.
+        key: of the function in tables.
+        number: of the pass in tables.
+    """
+
+    function: FunctionQuestions
+    row: int
+    key: int
+    number: int
+
+
+def try_optimizer(
+    compiler: Compiler, module: Module, functions: Sequence[FunctionQuestions], *, rounds: int, seed: int
+) -> ModuleTrials:
+    """Leave passes of the optimizer out of functions, where they changed something; LLVM inlines.
+
+    Args:
+        compiler: compiles.
+        module: whose functions they are.
+        functions: that may lose passes.
+        rounds: compilations, at most.
+        seed: of what is left out when.
+    """
+    base = _compiled(compiler, module, {})
+    compiled = [base]
+    if not base.ok or base.changes is None:
+        return _trials([], compiled, reason="" if base.ok else base.reason or base.status.value)
+    moves = _moves(functions, base)
+    order = module_draws(module, seed, _SEED).permutation(len(moves)).tolist()
+    scores = dict(zip(base.measured.function_names, _bytes(base).tolist(), strict=True))
+    found: list[tuple[Ints, float, float, float]] = []
+    for _ in range(rounds):
+        if not order:
+            break
+        single = [(len(base.decisions) + index,) for index in range(len(moves))]
+        chosen = independent_moves(_with_moves(base, moves, made=False), single, order, most=_AT_ONCE)
+        order = [index for index in order if index not in set(chosen)]
+        made = [moves[index] for index in chosen]
+        done = _compiled(compiler, module, _left_out(made))
+        compiled.append(done)
+        if not done.ok or done.changes is None:
+            continue
+        credit = attribute(_with_moves(base, made, made=False), _with_moves(done, made, made=True))
+        executed = base.changes.executed, done.changes.executed
+        for move, change in _alone(credit, made, first=len(done.decisions)):
+            name = move.function.name
+            before, after = (one.get(name, 0.0) for one in executed)
+            slowdown = after / max(before, _LEAST_EXECUTED) - 1 if before and after else 0.0
+            found.append((move.function.values[move.row], change, slowdown, scores.get(name, 0.0)))
+    return _trials(found, compiled)
+
+
+def _compiled(compiler: Compiler, module: Module, left_out: Mapping[int, Overrides]) -> Compilation:
+    use = PluginUse(
+        policies={INLINE_SIZE.name: HEURISTIC},
+        logs=(INLINE_SIZE.name,),
+        log_default=False,
+        optimizer_passes=override_bytes(OPTIMIZER_PASSES, left_out) if left_out else b"",
+        list_changes=True,
+    )
+    return compiler.compile(module, CompileRequest(use=use, keep="none"))
+
+
+def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_Move]:
+    """What may be left out: passes that changed a function, of which there is one with its body."""
+    assert base.changes is not None  # noqa: S101
+    keys, changed = base.changes.keys, base.changes.changed
+    bodies = Counter(keys.values())
+    found: list[_Move] = []
+    for one in functions:
+        key = keys.get(one.name)
+        if key is None or bodies[key] > 1:
+            continue
+        acted = {name for name, _ in changed.get(key, ())}
+        places: list[int] = one.passes.tolist()
+        for row, place in enumerate(places):
+            name = DECIDED_PASSES[place]
+            if place >= len(GENERATOR_PASSES) and name in acted:
+                found.append(_Move(function=one, row=row, key=key, number=pass_number(name)))
+    return found
+
+
+def _left_out(moves: Sequence[_Move]) -> dict[int, Overrides]:
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for move in moves:
+        found.setdefault(move.key, []).append((move.number, EACH_TIME, 0))
+    return {key: Overrides(passes=np.array(sorted(records), OVERRIDE)) for key, records in sorted(found.items())}
+
+
+def _bytes(build: Compilation) -> Floats:
+    """[F] code, tables and unwind tables of each function."""
+    return build.measured.function_bytes.sum(axis=1).astype(np.float64)
+
+
+def _with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
+    """A build ready for credit: behind the inliner's decisions each move, as one of its function about itself."""
+    inliner = scored_build(build, build.measured.function_names, _bytes(build))
+    ids = np.array([function_id(move.function.name) for move in moves], np.int64)
+    none = np.zeros(len(ids), bool)
+    return dataclasses.replace(
+        inliner,
+        caller=np.concatenate([inliner.caller, ids]),
+        callee=np.concatenate([inliner.callee, ids]),
+        inlined=np.concatenate([inliner.inlined, none]),
+        flipped=np.concatenate([np.zeros(len(inliner.caller), bool), none | made]),
+    )
+
+
+def _alone(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
+    """The moves that share their component with no other, and its change in bytes."""
+    sizes = np.bincount(credit.component, minlength=len(credit.change))
+    return [
+        (moves[position - first], float(credit.change[component]))
+        for position, component in zip(credit.flips.tolist(), credit.component.tolist(), strict=True)
+        if sizes[component] == 1
+    ]
+
+
+def _trials(
+    found: Sequence[tuple[Ints, float, float, float]], compiled: Sequence[Compilation], reason: str = ""
+) -> ModuleTrials:
+    columns = np.array([one[1:] for one in found], np.float64).reshape(-1, 3).T
+    return ModuleTrials(
+        values=np.array([one[0] for one in found], np.int64).reshape(len(found), -1),
+        change=columns[0],
+        slowdown=columns[1],
+        size=columns[2],
+        trials=len(found),
+        compilations=len(compiled),
+        user_seconds=sum(one.user_seconds for one in compiled),
+        reason=reason,
+    )
