@@ -24,7 +24,9 @@ class Joined:
     """Join results of one benchmark, and take geometric means of changes over all their rows."""
 
     results: tuple[Path, ...]
-    """The results, as JSON; no project may be in two."""
+    """The results, as JSON; no project may be in two, unless the last one counts."""
+    last_counts: bool = False
+    """Of rows with the same name, as of a search that went on, take that of the last result that has one."""
     table: str
     """Title of the table whose changes are averaged."""
     columns: tuple[str, ...]
@@ -65,7 +67,8 @@ def measure(config: Joined, setup: Setup) -> Result:
 
 def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
     """The joined result of ``parts``, each a path and the result there."""
-    whole = join_tables(config.table, parts)
+    name = config.name if config.last_counts else ""
+    whole = join_tables(config.table, parts, name)
     if missing := {config.name, *config.columns, *([config.group] if config.group else [])} - set(whole.columns):
         raise UsageError(f"{config.table}: expected columns {', '.join(sorted(missing))}, found none; see the result")
     place = {column: whole.columns.index(column) for column in whole.columns}
@@ -112,7 +115,7 @@ def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:
         tables=(
             table,
             dataclasses.replace(whole, rows=rows),
-            *(join_tables(title, parts) for title in config.also),
+            *(join_tables(title, parts, name) for title in config.also),
             made,
         ),
     )
@@ -134,8 +137,14 @@ def _check(config: Joined, names: Sequence[str], groups: Sequence[str]) -> None:
         raise UsageError(f"bars: expected one for each of {', '.join(groups)}, found {len(config.bars)}; correct them")
 
 
-def join_tables(title: str, parts: Sequence[tuple[Path, Written]]) -> Table:
+def join_tables(title: str, parts: Sequence[tuple[Path, Written]], name: str = "") -> Table:
     """The tables of that title as one, in the order of the parts.
+
+    Args:
+        title: of the tables.
+        parts: paths and results.
+        name: the column of which each cell is to be there once, in the row of the last part that has it; all rows stay
+            if it is empty.
 
     Raises:
         UsageError: a part has none, or other columns than the first one's.
@@ -149,7 +158,11 @@ def join_tables(title: str, parts: Sequence[tuple[Path, Written]]) -> Table:
         if tables and found[0].columns != tables[0].columns:
             raise UsageError(f"{path}: expected the columns of {parts[0][0]} in {title!r}, found others; leave it out")
         tables += found
-    return dataclasses.replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
+    rows = tuple(row for table in tables for row in table.rows)
+    if name:
+        place = tables[0].columns.index(name)
+        rows = tuple({row[place]: row for row in rows}.values())
+    return dataclasses.replace(tables[0], rows=rows)
 
 
 def change_of(cell: Cell) -> float:

@@ -73,6 +73,20 @@ def test_rows_of_all_parts_are_there_with_means_by_group(joining: ModuleType, tm
     assert set(result["inputs"]) == {"one.json", "two.json"}
 
 
+def test_a_later_row_of_the_same_name_counts_if_asked_for(joining: ModuleType, tmp_path: Path):
+    """As of a search that went on: the last result that has a row is the newest."""
+    first = written(tmp_path, "one.json", [["a", "c", "-1.00 %", "-1.00 %"], ["b", "c", "-2.00 %", "-2.00 %"]])
+    later = written(tmp_path, "two.json", [["a", "c", "-4.00 %", "-3.00 %"]])
+
+    code, result = run(joining, tmp_path, [first, later], "--last-counts", "--also", "Tests")
+
+    assert code == 0
+    _, projects, tests, parts = result["tables"]
+    assert [row[:3] for row in projects["rows"]] == [["a", "c", "-4.00 %"], ["b", "c", "-2.00 %"]]
+    assert [row[0] for row in tests["rows"]] == ["a", "b"]
+    assert len(parts["rows"]) == 2
+
+
 @pytest.mark.parametrize(("image", "bar"), [("+0.10 %", "5"), ("-3.90 %", "-4")])
 def test_a_larger_row_or_a_mean_above_its_bar_misses(joining: ModuleType, tmp_path: Path, image: str, bar: str):
     path = written(tmp_path, "one.json", [["a", "c", image, "+0.00 %"]])

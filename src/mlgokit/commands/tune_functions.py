@@ -66,7 +66,9 @@ def tune_functions(
     openings = ((open_optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if config.share_for_passes else ()
     for index, (open_search, kind) in enumerate(openings):
         begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
-        if config.cargo is not None and kind is OPTIMIZER_PASSES and seconds < LEAST_STEPS * _step_seconds(verifier):
+        # All workers make steps, if only in one module.
+        steps = seconds * space.compiler.workers / max(_step_seconds(verifier), 1e-9)
+        if config.cargo is not None and kind is OPTIMIZER_PASSES and steps < LEAST_STEPS:
             seconds = 0.0
         found = open_search(
             verifier, objective=objective, slowdown=config.slowdown, folder=folder, start=earlier(kind), seed=seed,
