@@ -11,6 +11,7 @@ import pytest
 
 from mlgokit.advisors import Observation
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, executed_weights, pass_number
 from mlgokit.compiler.toolchain import Toolchain
@@ -18,7 +19,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.sides import make_side
 from mlgokit.learning.optimizer_trials import try_optimizer
-from mlgokit.learning.pass_trials import ask, try_passes
+from mlgokit.learning.pass_trials import ModuleTrials, ask, try_passes
 from mlgokit.learning.passes import learn_passes
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
@@ -110,7 +111,7 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
     assert listed.changes is not None
     plain = int(listed.measured.function_bytes.sum())
 
-    found = try_optimizer(compiler, modules[0], asked, rounds=3, seed=1)
+    found = try_optimizer(compiler, modules[0], asked, objective=Objective.LINK_AWARE, rounds=3, seed=1)
 
     assert (found.reason, found.compilations) == ("", 4)
     assert len(found.change) == found.trials > 10
@@ -125,6 +126,16 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
         measured = compiler.compile(modules[0], CompileRequest(use=use)).measured
         assert int(measured.function_bytes.sum()) - plain == found.change[index]
         assert found.size[index] > 0
+
+
+def test_where_nothing_can_be_left_out_there_are_no_labels(compiler: ClangCompiler, modules: list[Module]):
+    """A module whose functions are all known from another one, or no compilation to try anything in."""
+    _, asked = ask(compiler, modules[0])
+    for functions, rounds in (([], 3), (asked, 0)):
+        found = try_optimizer(compiler, modules[0], functions, objective=Objective.LINK_AWARE, rounds=rounds, seed=1)
+        assert (found.reason, found.compilations, found.trials) == ("", 1, 0)
+        assert found.values.shape == (0, len(PASS_SELECTION.features))
+        assert ModuleTrials.from_bytes(found.to_bytes()) is not None
 
 
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=7, temperature=0.5, flip_probability=0.1)])

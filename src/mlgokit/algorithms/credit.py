@@ -7,6 +7,7 @@ sum of its functions' changes. So one compilation yields as many labels as there
 far-away flips are no noise to each other. ``docs/scores.md`` says why this is sound and what it misses.
 """
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -68,6 +69,32 @@ def scored_build(
         flipped=decisions.flipped if flipped is None else flipped,
         functions=function_ids(names),
         scores=scores,
+    )
+
+
+def with_changes(build: ScoredBuild, functions: Ints, *, made: bool) -> ScoredBuild:
+    """A build in which functions may have changed by themselves, beside what the inliner decided.
+
+    Each of these changes is a decision of its function about itself, behind the T of the inliner, and the only flips.
+
+    Args:
+        build: what the inliner decided and what that weighs.
+        functions: [N] ids of the functions.
+        made: whether the changes were made.
+
+    Example:
+        >>> ids, none = np.array([1, 2]), np.zeros(2, bool)
+        >>> run = ScoredBuild(caller=ids, callee=ids + 2, inlined=none, flipped=~none, functions=ids, scores=np.ones(2))
+        >>> with_changes(run, np.array([2]), made=True).flipped.tolist()
+        [False, False, True]
+    """
+    none = np.zeros(len(functions), bool)
+    return dataclasses.replace(
+        build,
+        caller=np.concatenate([build.caller, functions]),
+        callee=np.concatenate([build.callee, functions]),
+        inlined=np.concatenate([build.inlined, none]),
+        flipped=np.concatenate([np.zeros(len(build.caller), bool), none | made]),
     )
 
 

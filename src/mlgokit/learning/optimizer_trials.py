@@ -6,24 +6,24 @@ functions that can change no function together, and the change of each function 
 (:mod:`mlgokit.algorithms.credit`). Components with one function that lost one pass are labels.
 """
 
-import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, scored_build, with_changes
 from mlgokit.algorithms.search import independent_moves
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.function_id import function_id
+from mlgokit.compiler.objects.measure import TEXT, Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
-from mlgokit.compiler.reuse.trials import OVERRIDE, Floats, Overrides, pass_number
+from mlgokit.compiler.reuse.trials import Floats, pass_number
 from mlgokit.learning.pass_trials import FunctionQuestions, Ints, ModuleTrials
 from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
-from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE
-from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, override_bytes
+from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, override_bytes
 
 _LEAST_EXECUTED = 1e-9
 _AT_ONCE = 256
@@ -48,7 +48,13 @@ class _Move:
 
 
 def try_optimizer(
-    compiler: Compiler, module: Module, functions: Sequence[FunctionQuestions], *, rounds: int, seed: int
+    compiler: Compiler,
+    module: Module,
+    functions: Sequence[FunctionQuestions],
+    *,
+    objective: Objective,
+    rounds: int,
+    seed: int,
 ) -> ModuleTrials:
     """Leave passes of the optimizer out of functions, where they changed something; LLVM inlines.
 
@@ -56,44 +62,51 @@ def try_optimizer(
         compiler: compiles.
         module: whose functions they are.
         functions: that may lose passes.
+        objective: which bytes of functions count.
         rounds: compilations, at most.
         seed: of what is left out when.
     """
-    base = _compiled(compiler, module, {})
+    base = _compiled(compiler, module, ())
     compiled = [base]
     if not base.ok or base.changes is None:
         return _trials([], compiled, reason="" if base.ok else base.reason or base.status.value)
     moves = _moves(functions, base)
     order = module_draws(module, seed, _SEED).permutation(len(moves)).tolist()
-    scores = dict(zip(base.measured.function_names, _bytes(base).tolist(), strict=True))
+    sizes = dict(zip(base.measured.function_names, _bytes(base, objective).tolist(), strict=True))
+
+    def with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
+        ids = np.array([function_id(move.function.name) for move in moves], np.int64)
+        scored = scored_build(build, build.measured.function_names, _bytes(build, objective))
+        return with_changes(scored, ids, made=made)
+
     found: list[tuple[Ints, float, float, float]] = []
     for _ in range(rounds):
         if not order:
             break
         single = [(len(base.decisions) + index,) for index in range(len(moves))]
-        chosen = independent_moves(_with_moves(base, moves, made=False), single, order, most=_AT_ONCE)
+        chosen = independent_moves(with_moves(base, moves, made=False), single, order, most=_AT_ONCE)
         order = [index for index in order if index not in set(chosen)]
         made = [moves[index] for index in chosen]
-        done = _compiled(compiler, module, _left_out(made))
+        done = _compiled(compiler, module, [(move.key, move.number, EACH_TIME) for move in made])
         compiled.append(done)
         if not done.ok or done.changes is None:
             continue
-        credit = attribute(_with_moves(base, made, made=False), _with_moves(done, made, made=True))
+        credit = attribute(with_moves(base, made, made=False), with_moves(done, made, made=True))
         executed = base.changes.executed, done.changes.executed
         for move, change in _alone(credit, made, first=len(done.decisions)):
             name = move.function.name
             before, after = (one.get(name, 0.0) for one in executed)
             slowdown = after / max(before, _LEAST_EXECUTED) - 1 if before and after else 0.0
-            found.append((move.function.values[move.row], change, slowdown, scores.get(name, 0.0)))
+            found.append((move.function.values[move.row], change, slowdown, sizes.get(name, 0.0)))
     return _trials(found, compiled)
 
 
-def _compiled(compiler: Compiler, module: Module, left_out: Mapping[int, Overrides]) -> Compilation:
+def _compiled(compiler: Compiler, module: Module, left_out: Collection[LeftOut]) -> Compilation:
     use = PluginUse(
         policies={INLINE_SIZE.name: HEURISTIC},
         logs=(INLINE_SIZE.name,),
         log_default=False,
-        optimizer_passes=override_bytes(OPTIMIZER_PASSES, left_out) if left_out else b"",
+        optimizer_passes=override_bytes(OPTIMIZER_PASSES, by_function(left_out)) if left_out else b"",
         list_changes=True,
     )
     return compiler.compile(module, CompileRequest(use=use, keep="none"))
@@ -118,30 +131,10 @@ def _moves(functions: Sequence[FunctionQuestions], base: Compilation) -> list[_M
     return found
 
 
-def _left_out(moves: Sequence[_Move]) -> dict[int, Overrides]:
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    for move in moves:
-        found.setdefault(move.key, []).append((move.number, EACH_TIME, 0))
-    return {key: Overrides(passes=np.array(sorted(records), OVERRIDE)) for key, records in sorted(found.items())}
-
-
-def _bytes(build: Compilation) -> Floats:
-    """[F] code, tables and unwind tables of each function."""
-    return build.measured.function_bytes.sum(axis=1).astype(np.float64)
-
-
-def _with_moves(build: Compilation, moves: Sequence[_Move], *, made: bool) -> ScoredBuild:
-    """A build ready for credit: behind the inliner's decisions each move, as one of its function about itself."""
-    inliner = scored_build(build, build.measured.function_names, _bytes(build))
-    ids = np.array([function_id(move.function.name) for move in moves], np.int64)
-    none = np.zeros(len(ids), bool)
-    return dataclasses.replace(
-        inliner,
-        caller=np.concatenate([inliner.caller, ids]),
-        callee=np.concatenate([inliner.callee, ids]),
-        inlined=np.concatenate([inliner.inlined, none]),
-        flipped=np.concatenate([np.zeros(len(inliner.caller), bool), none | made]),
-    )
+def _bytes(build: Compilation, objective: Objective) -> Floats:
+    """[F] of each function its code, and if they count its tables and unwind tables."""
+    columns = build.measured.function_bytes.astype(np.float64)
+    return columns[:, TEXT - 1] if objective is Objective.LINK_AWARE_TEXT else columns.sum(axis=1)
 
 
 def _alone(credit: Credit, moves: Sequence[_Move], *, first: int) -> list[tuple[_Move, float]]:
@@ -159,7 +152,7 @@ def _trials(
 ) -> ModuleTrials:
     columns = np.array([one[1:] for one in found], np.float64).reshape(-1, 3).T
     return ModuleTrials(
-        values=np.array([one[0] for one in found], np.int64).reshape(len(found), -1),
+        values=np.array([one[0] for one in found], np.int64).reshape(len(found), len(PASS_SELECTION.features)),
         change=columns[0],
         slowdown=columns[1],
         size=columns[2],

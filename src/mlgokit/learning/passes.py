@@ -164,7 +164,9 @@ def _tried(
             ModuleTrials,
             folder,
             module,
-            lambda: try_optimizer(compiler, module, functions, rounds=rounds, seed=config.seed),
+            lambda: try_optimizer(
+                compiler, module, functions, objective=config.objective, rounds=rounds, seed=config.seed
+            ),
             part="optimizer",
         )
         return of_generator.beside(of_optimizer)

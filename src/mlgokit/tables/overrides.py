@@ -2,7 +2,7 @@
 
 import dataclasses
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,23 @@ OPTIMIZER_PASSES = OverrideKind(
 
 EACH_TIME = (1 << 16) - 1
 """Stands for every question of a pass of the optimizer about a function, in place of the number of one."""
+
+
+LeftOut = tuple[int, int, int]
+"""The key of a function, the number of a pass, and of its question, or :data:`EACH_TIME`."""
+
+
+def by_function(left_out: Collection[LeftOut]) -> dict[int, Overrides]:
+    """The entries of a table of passes that do not run.
+
+    Example:
+        >>> by_function([(7, 1, EACH_TIME), (7, 2, 0)])[7].passes.tolist()
+        [(1, 65535, 0), (2, 0, 0)]
+    """
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for key, number, nth in sorted(left_out):
+        found.setdefault(key, []).append((number, nth, 0))
+    return {key: Overrides(passes=np.array(records, OVERRIDE)) for key, records in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

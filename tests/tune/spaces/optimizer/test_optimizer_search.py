@@ -20,19 +20,12 @@ from mlgokit.compiler.reuse.trials import Overrides, pass_number
 from mlgokit.errors import InputError
 from mlgokit.module import Module
 from mlgokit.progress import say_nothing
-from mlgokit.tables.overrides import OPTIMIZER_PASSES, read_overrides
+from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, read_overrides
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
 from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch, open_optimizer
-from mlgokit.tune.spaces.optimizer.state import (
-    EACH_TIME,
-    LeftOut,
-    by_function,
-    left_out_of,
-    load_left_out,
-    save_left_out,
-)
+from mlgokit.tune.spaces.optimizer.state import left_out_of, load_left_out, save_left_out
 from mlgokit.tune.spaces.optimizer.step import COMPOSED, moves_of
 from mlgokit.tune.verify import Verifier
 

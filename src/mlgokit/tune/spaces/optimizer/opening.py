@@ -14,9 +14,10 @@ from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report
+from mlgokit.tables.overrides import LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
-from mlgokit.tune.spaces.optimizer.state import LeftOut, PassModule, left_out_of, load_left_out
+from mlgokit.tune.spaces.optimizer.state import PassModule, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import slow_functions
 from mlgokit.tune.verify import Verifier
 

@@ -15,11 +15,18 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
-from mlgokit.tables.overrides import OPTIMIZER_PASSES, OverrideSummary, override_bytes, write_overrides
+from mlgokit.tables.overrides import (
+    OPTIMIZER_PASSES,
+    LeftOut,
+    OverrideSummary,
+    by_function,
+    override_bytes,
+    write_overrides,
+)
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, recent_rate, was_last_pass
 from mlgokit.tune.spaces.functions.compare import objection_in_bytes
-from mlgokit.tune.spaces.optimizer.state import LeftOut, PassModule, TriedFunction, by_function, save_left_out
+from mlgokit.tune.spaces.optimizer.state import PassModule, TriedFunction, save_left_out
 from mlgokit.tune.spaces.optimizer.step import COMPOSED, PassStep, confirm, entered, step
 from mlgokit.tune.verify import VerifiedBuild
 

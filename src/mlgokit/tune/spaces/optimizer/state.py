@@ -11,15 +11,13 @@ import numpy.typing as npt
 
 from mlgokit.compiler.arrays import Arrays
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
+from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tables.overrides import EACH_TIME
+from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.kept import column, read_kept
 
 Ints = npt.NDArray[np.int64]
-LeftOut = tuple[int, int, int]
-"""The key of a function, the number of a pass, and of its question; a move leaves this out, or no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +82,6 @@ class PassModule:
     def functions(self) -> list[TriedFunction]:
         """Those that may be changed."""
         return [TriedFunction(key=key, trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
-
-
-def by_function(left_out: frozenset[LeftOut]) -> dict[int, Overrides]:
-    """The entries of the table."""
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    for key, number, nth in sorted(left_out):
-        found.setdefault(key, []).append((number, nth, 0))
-    return {key: Overrides(passes=np.array(records, OVERRIDE)) for key, records in found.items()}
 
 
 def left_out_of(by_key: Mapping[int, Overrides]) -> frozenset[LeftOut]:

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids, scored_build
+from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute, function_ids, scored_build, with_changes
 from mlgokit.algorithms.search import functions_as_before, independent_moves, judge
 from mlgokit.compiler.compilation import Compilation, no_decisions
 from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.reuse.trials import pass_number
-from mlgokit.tables.overrides import EACH_TIME
+from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import Ints, LeftOut, PassModule
+from mlgokit.tune.spaces.optimizer.state import Ints, PassModule
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""
@@ -252,18 +252,9 @@ def with_moves(
 ) -> ScoredBuild:
     """A build ready for credit, each move being a decision of its function about itself; behind the inliner's."""
     functions, scores, _ = account.functions(unit.module.name, build.measured)
-    inliner = scored_build(build, functions, scores)
     of = {key: function_id(name) for name, key in unit.keys.items()}
     ids = np.array([of[key] for key, _, _ in moves], np.int64)
-    none = np.zeros(len(ids), bool)
-    return ScoredBuild(
-        caller=np.concatenate([inliner.caller, ids]),
-        callee=np.concatenate([inliner.callee, ids]),
-        inlined=np.concatenate([inliner.inlined, none]),
-        flipped=np.concatenate([np.zeros(len(inliner.caller), bool), none | made]),
-        functions=inliner.functions,
-        scores=inliner.scores,
-    )
+    return with_changes(scored_build(build, functions, scores), ids, made=made)
 
 
 def slower(
