@@ -8,6 +8,7 @@
 #include "identity/BodyHash.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
+#include "passes/TailCalls.h"
 #include "shared/HotFunctions.h"
 #include "shared/Settings.h"
 #include "trials/OverrideTable.h"
@@ -94,6 +95,7 @@ public:
     if (!Table && !List && !Advisor)
       return Error::success();
     TypeHashes Types;
+    InCircles = List || Advisor ? functionsInCircles(Entered) : StringSet<>();
     const StringSet<> Hot = hotFunctions(Entered, S->KeepHot);
     for (const Function &F : Entered) {
       if (F.isDeclaration() || Hot.contains(F.getName()))
@@ -148,7 +150,8 @@ public:
     // By then the inliner is done with it.
     if (Advisor && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true))
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
-    if (is_contained(D.ByPolicy, Of))
+    const bool MustRun = Pass == TailCallPass && (InCircles.contains(F->getName()) || endsByPointer(*F));
+    if (!MustRun && is_contained(D.ByPolicy, Of))
       return false;
     if (!IsLeftOut && !List)
       return true;
@@ -159,7 +162,8 @@ public:
       for (const Override &O : D.Known->Passes)
         if (O.Of == Of && (O.Nth == Nth || O.Nth == EachTime))
           return false;
-    if (List)
+    // What is not listed, nobody leaves out.
+    if (List && !MustRun)
       Running = {D.Key, Nth};
     return true;
   }
@@ -241,6 +245,7 @@ private:
   StringMap<Decided> Functions;
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
+  StringSet<> InCircles;                   // functions by their calls
   unsigned WithoutMinSize = 0;             // functions that still have the attribute
   PassNames Names;
   std::unique_ptr<raw_fd_ostream> List;
