@@ -29,7 +29,8 @@ public:
   /// For the optimizer. Null if nobody gave a policy for the target of \p M and nobody wants a log.
   static llvm::Expected<std::shared_ptr<PassPolicy>> openOptimizer(const Settings &S, const llvm::Module &M,
                                                                    bool OnlyListens);
-  /// For code generation: the same as for the optimizer, if this thread optimized \p M before, so that there is one log.
+  /// For code generation: the same as for the optimizer, if this thread optimized \p M before, so that there is one
+  /// log.
   static llvm::Expected<std::shared_ptr<PassPolicy>> openCodeGenerator(const Settings &S, const llvm::Module &M,
                                                                        bool OnlyListens);
 

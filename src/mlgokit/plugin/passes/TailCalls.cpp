@@ -1,7 +1,7 @@
 #include "passes/TailCalls.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SCCIterator.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/CallGraph.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
