@@ -206,7 +206,8 @@ def test_without_the_framework_tune_says_what_it_does_not_do(
 def test_what_the_rustc_in_path_cannot_do_is_said(
     llvm: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    # A distribution's rustc may be where the shell is.
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if llvm else str(tmp_path))
     said = f"rustc 1.91.0 (a 2025-10-28)\\nLLVM version: {llvm}"
     if llvm:
         (tmp_path / "rustc").write_text(f"#!/bin/sh\n[ $1 = -vV ] && printf '{said}\\n' || echo {tmp_path}\n")
