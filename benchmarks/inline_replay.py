@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import Setup, check_names, kept_row, run_benchmark
 from results import Cell, Result, Table
-from tuning_rust import MANIFEST, PROFILE, copied
+from tuning_rust import MANIFEST, PROFILE, cargo_words, copied
 
 from mlgokit.commands import export_replay, tune
 from mlgokit.commands.corpus import fetch
@@ -85,7 +85,7 @@ def measure(config: InlineReplay, setup: Setup) -> Result:
     if config.rust:
         rustc = find_rustc()
         setup.tools.update({"rustc": rustc.version, "LLVM of rustc": rustc.llvm})
-        os.environ.update({f"CARGO_PROFILE_RELEASE_{name}": value for name, value in PROFILE.items()})
+        os.environ.update(PROFILE)
     rows |= {
         (name, RUSTC): kept_row(
             config.folder / name / f"finished-{RUSTC}-{config.seconds:g}-{config.seed}.json",
@@ -132,7 +132,7 @@ def _replayed_by_rustc(config: InlineReplay, program: dict[str, Any], report: Re
     """Tune a cargo build; the search exports its decisions for a rustc that loads nothing."""
     folder = config.folder.absolute() / program["name"]
     search = tune.Tune(
-        cargo=" ".join(["cargo", "build", "--release", "--offline", *program["build"]]),
+        cargo=" ".join(cargo_words(program)),
         link_folder=copied(program, config.folder, registry=config.registry, sources=config.registry),
         budget=f"{config.seconds:g}s",
         artifact="replay",

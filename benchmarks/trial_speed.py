@@ -83,8 +83,6 @@ def measure(config: TrialSpeed, setup: Setup) -> Result:
         benchmark="trial_speed",
         question="How much sooner is a trial of a function done in a compiler with large pages of memory?",
         answer="; ".join(f"{row[0]}: {row[4]:.2f} times as long in large pages" for row in rows),
-        bar="",
-        passed=None,
         seed=0,
         tables=(
             Table(
@@ -128,9 +126,8 @@ def _rust_row(config: TrialSpeed, program: dict[str, Any], setup: Setup) -> tupl
         folder=folder / "tune",
     )
     how.folder.mkdir(exist_ok=True)
-    settings = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in tuning_rust.PROFILE.items()}
-    words = ("cargo", "build", "--release", "--offline", *program["build"])
-    opened = open_cargo(how, words, settings=settings, report=setup.report)
+    words = tuning_rust.cargo_words(program)
+    opened = open_cargo(how, words, settings=tuning_rust.PROFILE, report=setup.report)
     setup.tools["rustc"] = opened.compiler.rustc.version
     module = opened.modules[0]
     call = opened.compiler.calls[module.name]

@@ -40,7 +40,11 @@ RUN_SECONDS = 60.0
 BAR, AIM = -0.03, -0.06
 _WEIGHTS = ("file", "image", "text")
 _PARTS = ("inlining", "passes of the optimizer", "passes", "registers")
-PROFILE = {"OPT_LEVEL": "z", "LTO": "fat", "CODEGEN_UNITS": "1"}
+PROFILE = {
+    f"CARGO_PROFILE_RELEASE_{name}": value
+    for name, value in {"OPT_LEVEL": "z", "LTO": "fat", "CODEGEN_UNITS": "1"}.items()
+}
+"""Variables by which cargo builds for size, whatever a program's own profile says."""
 _TESTS = re.compile(r"^\[(target\.[^\n]*\.)?dev-dependencies[^\n]*\]\n(?:(?!\[)[^\n]*\n?)*", re.MULTILINE)
 
 
@@ -90,7 +94,7 @@ def measure(config: TuningRust, setup: Setup) -> Result:
     setup.toolchain(rustc.major)
     setup.tools.update({"rustc": rustc.version, "LLVM of rustc": rustc.llvm})
     setup.policies(policy_files(config.policies))
-    os.environ.update({f"CARGO_PROFILE_RELEASE_{name}": value for name, value in PROFILE.items()})
+    os.environ.update(PROFILE)
     programs = [listed[name] for name in config.programs or tuple(listed)]
     searched = _searched(config, programs, setup.report)
     rows = {one["name"]: searched[one["name"]] | _compared(config, one, setup.report) for one in programs}
@@ -175,7 +179,7 @@ def _parts(tuned: Tuned) -> dict[str, float]:
 def _call(config: TuningRust, program: dict[str, Any]) -> tune.Tune:
     folder = (config.folder / program["name"]).resolve()
     return tune.Tune(
-        cargo=" ".join(["cargo", "build", "--release", "--offline", *program["build"]]),
+        cargo=" ".join(cargo_words(program)),
         link_folder=_copied(config, program),
         folder=folder / "tune",
         output=folder / "tuned.so",
@@ -183,6 +187,11 @@ def _call(config: TuningRust, program: dict[str, Any]) -> tune.Tune:
         allocation_share=config.allocation_share,
         compiler=CompilerOptions(workers=config.workers),
     )
+
+
+def cargo_words(program: dict[str, Any]) -> tuple[str, ...]:
+    """The command that builds a program."""
+    return ("cargo", "build", "--release", "--offline", *program["build"])
 
 
 def _copied(config: TuningRust, program: dict[str, Any]) -> Path:

@@ -25,7 +25,6 @@ from mlgokit.module import Module
 from mlgokit.problems import DECIDED_PASSES, GENERATOR_PASSES, INLINE_SIZE, PASS_SELECTION
 from mlgokit.tables.overrides import EACH_TIME, OPTIMIZER_PASSES, LeftOut, by_function, override_bytes
 
-_LEAST_EXECUTED = 1e-9
 _AT_ONCE = 256
 _SEED = 1
 
@@ -80,12 +79,14 @@ def try_optimizer(
         return with_changes(scored, ids, made=made)
 
     found: list[tuple[Ints, float, float, float]] = []
+    single = [(len(base.decisions) + index,) for index in range(len(moves))]
+    standing = with_moves(base, moves, made=False)
     for _ in range(rounds):
         if not order:
             break
-        single = [(len(base.decisions) + index,) for index in range(len(moves))]
-        chosen = independent_moves(with_moves(base, moves, made=False), single, order, most=_AT_ONCE)
-        order = [index for index in order if index not in set(chosen)]
+        chosen = independent_moves(standing, single, order, most=_AT_ONCE)
+        gone = set(chosen)
+        order = [index for index in order if index not in gone]
         made = [moves[index] for index in chosen]
         done = _compiled(compiler, module, [(move.key, move.number, EACH_TIME) for move in made])
         compiled.append(done)
@@ -96,7 +97,7 @@ def try_optimizer(
         for move, change in _alone(credit, made, first=len(done.decisions)):
             name = move.function.name
             before, after = (one.get(name, 0.0) for one in executed)
-            slowdown = after / max(before, _LEAST_EXECUTED) - 1 if before and after else 0.0
+            slowdown = after / before - 1 if before and after else 0.0
             found.append((move.function.values[move.row], change, slowdown, sizes.get(name, 0.0)))
     return _trials(found, compiled)
 

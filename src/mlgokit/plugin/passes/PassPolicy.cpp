@@ -58,8 +58,6 @@ std::optional<size_t> placeOf(StringRef Pass) {
   return size_t(Found - std::begin(Passes));
 }
 
-} // namespace
-
 /// What decided in the optimizer, until code generation comes to the same module.
 struct HandedOver {
   const Module *Of = nullptr;
@@ -67,22 +65,31 @@ struct HandedOver {
 };
 thread_local HandedOver Slot;
 
+/// Whether nobody would hear of what a policy is asked that does not decide.
+bool isIdle(const Settings &S, bool OnlyListens) { return OnlyListens && S.of(Problem::PassSelection).Log.empty(); }
+
+} // namespace
+
 PassPolicy::PassPolicy(const Settings &S) : S(S), Draws(nameOf(Problem::PassSelection), S.Seed) {}
 
 Expected<std::shared_ptr<PassPolicy>> PassPolicy::openOptimizer(const Settings &S, const Module &M, bool OnlyListens) {
   // Its log ends before the next one begins.
   Slot = {};
+  if (isIdle(S, OnlyListens))
+    return nullptr;
   Expected<std::shared_ptr<PassPolicy>> Opened = open(S, M);
-  if (!Opened || !*Opened)
-    return Opened;
-  (*Opened)->OnlyListens = OnlyListens;
-  Slot = {&M, *Opened};
+  if (Opened && *Opened) {
+    (*Opened)->OnlyListens = OnlyListens;
+    Slot = {&M, *Opened};
+  }
   return Opened;
 }
 
 Expected<std::shared_ptr<PassPolicy>> PassPolicy::openCodeGenerator(const Settings &S, const Module &M,
                                                                     bool OnlyListens) {
   const HandedOver Before = std::exchange(Slot, {});
+  if (isIdle(S, OnlyListens))
+    return nullptr;
   Expected<std::shared_ptr<PassPolicy>> Opened = Before.Of == &M ? Before.Made : open(S, M);
   if (Opened && *Opened)
     (*Opened)->OnlyListens = OnlyListens;
@@ -147,9 +154,7 @@ PassPolicy::Known PassPolicy::begin(const Function &F) {
 }
 
 bool PassPolicy::hearsOptimizer() const {
-  if (Log || OnlyListens)
-    return bool(Log);
-  return P ? is_contained(ArrayRef(Knows).drop_front(FirstOfOptimizer), true) : S.FlipProbability > 0;
+  return Log || (P ? is_contained(ArrayRef(Knows).drop_front(FirstOfOptimizer), true) : S.FlipProbability > 0);
 }
 
 std::vector<uint32_t> PassPolicy::leftOutOfOptimizer(const Function &F) {
