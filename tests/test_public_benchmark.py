@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+import mlgokit.bench
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import FetchError, InputError, UsageError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+TAUGHT, PUBLIC = (BENCHMARKS / name for name in ("training_projects.toml", "public_projects.toml"))
+PROGRAMS = sorted(Path(mlgokit.bench.__file__).parent.glob("*.toml"))
 DIGESTS = {"size.policy": "ab12", "passes.policy": "cd34"}
 
 
@@ -48,6 +51,22 @@ def test_projects_that_are_added_say_nothing_of_their_split(benchmark: Callable[
     assert not [one.name for one in added if one.options and any(word.startswith("-O") for word in one.options)]
 
 
+def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str], ModuleType]):
+    taught = load_projects(TAUGHT)
+    measured = {
+        *benchmark("public_projects").public_projects(),
+        *benchmark("tuning_projects").PROJECTS,
+        *benchmark("validation_projects").VALIDATION_PROJECTS,
+    }
+    archives = {one.archive.package for one in load_projects(PUBLIC)}
+    workloads = "".join(path.read_text() for path in PROGRAMS).lower()
+
+    assert {one.language for one in taught} == {"c"}
+    assert not {one.name for one in taught} & measured
+    assert not {one.archive.package for one in taught} & archives
+    assert not [one.name for one in taught if f'"{one.name}' in workloads]
+
+
 def test_the_split_is_a_function_of_the_name(benchmark: Callable[[str], ModuleType]):
     split_of = benchmark("public_projects").split_of
     looked_at = {*benchmark("tuning_projects").PROJECTS, *benchmark("validation_projects").VALIDATION_PROJECTS}
@@ -55,6 +74,7 @@ def test_the_split_is_a_function_of_the_name(benchmark: Callable[[str], ModuleTy
     for project in load_projects():
         assert split_of(project.name) == ("validation" if project.held_out else "train")
     assert {split_of(name) for name in looked_at} == {"validation"}
+    assert {split_of(project.name) for project in load_projects(TAUGHT)} == {"train"}
     for name in ("in-no-list", "another", "bzip2", "geos", "libzmq"):
         below = hashlib.sha256(name.encode()).hexdigest() < "80"
         assert split_of(name) == ("test" if below else "validation")
