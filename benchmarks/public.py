@@ -207,7 +207,7 @@ def prepared(projects: Sequence[Project], config: Public, setup: Setup, toolchai
                 title="Projects",
                 columns=("project", "language", "split", "modules", "left out, as they fail"),
                 rows=tuple(rows),
-                note=_failures(failed),
+                note=failures_said(failed),
             ),
         ),
     )
@@ -307,7 +307,7 @@ def summarise(
                     )
                     for name, row in rows.items()
                 ),
-                note=_failures(failed),
+                note=failures_said(failed),
             ),
             Table(
                 title="The score against the link",
@@ -402,7 +402,8 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _failures(failed: Sequence[str]) -> str:
+def failures_said(failed: Sequence[str]) -> str:
+    """A note on the projects that failed."""
     return f"Failed: {'; '.join(failed)}." if failed else "No project failed."
 
 

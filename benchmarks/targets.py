@@ -142,7 +142,7 @@ def summarise(
                     for (target, arm), of in rows.items()
                     for name, row in of.items()
                 ),
-                note=f"Failed: {'; '.join(failed)}." if failed else "No project failed.",
+                note=public.failures_said(failed),
             ),
         ),
     )  # fmt: skip

@@ -81,6 +81,7 @@ PARTS = (
     "live_ranges",
     "scale",
     "policy_bench",
+    "policy_versions",
     "pretrained",
     "public",
     "public_looks",

@@ -211,3 +211,20 @@ def test_the_test_is_looked_at_whole_and_written_down_if_there_was_something(
     assert "expected names among" in capsys.readouterr().err
     assert without_compiler.main(words) == 1
     assert not looks.exists()
+
+
+def test_a_policy_is_held_against_versions_of_a_project(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("policy_versions")
+    rows = {"one_1.0": made_row("c++", 0.9), "one_1.1": made_row("c++", 0.915), "two_3": made_row("c", 1.002)}
+
+    result = module.summarise(rows, [], module.PolicyVersions(policies=("p",)))
+
+    assert result.answer == "of the first version's saving the last one has: one 85 %, two 100 %"
+    assert [row[:6] for row in result.tables[0].rows] == [
+        ("one", "1.0", "test", 10, "-10.00 %", "+0.00 %"),
+        ("one", "1.1", "test", 10, "-8.50 %", "+0.00 %"),
+        ("two", "3", "test", 10, "+0.20 %", "+0.00 %"),
+    ]
+    assert result.passed is True
+    assert module.summarise(rows | {"one_1.2": made_row("c++", 0.95)}, [], module.PolicyVersions()).passed is False
+    assert module.summarise(rows, ["x: gone"], module.PolicyVersions()).passed is False

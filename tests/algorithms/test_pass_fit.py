@@ -69,6 +69,29 @@ def test_what_makes_code_slower_has_its_price():
         )
 
 
+def test_what_makes_code_a_little_slower_has_none():
+    slow = dataclasses.replace(labels(), slowdown=np.full(800, 0.3))
+    settings = dataclasses.replace(SETTINGS, slowdown_price=1.0, slowdown_free=0.3)
+
+    found = fit_passes(slow, settings, features=("instructions", "loops", "is_minsize"), seed=1)
+
+    assert next(one for one in found.evidence if one.name == "early-machinelicm").chosen
+    with pytest.raises(UsageError, match="found none that does"):
+        fit_passes(
+            slow,
+            dataclasses.replace(settings, slowdown_free=0.0),
+            features=("instructions", "loops", "is_minsize"),
+            seed=1,
+        )
+
+
+def test_a_pass_that_is_kept_is_not_learned():
+    settings = dataclasses.replace(SETTINGS, kept=("early-machinelicm",))
+
+    with pytest.raises(UsageError, match="found none that does in"):
+        fit_passes(labels(), settings, features=("instructions", "loops", "is_minsize"), seed=1)
+
+
 def test_members_that_know_a_project_do_not_judge_it():
     found = fit_passes(labels(), SETTINGS, features=("instructions", "loops", "is_minsize"), seed=1)
 

@@ -50,10 +50,14 @@ class PassTrialsConfig:
     """Functions of a module that are tried, drawn from those that no module before it has; 0 for all."""
     rounds: int = 8
     """Compilations of a module, at most, in which passes of the optimizer are left out of its functions."""
+    kept: tuple[str, ...] = ("InstSimplifyPass",)
+    """Passes that are never left out: programs execute more without them than LLVM's estimate of a function says."""
     margin: float = 0.05
     """Bytes that leaving a pass out must save."""
-    slowdown_price: float = 0.3
-    """What it costs if a function executes twice as many instructions, by LLVM's estimate, in sizes of the function."""
+    slowdown_free: float = 0.01
+    """By which part a function may execute more instructions at no cost, by LLVM's estimate."""
+    slowdown_price: float = 1.0
+    """What it costs if a function executes twice as many beyond that, in sizes of the function."""
     fit: EffectConfig = dataclasses.field(
         default_factory=lambda: EffectConfig(
             members=8, hidden=(64, 48), huber_bytes=16.0, unit_bytes=8.0, doubt=0.25, gate_feature=""

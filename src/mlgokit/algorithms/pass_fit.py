@@ -112,6 +112,8 @@ def fit_passes(labels: PassLabels, settings: PassTrialsConfig, *, features: Sequ
     Raises:
         UsageError: there are no labels, or no pass pays.
     """
+    kept = [place for place, name in enumerate(DECIDED_PASSES) if name in settings.kept]
+    labels = labels.take(~np.isin(labels.passes, kept))
     if not len(labels.change):
         raise UsageError("passes: expected at least one trial that succeeded, found none; collect from more modules")
     asking = labels.passes
@@ -163,7 +165,7 @@ def _fit(labels: PassLabels, settings: PassTrialsConfig, names: tuple[str, ...],
 
     columns = [PASS_SELECTION.feature_names.index(name) for name in names]
     values = labels.values[:, columns]
-    slower = np.clip(labels.slowdown, 0, 1) * labels.size
+    slower = np.clip(labels.slowdown - settings.slowdown_free, 0, 1) * labels.size
     present, project = np.unique(labels.project, return_inverse=True)
     numbers: list[int] = present.tolist()
     effects = MeasuredEffects(

@@ -31,7 +31,7 @@ from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
-from mlgokit.problems import PASS_SELECTION
+from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
 from mlgokit.progress import Report, say_nothing
 
 _OF_QUESTIONS = ("occurrence", "passes_left_out")
@@ -124,6 +124,11 @@ def _settings(algorithm: str, config: Learning) -> PassTrialsConfig:
         raise UsageError(
             f"--features llvm: expected all for {PASS_SELECTION.name}, about which LLVM has no features of its own; "
             "leave it out"
+        )
+    unknown = sorted(set(settings.kept) - set(DECIDED_PASSES))
+    if unknown:
+        raise UsageError(
+            f"--setting kept: expected passes among {', '.join(DECIDED_PASSES)}, found {', '.join(unknown)}; correct it"
         )
     return settings
 
