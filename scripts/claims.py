@@ -105,8 +105,8 @@ class Verdict:
 
 
 def documents() -> list[Path]:
-    """README.md and the pages of docs/ that people write; the tables of results are compared with their JSON."""
-    pages = (ROOT / "docs").rglob("*.md")
+    """README.md, the pages of docs/ that people write, and the cards of policies; tables of results have their own test."""
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]
     kept = [page for page in pages if not {"results", "generated"}.intersection(page.relative_to(ROOT).parts)]
     return [ROOT / "README.md", *sorted(kept)]
 
