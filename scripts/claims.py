@@ -105,7 +105,7 @@ class Verdict:
 
 
 def documents() -> list[Path]:
-    """README.md, the pages of docs/ that people write, and the cards of policies; tables of results are tested apart."""
+    """README.md, the pages of docs/ that people write, and the cards of policies; a test compares tables of results."""
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]
     kept = [page for page in pages if not {"results", "generated"}.intersection(page.relative_to(ROOT).parts)]
     return [ROOT / "README.md", *sorted(kept)]
