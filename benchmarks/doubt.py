@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from changes import mean_change
-from harness import Setup, check_names, kept_row, run_benchmark
+from harness import Setup, check_names, kept_row, linker_of, run_benchmark
 from results import Cell, Result, Table, percent
 from validation_projects import VALIDATION_PROJECTS, modules_of
 
@@ -177,9 +177,7 @@ def linked_row(modules: Sequence[Module], *, compiler: Compiler, after: Side, pl
     Raises:
         ToolError: there is no linker, or the project cannot be linked.
     """
-    lld = compiler.toolchain.lld
-    if lld is None:
-        raise ToolError("benchmark: expected ld.lld beside clang, found none; install it")
+    lld = linker_of(compiler.toolchain, "benchmark")
     found = compare_projects(
         modules,
         compiler=compiler,

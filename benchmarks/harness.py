@@ -23,7 +23,7 @@ from results import Result, write_result
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
-from mlgokit.errors import MlgokitError, UsageError
+from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import digest_value, package_version
 from mlgokit.module import Module
@@ -150,6 +150,17 @@ def draw_modules(modules: Sequence[Module], count: int, rng: np.random.Generator
     if not count or count >= len(modules):
         return list(modules)
     return [modules[index] for index in sorted(rng.choice(len(modules), count, replace=False).tolist())]
+
+
+def linker_of(toolchain: Toolchain, benchmark: str) -> Path:
+    """The linker beside the compiler, for a ``benchmark`` that cannot do without.
+
+    Raises:
+        ToolError: there is none.
+    """
+    if toolchain.lld is None:
+        raise ToolError(f"{benchmark}: expected ld.lld beside clang, found none; install it")
+    return toolchain.lld
 
 
 def check_names(what: str, given: Collection[str], known: Collection[str]) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Setup, check_names, kept_row, run_benchmark
+from harness import Setup, check_names, kept_row, linker_of, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_builds import LINKING, build_project, source_folder
 from tuning_projects import PROJECTS
 
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import MlgokitError, ToolError
+from mlgokit.errors import MlgokitError
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import digest_file
@@ -78,8 +78,7 @@ def measure(config: PoliciesLto, setup: Setup) -> Result:
 
 def _row(config: PoliciesLto, name: str, kind: str, *, toolchain: Toolchain, plugin: Path) -> dict[str, Any]:
     """Both builds of a project by one kind of link-time optimization."""
-    if toolchain.lld is None:
-        raise ToolError("policies_lto: expected ld.lld beside clang, found none; install it")
+    lld = linker_of(toolchain, "policies_lto")
     place = config.folder / name
     source = source_folder(PROJECTS[name], config.folder)
 
@@ -87,7 +86,7 @@ def _row(config: PoliciesLto, name: str, kind: str, *, toolchain: Toolchain, plu
         found: dict[str, Any] = {}
         for build in ("before", "after"):
             flags = [*KINDS[kind], "-Wno-unused-command-line-argument"]
-            linking = [*LINKING, "-Wl,--icf=all", f"--ld-path={toolchain.lld}", *KINDS[kind]]
+            linking = [*LINKING, "-Wl,--icf=all", f"--ld-path={lld}", *KINDS[kind]]
             if build == "after":
                 flags.append(f"-fpass-plugin={plugin.resolve()}")
                 linking.append(f"-Wl,--load-pass-plugin={plugin.resolve()}")

@@ -7,13 +7,12 @@ from typing import Any
 
 import public
 from doubt import HARM, JUDGED, change
-from harness import Setup, check_names, run_benchmark
+from harness import Setup, check_names, linker_of, run_benchmark
 from public_projects import split_of
 from results import Cell, Result, Table, percent
 from tuning_versions import MANIFEST
 
 from mlgokit.corpus.sources.projects import load_projects
-from mlgokit.errors import ToolError
 from mlgokit.evaluation.sides import make_side
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.policy.pretrained import BUILTIN, SETS
@@ -56,8 +55,7 @@ def measure(config: PolicyVersions, setup: Setup) -> Result:
     names = list(dict.fromkeys(project_of(one.name) for one in versions))
     check_names("projects", config.projects, names)
     toolchain = setup.toolchain(config.llvm)
-    if toolchain.lld is None:
-        raise ToolError("policy_versions: expected ld.lld beside clang, found none; install it")
+    linker_of(toolchain, "policy_versions")
     setup.inputs["list of versions"] = digest_value([plain_json(one) for one in versions])
     chosen = [one for one in versions if project_of(one.name) in config.projects]
     of = public.Public(policies=config.policies, folder=config.folder, workers=config.workers)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from changes import interval_of, mean_change
 from doubt import HARM, JUDGED, change, linked_row
-from harness import Setup, check_names, kept_row, run_benchmark, shown_command
+from harness import Setup, check_names, kept_row, linker_of, run_benchmark, shown_command
 from public_looks import check_look, log_of, look, read_looks
 from public_projects import VERSION, public_projects, split_of
 from results import Cell, Result, Table, percent, write_result
@@ -21,7 +21,7 @@ from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import Project
-from mlgokit.errors import MlgokitError, ToolError, UsageError
+from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.sides import Side, make_side
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
@@ -95,8 +95,7 @@ def measure(config: Public, setup: Setup) -> Result:
     check_names("projects", config.projects, in_split)
     chosen = [known[name] for name in in_split if not config.projects or name in config.projects]
     toolchain = setup.toolchain(config.llvm)
-    if toolchain.lld is None:
-        raise ToolError("public: expected ld.lld beside clang, found none; install it")
+    linker_of(toolchain, "public")
     setup.inputs[f"list of projects, version {VERSION}"] = digest_value([plain_json(one) for one in known.values()])
     if config.prepare:
         return prepared(chosen, config, setup, toolchain)

@@ -8,11 +8,10 @@ from typing import Any
 import public
 from changes import mean_change
 from doubt import HARM, change
-from harness import Setup, check_names, run_benchmark
+from harness import Setup, check_names, linker_of, run_benchmark
 from public_projects import VERSION, public_projects, split_of
 from results import Cell, Result, Table, percent
 
-from mlgokit.errors import ToolError
 from mlgokit.evaluation.sides import make_side
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.policy.pretrained import BUILTIN, SETS
@@ -61,8 +60,7 @@ def measure(config: Targets, setup: Setup) -> Result:
     check_names("projects", config.projects, [name for name in known if split_of(name) == "validation"])
     check_names("arms", config.arms, ARMS)
     toolchain = setup.toolchain(config.llvm)
-    if toolchain.lld is None:
-        raise ToolError("targets: expected ld.lld beside clang, found none; install it")
+    linker_of(toolchain, "targets")
     setup.inputs[f"list of projects, version {VERSION}"] = digest_value([plain_json(one) for one in known.values()])
     chosen = [known[name] for name in config.projects]
     rows: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}

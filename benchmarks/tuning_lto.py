@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Setup, check_names, run_benchmark
+from harness import Setup, check_names, linker_of, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_builds import LINKING, build_project, image_of, source_folder
 from tuning_command import tune_for
@@ -240,11 +240,10 @@ def _path(config: TuningLto, name: str, build: str) -> Path:
 
 def _row(config: TuningLto, project: TunedProject, build: str, *, toolchain: Toolchain, setup: Setup) -> dict[str, Any]:
     """One build, after its search if it is a tuned one."""
-    if toolchain.lld is None:
-        raise ToolError("tuning_lto: expected ld.lld beside clang, found none; install it")
+    lld = linker_of(toolchain, "tuning_lto")
     place = (config.folder / project.name).resolve()
     row: dict[str, Any] = {}
-    flags, linking = [_LTO[build]] if build in _LTO else [], [*LINKING, "-Wl,--icf=all", f"--ld-path={toolchain.lld}"]
+    flags, linking = [_LTO[build]] if build in _LTO else [], [*LINKING, "-Wl,--icf=all", f"--ld-path={lld}"]
     if build in _FROM:
         row = _searched(config, project, build, place=place, toolchain=toolchain, setup=setup)
         # In one list of flags, where the build system has no other, either step passes over what is not for it.

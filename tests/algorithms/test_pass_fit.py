@@ -13,6 +13,7 @@ from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
 
 NAMES = PASS_SELECTION.feature_names
 HOISTS, ORDERS = (DECIDED_PASSES.index(name) for name in ("early-machinelicm", "block-placement"))
+FEATURES = ("instructions", "loops", "is_minsize")
 SETTINGS = PassTrialsConfig(
     margin=0.5,
     slowdown_price=0.1,
@@ -44,7 +45,7 @@ def labels(count: int = 800, *, saved: float = 12.0) -> PassLabels:
 
 
 def test_what_pays_elsewhere_is_left_out_where_it_pays():
-    found = fit_passes(labels(), SETTINGS, features=("instructions", "loops", "is_minsize"), seed=1)
+    found = fit_passes(labels(), SETTINGS, features=FEATURES, seed=1)
 
     chosen = {one.name: one.chosen for one in found.evidence}
     assert chosen["early-machinelicm"]
@@ -64,7 +65,7 @@ def test_what_makes_code_slower_has_its_price():
         fit_passes(
             slow,
             dataclasses.replace(SETTINGS, slowdown_price=0.5),
-            features=("instructions", "loops", "is_minsize"),
+            features=FEATURES,
             seed=1,
         )
 
@@ -73,14 +74,14 @@ def test_what_makes_code_a_little_slower_has_none():
     slow = dataclasses.replace(labels(), slowdown=np.full(800, 0.3))
     settings = dataclasses.replace(SETTINGS, slowdown_price=1.0, slowdown_free=0.3)
 
-    found = fit_passes(slow, settings, features=("instructions", "loops", "is_minsize"), seed=1)
+    found = fit_passes(slow, settings, features=FEATURES, seed=1)
 
     assert next(one for one in found.evidence if one.name == "early-machinelicm").chosen
     with pytest.raises(UsageError, match="found none that does"):
         fit_passes(
             slow,
             dataclasses.replace(settings, slowdown_free=0.0),
-            features=("instructions", "loops", "is_minsize"),
+            features=FEATURES,
             seed=1,
         )
 
@@ -89,11 +90,11 @@ def test_a_pass_that_is_kept_is_not_learned():
     settings = dataclasses.replace(SETTINGS, kept=("early-machinelicm",))
 
     with pytest.raises(UsageError, match="found none that does in"):
-        fit_passes(labels(), settings, features=("instructions", "loops", "is_minsize"), seed=1)
+        fit_passes(labels(), settings, features=FEATURES, seed=1)
 
 
 def test_members_that_know_a_project_do_not_judge_it():
-    found = fit_passes(labels(), SETTINGS, features=("instructions", "loops", "is_minsize"), seed=1)
+    found = fit_passes(labels(), SETTINGS, features=FEATURES, seed=1)
 
     for project in range(4):
         others = found.without(project)
