@@ -333,6 +333,6 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
     (tmp_path / "bench.json").write_text(json.dumps(bench.to_json()))
     assert load_bench(tmp_path / "bench.json") == bench
     (tmp_path / "bench.json").write_text(json.dumps({**bench.to_json(), "format_version": 2}))
-    with pytest.raises(InputError, match="expected mlgokit bench of version 1, found 'mlgokit bench' of version 2"):
+    with pytest.raises(InputError, match="'mlgokit bench' and format_version 1, found 'mlgokit bench' and 2"):
         load_bench(tmp_path / "bench.json")
     assert {one.measure: one.mean for one in bench.changes}["instructions"] == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.pressure import PRESSURE
 
 from mlgokit.cli import main
 from mlgokit.commands import check, tune
@@ -30,28 +31,6 @@ from mlgokit.tune.spaces.functions.state import ModuleFunctions
 
 pytestmark = pytest.mark.llvm
 
-# More values alive than registers, of two classes.
-SOURCE = """
-double mix(const double *a, const double *b, int n) {
-  double r0=0,r1=1,r2=2,r3=3,r4=4,r5=5,r6=6,r7=7,r8=8,r9=9,ra=1,rb=2,rc=3,rd=4,re=5,rf=6,rg=1,rh=2;
-  for (int i = 0; i < n; i++) {
-    double x = a[i], y = b[i];
-    r0+=x*r1; r1+=y*r2; r2+=x*r3; r3+=y*r4; r4+=x*r5; r5+=y*r6; r6+=x*r7; r7+=y*r8; r8+=x*r9; r9+=y*ra;
-    ra+=x*rb; rb+=y*rc; rc+=x*rd; rd+=y*re; re+=x*rf; rf+=y*rg; rg+=x*rh; rh+=y*r0;
-  }
-  return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
-}
-static inline unsigned twist(unsigned x, unsigned y) { return (x << 7 | x >> 25) ^ y; }
-unsigned hash(const unsigned *p, int n) {
-  unsigned a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11,l=12,m=13,o=14,q=15;
-  for (int t = 0; t < n; t++) {
-    unsigned v = p[t];
-    a=a*31+(b^v); b=twist(b,c); c+=d*v; d^=e+a; e=e*7+f; f+=g^v; g=g*13+h; h=twist(h,i+v); i+=j*3; j^=k+v;
-    k+=l*5; l^=m+v; m=twist(m,o); o^=q+v; q+=a*17;
-  }
-  return a^b^c^d^e^f^g^h^i^j^k^l^m^o^q;
-}
-"""
 MAIN = """
 #include <stdio.h>
 double mix(const double *, const double *, int);
@@ -66,7 +45,7 @@ int main(void) {
 LEVEL = "-O2"
 
 
-def put_sources(folder: Path, *, source: str = SOURCE) -> Path:
+def put_sources(folder: Path, *, source: str = PRESSURE) -> Path:
     folder.mkdir(parents=True)
     (folder / "work.c").write_text(source)
     (folder / "main.c").write_text(MAIN)
@@ -173,7 +152,7 @@ def test_a_module_without_changed_functions_is_the_plain_one_byte_for_byte(proje
 
 
 def test_a_changed_function_is_the_plain_one_again(project: Project, tmp_path: Path):
-    changed = SOURCE.replace("a*17", "a*19+v").replace("double x = a[i], y", "double x = a[i] + 1, y")
+    changed = PRESSURE.replace("a*17", "a*19+v").replace("double x = a[i], y", "double x = a[i] + 1, y")
     source = put_sources(tmp_path / "changed", source=changed) / "work.c"
     assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
 
@@ -190,7 +169,7 @@ def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
     assert kept.change == pytest.approx(kept.promised_change)
     assert (kept.costs.change, kept.failures) == (pytest.approx(costs.change), {})
     assert [one.allocated for one in kept.modules] == [one.allocated for one in project.tuned.modules]
-    edited = put_sources(tmp_path / "edited", source=SOURCE.replace("a*17", "a*19+v"))
+    edited = put_sources(tmp_path / "edited", source=PRESSURE.replace("a*17", "a*19+v"))
     changed = dataclasses.replace(today, compile_commands=put_database(edited))
     words = ["check", str(changed.plugin), "--compile-commands", str(changed.compile_commands), "--least-kept", "1"]
     with pytest.raises(SystemExit, match=r"^1$"):
@@ -205,7 +184,7 @@ def test_a_check_says_which_functions_are_as_they_were_and_what_they_cost(
 
 
 def test_another_name_is_another_function(project: Project, tmp_path: Path):
-    renamed = re.sub(r"\b(mix|hash)\b", r"\1_2", SOURCE)
+    renamed = re.sub(r"\b(mix|hash)\b", r"\1_2", PRESSURE)
     source = put_sources(tmp_path / "renamed", source=renamed) / "work.c"
     assert project.compile(source, tmp_path / "tuned.o", project.flag) == project.compile(source, tmp_path / "plain.o")
 

@@ -7,11 +7,10 @@ judged. Changes are after / before less 1, so negative is less.
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mlgokit.bench.counts import Counts
-from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode, read_json
+from mlgokit.evaluation.decode import decode, of_format, read_json
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.manifest import finite_json
 
@@ -195,13 +194,8 @@ class Bench:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if (found.get("format"), found.get("format_version")) != (FORMAT, FORMAT_VERSION):
-            raise InputError(
-                f"{where}: expected {FORMAT} of version {FORMAT_VERSION}, found {found.get('format')!r:.60} of version "
-                f"{found.get('format_version')!r:.20}; make it again with this version"
-            )
-        return decode(cls, found, where)
+        given = of_format(value, FORMAT, FORMAT_VERSION, where=where, remedy="make it again with this version")
+        return decode(cls, given, where)
 
 
 def load_bench(path: Path) -> Bench:

@@ -25,6 +25,27 @@ def read_json(path: Path, *, expected: str, remedy: str) -> Any:
         raise InputError(f"{path}: expected {expected}, found: {error}; {remedy}") from error
 
 
+def of_format(value: object, name: str, version: int, *, where: str, remedy: str) -> dict[str, Any]:
+    """The JSON object of a result file, if it has this format and version; ``where`` and ``remedy`` go into the error.
+
+    Raises:
+        InputError: another format or version, or no object.
+
+    Example:
+        >>> given = {"format": "mlgokit tuning", "format_version": 1, "modules": []}
+        >>> of_format(given, "mlgokit tuning", 1, where="tuning", remedy="tune again with this version")["modules"]
+        []
+    """
+    given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    found = given.get("format"), given.get("format_version")
+    if found != (name, version):
+        raise InputError(
+            f"{where}: expected a JSON object with format {name!r} and format_version {version}, found "
+            f"{found[0]!r:.60} and {found[1]!r:.20}; {remedy}"
+        )
+    return given
+
+
 def decode(kind: Any, value: Any, where: str) -> Any:  # noqa: PLR0911  (one return for each kind)
     """The value that ``kind``, a type of a field, has in Python; keys that are not known are ignored.
 

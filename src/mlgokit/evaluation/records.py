@@ -7,10 +7,9 @@ judged. Sizes are bytes, times are seconds.
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode, read_json
+from mlgokit.evaluation.decode import decode, of_format, read_json
 from mlgokit.evaluation.explained import FunctionTree
 from mlgokit.manifest import finite_json, plain_json
 
@@ -345,13 +344,8 @@ class Evaluation:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
-            raise InputError(
-                f"evaluation: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
-                f"{given.get('format')!r} and {given.get('format_version')!r}; evaluate again with this version"
-            )
-        return decode(cls, value, "evaluation")
+        given = of_format(value, FORMAT, FORMAT_VERSION, where="evaluation", remedy="evaluate again with this version")
+        return decode(cls, given, "evaluation")
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.decode import decode, of_format
 from mlgokit.learning.validation import JudgedModule
 
 FORMAT = "mlgokit training"
@@ -96,12 +95,7 @@ class TrainingRecord:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
-            raise InputError(
-                f"training: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
-                f"{given.get('format')!r} and {given.get('format_version')!r}; train again with this version"
-            )
+        given = of_format(value, FORMAT, FORMAT_VERSION, where="training", remedy="train again with this version")
         rounds = given.get("rounds")
         if isinstance(rounds, list):
             given = given | {"rounds": [_with_numbers(one) for one in cast("list[object]", rounds)]}

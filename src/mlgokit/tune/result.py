@@ -3,14 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.errors import InputError
-from mlgokit.evaluation.decode import decode
+from mlgokit.evaluation.decode import decode, of_format
 from mlgokit.evaluation.records import BuiltImage
 from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.tune.measurement import Comparison
@@ -215,13 +214,8 @@ class Tuned:
         Raises:
             InputError: another format or version, a missing key, or a value of another type.
         """
-        given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        if (given.get("format"), given.get("format_version")) != (FORMAT, FORMAT_VERSION):
-            raise InputError(
-                f"tuning: expected a JSON object with format {FORMAT!r} and format_version {FORMAT_VERSION}, found "
-                f"{given.get('format')!r} and {given.get('format_version')!r}; tune again with this version"
-            )
-        return decode(cls, value, "tuning")
+        given = of_format(value, FORMAT, FORMAT_VERSION, where="tuning", remedy="tune again with this version")
+        return decode(cls, given, "tuning")
 
 
 def costs_of(pairs: Sequence[tuple[float, float]]) -> SpillCosts:
