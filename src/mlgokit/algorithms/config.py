@@ -50,8 +50,8 @@ class PassTrialsConfig:
     """Functions of a module that are tried, drawn from those that no module before it has; 0 for all."""
     rounds: int = 8
     """Compilations of a module, at most, in which passes of the optimizer are left out of its functions."""
-    kept: tuple[str, ...] = ("InstSimplifyPass",)
-    """Passes that are never left out: programs execute more without them than LLVM's estimate of a function says."""
+    kept: tuple[str, ...] = ()
+    """Passes that are never left out."""
     margin: float = 0.05
     """Bytes that leaving a pass out must save."""
     slowdown_free: float = 0.01

@@ -15,7 +15,7 @@ class PassChanges:
         keys: of the functions that the inliner found, by name.
         changed: by key, each pass that changed the function, and the how manieth question of this pass about it that
             was, from 0; in the order in which they ran.
-        executed: by name, instructions of one call of the function by LLVM's estimate, at the end of the pipeline.
+        executed: by name, instructions of one call of the function's code, by LLVM's estimate of frequencies.
     """
 
     keys: Mapping[str, int]

@@ -8,6 +8,7 @@
 #include "inliner/Advisor.h"
 #include "inliner/DecisionTable.h"
 #include "inliner/ReplayLines.h"
+#include "passes/ExecutedList.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
 #include "regalloc/RegAlloc.h"
@@ -42,9 +43,10 @@ thread_local bool AtLink = false;
 
 /// rustc puts another diagnostic handler before code generation, so nothing can listen to that earlier.
 constexpr mlgokit::CodeGenerationListener Listener = {
-    [] { return mlgokit::isListed() || mlgokit::isWorkersCopy(); },
+    [] { return mlgokit::isListed() || mlgokit::listsExecuted() || mlgokit::isWorkersCopy(); },
     [](Module &M, bool HasGate) {
       mlgokit::endOnErrors(M.getContext());
+      mlgokit::enterExecutedList(M.getContext());
       if (!HasGate)
         mlgokit::enterCodeGeneration(M);
     },

@@ -17,14 +17,10 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Analysis/BlockFrequencyInfo.h"
-#include "llvm/Analysis/BranchProbabilityInfo.h"
 #include "llvm/Analysis/LazyCallGraph.h"
 #include "llvm/Analysis/LoopInfo.h"
-#include "llvm/IR/Dominators.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/PassInstrumentation.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdlib>
@@ -41,8 +37,6 @@ namespace {
 constexpr uint16_t EachTime = UINT16_MAX;
 /// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
 constexpr StringLiteral MinSize = "minsize";
-/// The last pass of every pipeline for code generation that changes the IR.
-constexpr StringLiteral LastPass = "RelLookupTableConverterPass";
 
 /// The function that a pass is about to run on; none for modules and for functions that call each other in circles.
 const Function *subject(const Any &IR) {
@@ -53,18 +47,6 @@ const Function *subject(const Any &IR) {
   if (const auto *C = any_cast<const LazyCallGraph::SCC *>(&IR))
     return (*C)->size() == 1 ? &(*C)->begin()->getFunction() : nullptr;
   return nullptr;
-}
-
-/// Instructions of one call of the function, by LLVM's estimate of frequencies.
-double executedInstructions(Function &F) {
-  DominatorTree Tree(F);
-  LoopInfo Loops(Tree);
-  BranchProbabilityInfo Probabilities(F, Loops);
-  BlockFrequencyInfo Frequencies(F, Probabilities, Loops);
-  double Sum = 0;
-  for (const BasicBlock &B : F)
-    Sum += double(Frequencies.getBlockFreq(&B).getFrequency()) * double(B.sizeWithoutDebug());
-  return Sum / double(Frequencies.getEntryFreq().getFrequency());
 }
 
 /// Answers for the pipeline of one module.
@@ -175,15 +157,6 @@ public:
     Running.reset();
   }
 
-  /// The pipeline is at its end: lists what each function executes.
-  void leave(Module &Left) {
-    if (M != &Left || !List)
-      return;
-    for (Function &F : Left)
-      if (!F.isDeclaration() && F.getName().find_first_of("\r\n") == StringRef::npos)
-        *List << "executed " << format("%.17g", executedInstructions(F)) << ' ' << F.getName() << '\n';
-  }
-
 private:
   struct Decided {
     uint64_t Key = 0;
@@ -285,11 +258,8 @@ void registerOptimizerGate(PassBuilder &Builder) {
   Callbacks->registerBeforeSkippedPassCallback([Gate](StringRef, const Any &) {});
   if (!mayList())
     return;
-  Callbacks->registerAfterPassCallback([Gate](StringRef Pass, const Any &IR, const PreservedAnalyses &Kept) {
-    Gate->ran(Pass, !Kept.areAllPreserved());
-    if (const auto *M = any_cast<const Module *>(&IR); M && Pass == LastPass)
-      Gate->leave(const_cast<Module &>(**M));
-  });
+  Callbacks->registerAfterPassCallback(
+      [Gate](StringRef Pass, const Any &, const PreservedAnalyses &Kept) { Gate->ran(Pass, !Kept.areAllPreserved()); });
   Callbacks->registerAfterPassInvalidatedCallback(
       [Gate](StringRef Pass, const PreservedAnalyses &) { Gate->ran(Pass, true); });
 }

@@ -2,16 +2,13 @@
 
 #include "identity/FinalCode.h"
 #include "reuse/Digests.h"
+#include "shared/Emitted.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
-#include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineConstantPool.h"
 #include "llvm/CodeGen/MachineFunction.h"
-#include "llvm/CodeGen/MachineOptimizationRemarkEmitter.h"
-#include "llvm/IR/DiagnosticHandler.h"
-#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LLVMContext.h"
@@ -23,6 +20,7 @@
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 #include <cstdlib>
+#include <memory>
 #include <optional>
 
 using namespace llvm;
@@ -138,53 +136,20 @@ private:
   TargetLibraryInfoImpl Libraries;
 };
 
-/// Writes down what the code of each function has of constants in sections that all share, when it is there; what the
-/// compiler's own handler is asked or told stays its affair.
-class Constants final : public DiagnosticHandler {
-public:
-  Constants(std::unique_ptr<DiagnosticHandler> Before, std::unique_ptr<raw_fd_ostream> List)
-      : Before(std::move(Before)), List(std::move(List)) {}
-
-  bool isAnalysisRemarkEnabled(StringRef Pass) const override {
-    return Pass == Printer || Before->isAnalysisRemarkEnabled(Pass);
+/// What the code of a function has of constants in sections that all share.
+void noteConstants(raw_ostream &List, const MachineFunction &MF) {
+  // Of those that can be merged each has a section with all others of its size, where they follow one another.
+  uint32_t Bytes = 0, Others = 0;
+  for (const MachineConstantPoolEntry &Entry : MF.getConstantPool()->getConstants()) {
+    const SectionKind Kind = Entry.getSectionKind(&MF.getDataLayout());
+    const unsigned Size = Entry.getSizeInBytes(MF.getDataLayout());
+    const bool Follows = Kind.isMergeableConst() && Entry.getAlign().value() <= Size;
+    (Follows ? Bytes : Others) += Follows ? Size : 1;
   }
-  bool isMissedOptRemarkEnabled(StringRef Pass) const override { return Before->isMissedOptRemarkEnabled(Pass); }
-  bool isPassedOptRemarkEnabled(StringRef Pass) const override { return Before->isPassedOptRemarkEnabled(Pass); }
-  bool isAnyRemarkEnabled() const override { return true; }
-
-  bool handleDiagnostics(const DiagnosticInfo &Said) override {
-    if (Said.getKind() == DK_MachineOptimizationRemarkAnalysis) {
-      const auto &Remark = static_cast<const DiagnosticInfoMIROptimization &>(Said);
-      if (Remark.getPassName() == Printer) {
-        if (Remark.getRemarkName() == "InstructionCount")
-          note(*Remark.getBlock()->getParent());
-        if (!Before->isAnalysisRemarkEnabled(Printer))
-          return true;
-      }
-    }
-    return Before->handleDiagnostics(Said);
-  }
-
-private:
-  static constexpr StringLiteral Printer = "asm-printer";
-
-  void note(const MachineFunction &MF) {
-    // Of those that can be merged each has a section with all others of its size, where they follow one another.
-    uint32_t Bytes = 0, Others = 0;
-    for (const MachineConstantPoolEntry &Entry : MF.getConstantPool()->getConstants()) {
-      const SectionKind Kind = Entry.getSectionKind(&MF.getDataLayout());
-      const unsigned Size = Entry.getSizeInBytes(MF.getDataLayout());
-      const bool Follows = Kind.isMergeableConst() && Entry.getAlign().value() <= Size;
-      (Follows ? Bytes : Others) += Follows ? Size : 1;
-    }
-    *List << "c " << format_hex_no_prefix(Bytes, 8) << format_hex_no_prefix(Others, 8) << std::string(16, '0') << ' '
-          << MF.getName() << '\n';
-    List->flush();
-  }
-
-  std::unique_ptr<DiagnosticHandler> Before;
-  std::unique_ptr<raw_fd_ostream> List;
-};
+  List << "c " << format_hex_no_prefix(Bytes, 8) << format_hex_no_prefix(Others, 8) << std::string(16, '0') << ' '
+       << MF.getName() << '\n';
+  List.flush();
+}
 
 /// What is left is what a caller sees: a name that is bound as it was.
 void drop(Function &F) {
@@ -279,9 +244,10 @@ void enterInliner(Module &M) { Current = &M; }
 bool isListed() { return Listed != nullptr; }
 
 void enterCodeGeneration(Module &M) {
-  LLVMContext &Ctx = M.getContext();
   if (Listed)
-    Ctx.setDiagnosticHandler(std::make_unique<Constants>(Ctx.getDiagnosticHandler(), std::move(Listed)));
+    whenEmitted(M.getContext(), [List = std::shared_ptr<raw_fd_ostream>(std::move(Listed))](MachineFunction &MF) {
+      noteConstants(*List, MF);
+    });
 }
 
 void registerKnownFunctions(PassBuilder &Builder) {

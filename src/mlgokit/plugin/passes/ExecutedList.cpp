@@ -1,0 +1,54 @@
+#include "passes/ExecutedList.h"
+
+#include "shared/Emitted.h"
+#include "trials/Executed.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <fcntl.h>
+
+using namespace llvm;
+
+namespace mlgokit {
+
+namespace {
+
+const char *path() {
+  const char *Path = std::getenv("MLGOKIT_CHANGED");
+  return Path && *Path ? Path : nullptr;
+}
+
+} // namespace
+
+bool listsExecuted() { return path(); }
+
+void enterExecutedList(LLVMContext &Ctx) {
+  if (!path())
+    return;
+  const int File = open(path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (File < 0 && errno == ENOENT)
+    return;
+  if (File < 0)
+    return Ctx.emitError(std::string("mlgokit: list of passes ") + path() + ": " + std::strerror(errno));
+  // A copy of the compiler ends without the destructors.
+  auto List = std::make_shared<raw_fd_ostream>(File, /*shouldClose=*/true, /*unbuffered=*/true);
+  whenEmitted(Ctx, [List](MachineFunction &MF) {
+    if (MF.getName().find_first_of("\r\n") != StringRef::npos)
+      return;
+    SmallString<128> Line;
+    raw_svector_ostream(Line) << "executed " << format("%.17g", executedInstructions(MF)) << ' ' << MF.getName()
+                              << '\n';
+    *List << Line;
+  });
+}
+
+} // namespace mlgokit
