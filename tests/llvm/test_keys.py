@@ -235,6 +235,22 @@ def test_known_functions_do_not_stand_for_others_allocated_otherwise(
         assert compiler.compile(module, first).measured.totals.text == otherwise
 
 
+def test_what_functions_execute_is_listed_of_those_that_are_known_too(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
+):
+    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    with contextlib.closing(reusing(toolchain, plugin)) as compiler:
+        for _ in range(3):
+            assert compiler.compile(module, asked()).ok
+        assert compiler.known is not None
+        assert compiler.known["m"].hits
+        use = PluginUse(policies={"inline-size": HEURISTIC}, list_changes=True)
+        done = compiler.compile(module, CompileRequest(use=use, reuse=True))
+    assert done.changes is not None
+    assert set(done.changes.executed) == set(done.measured.function_names)
+    assert min(done.changes.executed.values()) > 0
+
+
 def test_a_known_function_that_is_another_one_now_is_an_error(toolchain: Toolchain, plugin: Path, tmp_path: Path):
     module = put_bitcode(toolchain, tmp_path, SOURCE)
     with contextlib.closing(reusing(toolchain, plugin, share=1)) as compiler:

@@ -89,6 +89,9 @@ def known_of(
     # Known functions go by their IR, which says nothing of other allocations, and of passes that do not run.
     if use.trials is not None or use.allocations or use.passes or use.policies.keys() - {INLINE_SIZE.name}:
         return NOTHING
+    # What functions execute is estimated where their code is made, so of none that is left out.
+    if use.list_changes:
+        return NOTHING
     known = None if functions is None else _functions_of(functions, module, content)
     return Known(
         functions=known,
