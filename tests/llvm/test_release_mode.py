@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.pressure import MIX
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -40,16 +41,7 @@ static int many(int x) { return twice(x) - twice(x + 2) + add(x) * get(twice(x))
 extern "C" int hot(int n) { ALL(DECLARE) for (int i = 0; i < n; i++) { ALL(CHANGE) } ALL(USE) return many(n); }
 extern "C" void once(int i) { ALL(DECLARE) ALL(CHANGE) ALL(USE) put(twice(i) + add(i)); }
 extern "C" int small(int i) { return many(add(i)) - twice(i); }
-extern "C" double mix(const double *a, const double *b, int n) {
-  double r0=0,r1=1,r2=2,r3=3,r4=4,r5=5,r6=6,r7=7,r8=8,r9=9,ra=1,rb=2,rc=3,rd=4,re=5,rf=6,rg=1,rh=2;
-  for (int i = 0; i < n; i++) {
-    double x = a[i], y = b[i];
-    r0+=x*r1; r1+=y*r2; r2+=x*r3; r3+=y*r4; r4+=x*r5; r5+=y*r6; r6+=x*r7; r7+=y*r8; r8+=x*r9; r9+=y*ra;
-    ra+=x*rb; rb+=y*rc; rc+=x*rd; rd+=y*re; re+=x*rf; rf+=y*rg; rg+=x*rh; rh+=y*r0;
-  }
-  return r0+r1+r2+r3+r4+r5+r6+r7+r8+r9+ra+rb+rc+rd+re+rf+rg+rh;
-}
-"""
+extern "C" """ + MIX.lstrip()
 # Calls whose inlining makes others direct: LLVM's heuristic inlines the cheapest alone, by its estimate it were all.
 DIRECT = """
 extern "C" int get(int);

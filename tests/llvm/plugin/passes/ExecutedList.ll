@@ -1,5 +1,6 @@
-; To a list that the optimizer began, code generation adds what each function executes: the instructions of straight code
-; that returns, more in a loop. The code is as without; without a list none is begun, and one that cannot be written is said.
+; Code generation adds what each function executes to a list that the optimizer began: the instructions of straight
+; code that returns, more in a loop. The code is as without. Where the optimizer began no list, none is begun here. A
+; list that cannot be written is an error.
 ; RUN: llc -O2 -filetype=obj -o %t.plain %s
 ; RUN: echo begun > %t.list
 ; RUN: MLGOKIT_CHANGED=%t.list llc -load %plugin -O2 -filetype=obj -o %t.listed %s

@@ -1,4 +1,6 @@
-; The list has the functions that the inliner found, and what passes changed in them from then on. A policy leaves passes out where there is no table, but not where code is compiled for a link. A table leaves a pass out once or each time, in its function alone; one of other functions gives LLVM's code,
+; The list has the functions that the inliner found, and what passes changed in them from then on. A policy leaves
+; passes out where there is no table, but not where code is compiled for a link. A table leaves a pass out once or each
+; time, in its function alone; one of other functions gives LLVM's code,
 ; and so do a list and a table with nothing to leave out. Where compile steps leave all to the link, it is for the link.
 ; Damage is said.
 ; RUN: opt -passes='default<Oz>' -S %s -o %t.plain

@@ -1,4 +1,4 @@
-; Listening for code that is emitted leaves the compiler's remarks as they are: those that a user asks for come, no others.
+; Who listens for emitted code leaves the compiler's remarks as they are: those that a user asks for come, no others.
 ; RUN: echo begun > %t.list
 ; RUN: MLGOKIT_CHANGED=%t.list llc -load %plugin -O2 -pass-remarks-analysis=asm-printer -o %t.s %s 2>&1 | FileCheck %s --check-prefix=ASKED
 ; RUN: MLGOKIT_CHANGED=%t.list llc -load %plugin -O2 -pass-remarks-analysis=prologepilog -o %t.s %s 2>&1 | FileCheck %s --allow-empty --check-prefix=OTHERS
