@@ -43,7 +43,7 @@ thread_local bool AtLink = false;
 
 /// rustc puts another diagnostic handler before code generation, so nothing can listen to that earlier.
 constexpr mlgokit::CodeGenerationListener Listener = {
-    [] { return mlgokit::isListed() || mlgokit::listsExecuted() || mlgokit::isWorkersCopy(); },
+    [] { return mlgokit::isListed() || mlgokit::listPath() || mlgokit::isWorkersCopy(); },
     [](Module &M, bool HasGate) {
       mlgokit::endOnErrors(M.getContext());
       mlgokit::enterExecutedList(M.getContext());

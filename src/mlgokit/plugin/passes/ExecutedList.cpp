@@ -1,5 +1,6 @@
 #include "passes/ExecutedList.h"
 
+#include "passes/OptimizerGate.h"
 #include "shared/Emitted.h"
 #include "trials/Executed.h"
 
@@ -11,7 +12,6 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -21,25 +21,15 @@ using namespace llvm;
 
 namespace mlgokit {
 
-namespace {
-
-const char *path() {
-  const char *Path = std::getenv("MLGOKIT_CHANGED");
-  return Path && *Path ? Path : nullptr;
-}
-
-} // namespace
-
-bool listsExecuted() { return path(); }
-
 void enterExecutedList(LLVMContext &Ctx) {
-  if (!path())
+  const char *Path = listPath();
+  if (!Path)
     return;
-  const int File = open(path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int File = open(Path, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (File < 0 && errno == ENOENT)
     return;
   if (File < 0)
-    return Ctx.emitError(std::string("mlgokit: list of passes ") + path() + ": " + std::strerror(errno));
+    return Ctx.emitError(std::string("mlgokit: list of passes ") + Path + ": " + std::strerror(errno));
   // A copy of the compiler ends without the destructors.
   auto List = std::make_shared<raw_fd_ostream>(File, /*shouldClose=*/true, /*unbuffered=*/true);
   whenEmitted(Ctx, [List](MachineFunction &MF) {

@@ -8,11 +8,8 @@ class LLVMContext;
 
 namespace mlgokit {
 
-/// Whether it is wanted: MLGOKIT_CHANGED is set.
-bool listsExecuted();
-
-/// Before code is generated, if it is wanted: adds what each function executes to the list that the gate of the
-/// optimizer began (docs/formats.md, "List of passes"); nothing if it began none.
+/// Before code is generated, if a list of passes is wanted: adds what each function executes to the list that the gate
+/// of the optimizer began (docs/formats.md, "List of passes"); nothing if it began none.
 void enterExecutedList(llvm::LLVMContext &Ctx);
 
 } // namespace mlgokit

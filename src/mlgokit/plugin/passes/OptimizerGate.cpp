@@ -185,8 +185,8 @@ private:
   static std::string toHex(uint64_t Key) { return utohexstr(Key, /*LowerCase=*/true, /*Width=*/16); }
 
   Error openList() {
-    const char *Path = std::getenv("MLGOKIT_CHANGED");
-    if (!Path || !*Path)
+    const char *Path = listPath();
+    if (!Path)
       return Error::success();
     std::error_code Code;
     List = std::make_unique<raw_fd_ostream>(Path, Code);
@@ -229,10 +229,7 @@ private:
 thread_local std::weak_ptr<OptimizerGate> Current;
 
 /// Whether a list may be wanted: a resident compiler learns only with a request what is.
-bool mayList() {
-  const char *List = std::getenv("MLGOKIT_CHANGED");
-  return (List && *List) || std::getenv("MLGOKIT_RESIDENT");
-}
+bool mayList() { return listPath() || std::getenv("MLGOKIT_RESIDENT"); }
 
 bool isWanted() {
   if (mayList())
@@ -246,6 +243,11 @@ bool isWanted() {
 }
 
 } // namespace
+
+const char *listPath() {
+  const char *Path = std::getenv("MLGOKIT_CHANGED");
+  return Path && *Path ? Path : nullptr;
+}
 
 void registerOptimizerGate(PassBuilder &Builder) {
   Current.reset();

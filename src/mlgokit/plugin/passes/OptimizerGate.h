@@ -7,6 +7,9 @@
 
 namespace mlgokit {
 
+/// Where the list of passes is to be written: MLGOKIT_CHANGED; null if none is wanted.
+const char *listPath();
+
 /// Lets the plugin be asked by the passes of a pipeline, if there is a table of them or a policy, or a list of them is
 /// wanted.
 void registerOptimizerGate(llvm::PassBuilder &Builder);
