@@ -1,6 +1,7 @@
 """That remembered results follow what decides them, with real compilers: profiles, libraries, bitcode."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 from dataclasses import replace
@@ -239,16 +240,22 @@ def test_what_functions_execute_is_listed_of_those_that_are_known_too(
     toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):
     module = put_bitcode(toolchain, tmp_path, SOURCE)
-    with contextlib.closing(reusing(toolchain, plugin)) as compiler:
+    use = PluginUse(policies={"inline-size": HEURISTIC}, list_changes=True)
+    with contextlib.closing(reusing(toolchain, plugin, share=1)) as compiler:
         for _ in range(3):
             assert compiler.compile(module, asked()).ok
         assert compiler.known is not None
-        assert compiler.known["m"].hits
-        use = PluginUse(policies={"inline-size": HEURISTIC}, list_changes=True)
+        known = compiler.known["m"]
+        before = known.hits
         done = compiler.compile(module, CompileRequest(use=use, reuse=True))
-    assert done.changes is not None
-    assert set(done.changes.executed) == set(done.measured.function_names)
-    assert min(done.changes.executed.values()) > 0
+        assert known.hits > before
+        assert done.changes is not None
+        assert set(done.changes.executed) == set(done.measured.function_names)
+        assert min(done.changes.executed.values()) > 0
+        for digest, code in list(known.codes.items()):
+            known.codes[digest] = dataclasses.replace(code, executed=code.executed + 1)
+        with pytest.raises(StaleError, match=r"changes: executed"):
+            compiler.compile(module, CompileRequest(use=use, reuse=True))
 
 
 def test_a_known_function_that_is_another_one_now_is_an_error(toolchain: Toolchain, plugin: Path, tmp_path: Path):

@@ -336,9 +336,8 @@ def _compile(
                 seconds=done.user_seconds,
             )
         whole = functools.partial(measure_object, folds=folds_code(module), image=image_of(module))
-        weigh = functools.partial(known.complete, folder, output, measure=whole)
         ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-        ended = with_outputs(ended, weigh, request, folder, record)
+        ended = with_outputs(ended, known, request, folder=folder, output=output, record=record, measure=whole)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)

@@ -15,6 +15,7 @@ from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs
 from mlgokit.compiler.request import CompileRequest
+from mlgokit.compiler.reuse.known_use import Known
 from mlgokit.compiler.reuse.trials import read_tried
 from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.files import atomic_write
@@ -67,17 +68,20 @@ def failure_of(done: process.Completed, output: Path, timeout_seconds: float) ->
 
 def with_outputs(
     ended: Compilation,
-    measure: Callable[[], ObjectSizes | None],
+    known: Known,
     request: CompileRequest,
+    *,
     folder: Path,
+    output: Path,
     record: Path | None,
+    measure: Callable[[Path], ObjectSizes | None],
 ) -> Compilation:
     """The record of a compiler that succeeded, if what it wrote can be read."""
     if request.lto:
         return ended
     use = request.use
     try:
-        ended = dataclasses.replace(ended, sizes=measure())
+        ended = dataclasses.replace(ended, sizes=known.complete(folder, output, measure=measure))
     except (InputError, OSError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_OBJECT, reason=str(error))
     logs: dict[str, Log] = {}
@@ -89,12 +93,12 @@ def with_outputs(
             logs[problem] = read_log(path)
             if problem in request.keep_logs:
                 atomic_write(request.keep_logs[problem], path.read_bytes())
-        known = use is not None and use.log_default
-        ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=known)
+        default_known = use is not None and use.log_default
+        ended = with_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=default_known)
         if use is not None and use.trials is not None and (folder / "tried").exists():
             ended = dataclasses.replace(ended, tried=tuple(read_tried(folder / "tried", weights=use.trials.weights)))
         if use is not None and use.list_changes and (folder / "changed").exists():
-            ended = dataclasses.replace(ended, changes=read_changes(folder / "changed"))
+            ended = dataclasses.replace(ended, changes=known.with_executed(read_changes(folder / "changed"), folder))
     except (TraceError, InputError) as error:
         return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
     try:

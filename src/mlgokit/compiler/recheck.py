@@ -57,9 +57,8 @@ def difference(recalled: Compilation, made: Compilation) -> str:
     both = recalled.logs.keys() & made.logs.keys()
     if other := next((name for name in both if render_log(recalled.logs[name]) != render_log(made.logs[name])), ""):
         return f"the log of {other}"
-    return next(
-        filter(None, (_differing_part(name, recalled, made) for name in ("sizes", "decisions", "regalloc"))), ""
-    )
+    parts = "sizes", "decisions", "regalloc", "changes"
+    return next(filter(None, (_differing_part(name, recalled, made) for name in parts)), "")
 
 
 def _differing_part(name: str, recalled: Compilation, made: Compilation) -> str:

@@ -64,6 +64,7 @@ class Listed:
         droppable: it may be left out, as far as the IR says.
         constants: bytes of its code's constants, in sections where those of all functions follow one another; ``None``
             if it was not generated, or has others as well.
+        executed: instructions of one call, by LLVM's estimate; 0 if it was not generated.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Listed:
     dropped: bool
     droppable: bool
     constants: int | None
+    executed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class Code:
         personality: symbol of the personality in the FDE's CIE.
         signature: of the section group; empty outside of groups.
         constants: in sections that all share.
+        executed: instructions of one call, by LLVM's estimate.
     """
 
     text: int
@@ -94,6 +97,7 @@ class Code:
     personality: str
     signature: str
     constants: int
+    executed: float
 
 
 Codes = Mapping[bytes, Code]
@@ -182,7 +186,7 @@ class KnownFunctions:
             function = places.get(one.name)
             counted = one.droppable and one.constants is not None
             if counted and function is not None and part.separate[function]:
-                self.codes[one.digest] = part.code(function, one.constants or 0)
+                self.codes[one.digest] = part.code(function, constants=one.constants or 0, executed=one.executed)
 
     def _whole(
         self, part: "_Part", listed: Sequence[Listed], dropped: Sequence[Listed], told: Codes
@@ -287,8 +291,8 @@ def read_functions(path: Path) -> list[Listed]:
                 f"{path}: expected lines of a letter, a digest and a name, found {line[:60]!r}; build the plugin again"
             )
         if kind == b"c":
-            merged, others = struct.unpack(">II", value[:8])
-            found[text] = dataclasses.replace(found[text], constants=None if others else merged)
+            merged, others, executed = struct.unpack(">IId", value)
+            found[text] = dataclasses.replace(found[text], constants=None if others else merged, executed=executed)
         else:
             found[text] = Listed(name=text, digest=value, dropped=kind == b"d", droppable=kind != b"k", constants=None)
     return list(found.values())
@@ -335,7 +339,7 @@ class _Part:
             separate=_separate(elf, sizes, code, *_referring(elf, symbols)),
         )
 
-    def code(self, function: int, constants: int) -> Code:
+    def code(self, function: int, *, constants: int, executed: float) -> Code:
         sizes = self.sizes
         signature = int(sizes.function_signature[function])
         return Code(
@@ -346,6 +350,7 @@ class _Part:
             personality=self.personality[function],
             signature=sizes.signatures[signature] if signature >= 0 else "",
             constants=constants,
+            executed=executed,
         )
 
 

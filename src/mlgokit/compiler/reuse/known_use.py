@@ -8,8 +8,9 @@ from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import ObjectSizes
+from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.request import CompileRequest
-from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions
+from mlgokit.compiler.reuse.known import Code, Codes, KnownFunctions, read_functions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions, KnownObjects
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -63,6 +64,18 @@ class Known:
             part = functools.partial(self.functions.complete, output, folder / _FUNCTIONS, told=self.codes)
         return part() if self.objects is None else self.objects.complete(folder, part)
 
+    def with_executed(self, changes: PassChanges, folder: Path) -> PassChanges:
+        """A list of passes with what the functions execute that were not generated again.
+
+        Raises:
+            InputError: what the plugin wrote in ``folder`` cannot be read.
+        """
+        if not self.codes:
+            return changes
+        dropped = (one for one in read_functions(folder / _FUNCTIONS) if one.dropped)
+        known = {one.name: self.codes[one.digest].executed for one in dropped if one.digest in self.codes}
+        return dataclasses.replace(changes, executed={**known, **changes.executed})
+
 
 NOTHING = Known()
 
@@ -88,9 +101,6 @@ def known_of(
         return NOTHING
     # Known functions go by their IR, which says nothing of other allocations, and of passes that do not run.
     if use.trials is not None or use.allocations or use.passes or use.policies.keys() - {INLINE_SIZE.name}:
-        return NOTHING
-    # What functions execute is estimated where their code is made, so of none that is left out.
-    if use.list_changes:
         return NOTHING
     known = None if functions is None else _functions_of(functions, module, content)
     return Known(

@@ -214,8 +214,7 @@ def _compile(
                 reason=f"expected one object of the link-time optimization, found {len(made)}; set codegen-units=1",
             )
         made[0].rename(output)
-        weigh = functools.partial(known.complete, folder, output, measure=measure_object)
-        ended = with_outputs(ended, weigh, request, folder, None)
+        ended = with_outputs(ended, known, request, folder=folder, output=output, record=None, measure=measure_object)
         if request.keep_object is not None:
             with writing(request.keep_object):
                 shutil.move(output, request.keep_object)

@@ -2,7 +2,7 @@
 
 #include "passes/OptimizerGate.h"
 #include "shared/Emitted.h"
-#include "trials/Executed.h"
+#include "shared/Executed.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/Twine.h"

@@ -3,9 +3,11 @@
 #include "identity/FinalCode.h"
 #include "reuse/Digests.h"
 #include "shared/Emitted.h"
+#include "shared/Executed.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/MachineConstantPool.h"
 #include "llvm/CodeGen/MachineFunction.h"
@@ -136,8 +138,8 @@ private:
   TargetLibraryInfoImpl Libraries;
 };
 
-/// What the code of a function has of constants in sections that all share.
-void noteConstants(raw_ostream &List, const MachineFunction &MF) {
+/// What the code of a function has of constants in sections that all share, and what it executes.
+void noteCode(raw_ostream &List, MachineFunction &MF) {
   // Of those that can be merged each has a section with all others of its size, where they follow one another.
   uint32_t Bytes = 0, Others = 0;
   for (const MachineConstantPoolEntry &Entry : MF.getConstantPool()->getConstants()) {
@@ -146,8 +148,8 @@ void noteConstants(raw_ostream &List, const MachineFunction &MF) {
     const bool Follows = Kind.isMergeableConst() && Entry.getAlign().value() <= Size;
     (Follows ? Bytes : Others) += Follows ? Size : 1;
   }
-  List << "c " << format_hex_no_prefix(Bytes, 8) << format_hex_no_prefix(Others, 8) << std::string(16, '0') << ' '
-       << MF.getName() << '\n';
+  List << "c " << format_hex_no_prefix(Bytes, 8) << format_hex_no_prefix(Others, 8)
+       << format_hex_no_prefix(bit_cast<uint64_t>(executedInstructions(MF)), 16) << ' ' << MF.getName() << '\n';
   List.flush();
 }
 
@@ -246,7 +248,7 @@ bool isListed() { return Listed != nullptr; }
 void enterCodeGeneration(Module &M) {
   if (Listed)
     whenEmitted(M.getContext(), [List = std::shared_ptr<raw_fd_ostream>(std::move(Listed))](MachineFunction &MF) {
-      noteConstants(*List, MF);
+      noteCode(*List, MF);
     });
 }
 

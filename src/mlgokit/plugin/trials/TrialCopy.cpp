@@ -2,8 +2,8 @@
 
 #include "shared/ByteReader.h"
 #include "shared/Descriptor.h"
+#include "shared/Executed.h"
 #include "trials/CodeSize.h"
-#include "trials/Executed.h"
 
 #include "llvm/CodeGen/MachineBasicBlock.h"
 #include "llvm/CodeGen/MachineFunction.h"

@@ -1,6 +1,6 @@
 // How many instructions of a function are executed, by LLVM's own estimate of frequencies.
-#ifndef MLGOKIT_TRIALS_EXECUTED_H
-#define MLGOKIT_TRIALS_EXECUTED_H
+#ifndef MLGOKIT_SHARED_EXECUTED_H
+#define MLGOKIT_SHARED_EXECUTED_H
 
 namespace llvm {
 class MachineFunction;

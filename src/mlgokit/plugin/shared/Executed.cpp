@@ -1,4 +1,4 @@
-#include "trials/Executed.h"
+#include "shared/Executed.h"
 
 #include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineBranchProbabilityInfo.h"
