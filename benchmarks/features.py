@@ -7,15 +7,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
+from changes import mean_change
 from harness import Setup, run_benchmark
-from pretrained import LANGUAGES, WORST, size_of
+from pretrained import LANGUAGES, WORST, change_of
 from results import Cell, Result, Table, percent
 
 from mlgokit.commands import train
 from mlgokit.commands.evaluate import Evaluate, run as evaluate
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.evaluation.records import ProjectComparison
-from mlgokit.evaluation.statistics import geometric_mean_change
 
 _SETS: tuple[Literal["all", "llvm"], ...] = ("all", "llvm")
 _NAMES = {"all": "all of the plugin", "llvm": "LLVM's own"}
@@ -50,13 +50,12 @@ class Arm:
 
     def change(self, language: str, part: str) -> float:
         """Geometric mean of the projects in a language."""
-        sizes = [size_of(one, part) for one in self.projects if one.language == language]
-        return geometric_mean_change(*map(list, zip(*sizes, strict=True)))
+        return mean_change([change_of(one, part) for one in self.projects if one.language == language])
 
     @property
     def worst(self) -> float:
         """Change of the linked image of the project that gains least."""
-        return max(after / before - 1 for before, after in (size_of(one, "image") for one in self.projects))
+        return max(change_of(one, "image") for one in self.projects)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from changes import interval_of, mean_change
 from harness import Setup, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_projects import PROJECTS
@@ -12,7 +14,6 @@ from tuning_projects import PROJECTS
 from mlgokit.commands.evaluate import Evaluate, run as evaluate
 from mlgokit.commands.options import COMPILER
 from mlgokit.evaluation.records import ProjectComparison
-from mlgokit.evaluation.statistics import geometric_mean_change
 from mlgokit.policy.pretrained import policy_files
 
 WORST = 0.003
@@ -77,15 +78,15 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             mine = [one for one in projects if one.language == language]
             if not mine:
                 continue
-            images, texts = ([size_of(one, part) for one in mine] for part in ("image", "text"))
-            changes = [geometric_mean_change(*map(list, zip(*pairs, strict=True))) for pairs in (images, texts)]
-            largest = max(after / before - 1 for before, after in images)
-            worst = max(worst, largest)
-            means.append((group, language, len(mine), *map(percent, changes), percent(largest)))
+            images, texts = ([change_of(one, part) for one in mine] for part in ("image", "text"))
+            interval = interval_of(images, np.random.default_rng(config.seed))
+            changes = mean_change(images), *interval, mean_change(texts), max(images)
+            means.append((group, language, len(mine), *map(percent, changes)))
+            worst = max(worst, *images)
         rows += [
             (
                 one.project, one.language, group, one.modules,
-                *(percent(after / before - 1) for before, after in (size_of(one, "image"), size_of(one, "text"))),
+                percent(change_of(one, "image")), percent(change_of(one, "text")),
                 one.larger_modules, len(one.failures), f"{one.user_seconds_after / one.user_seconds_before:.3f}",
             )
             for one in projects
@@ -104,8 +105,9 @@ def measure(config: Pretrained, setup: Setup) -> Result:
         tables=(
             Table(
                 title="Geometric means",
-                columns=("projects", "language", "count", "linked image", "of that .text", "worst image"),
+                columns=("projects", "language", "count", "linked image", "from", "to", "of that .text", "worst image"),
                 rows=tuple(means),
+                note="Over projects, with 95 % intervals of the image for other projects of the kind (bootstrap).",
             ),
             Table(
                 title="Projects",
@@ -118,9 +120,9 @@ def measure(config: Pretrained, setup: Setup) -> Result:
     )  # fmt: skip
 
 
-def size_of(one: ProjectComparison, part: str) -> tuple[float, float]:
-    """Bytes of a part of the linked image, before and after."""
-    return getattr(one.before, part), getattr(one.after, part)
+def change_of(one: ProjectComparison, part: str) -> float:
+    """Relative change of a part of the linked image."""
+    return getattr(one.after, part) / getattr(one.before, part) - 1
 
 
 if __name__ == "__main__":
