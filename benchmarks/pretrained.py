@@ -1,4 +1,4 @@
-"""What the policies that come with the package do to projects that they were not trained on."""
+"""What policies, such as those that come with the package, do to projects that they were not trained on."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tuning_projects import PROJECTS
 from mlgokit.commands.evaluate import Evaluate, run as evaluate
 from mlgokit.commands.options import COMPILER
 from mlgokit.evaluation.records import ProjectComparison
-from mlgokit.policy.pretrained import policy_files
+from mlgokit.policy.pretrained import BUILTIN, policy_files
 
 WORST = 0.003
 """By which no project may be larger."""
@@ -23,7 +23,7 @@ LANGUAGES = ("c++", "c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Evaluate policies that come with the package on the held-out projects of their corpus, and on other projects."""
+    """Evaluate policies on the held-out projects of the corpus that they were trained on, and on other projects."""
 
     policies: tuple[str, ...] = ("builtin:size",)
     """The policies, one for each problem."""
@@ -96,8 +96,8 @@ def measure(config: Pretrained, setup: Setup) -> Result:
     shown = "; ".join(f"{row[2]} {str(row[1]).upper()} projects {row[0]}: {row[3]}" for row in means)
     return Result(
         benchmark="pretrained",
-        question=f"What do {' and '.join(config.policies)}, which come with the package, do to projects that they were "
-        f"not trained on, against {other_side}?",
+        question=f"What do {' and '.join(name_of(one) for one in config.policies)} do to projects that they were not "
+        f"trained on, against {other_side}?",
         answer=f"linked images, {shown}; the worst {percent(worst)}; {failed} modules fail on one side",
         bar=f"no project more than {percent(WORST)} larger, no module fails",
         passed=worst <= WORST and not failed,
@@ -118,6 +118,16 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             ),
         ),
     )  # fmt: skip
+
+
+def name_of(policy: str) -> str:
+    """How results name a policy: one of the package as it is given, a file without its folder.
+
+    Example:
+        >>> name_of("builtin:size"), name_of("seeds/passes-2.policy")
+        ('builtin:size', 'passes-2.policy')
+    """
+    return policy if policy.startswith(BUILTIN) else Path(policy).name
 
 
 def change_of(one: ProjectComparison, part: str) -> float:
