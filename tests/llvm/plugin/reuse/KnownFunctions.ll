@@ -1,5 +1,5 @@
 ; A function whose digest is known is dropped, so the object only refers to it; one that others need to see is not.
-; A name that would be several lines of the list ends the listing.
+; A name that would be several lines of the list ends the listing. One call of each function executes two instructions.
 ; RUN: MLGOKIT_POLICY=:default MLGOKIT_FUNCTIONS=%t.list clang -Oz -Wno-override-module -fpass-plugin=%plugin -c -o %t.o %s
 ; RUN: FileCheck %s < %t.list
 ; RUN: %tool known %t.known %t.list
@@ -16,9 +16,9 @@
 ; CHECK: n {{[0-9a-f]+}} plain
 ; CHECK-NEXT: n {{[0-9a-f]+}} constant
 ; CHECK-NEXT: k 00000000000000000000000000000000 used
-; CHECK-NEXT: c 00000000000000000000000000000000 plain
-; CHECK-NEXT: c 00000008000000000000000000000000 constant
-; CHECK-NEXT: c 00000000000000000000000000000000 used
+; CHECK-NEXT: c 00000000000000004000000000000000 plain
+; CHECK-NEXT: c 00000008000000004000000000000000 constant
+; CHECK-NEXT: c 00000000000000004000000000000000 used
 ; AGAIN: d {{[0-9a-f]+}} plain
 ; AGAIN-NEXT: d {{[0-9a-f]+}} constant
 ; AGAIN-NEXT: k {{0+}} used
