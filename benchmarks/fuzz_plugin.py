@@ -42,7 +42,7 @@ UNITS = (
     "shared/Exploration", "shared/Choice",
     "inliner/DecisionTable", "inliner/SiteKeys", "inliner/Features", "identity/BodyHash", "identity/FinalCode",
     "identity/Identity", "trials/OverrideTable", "trials/OverridePlan", "trials/TrialCopy", "trials/CodeSize",
-    "trials/Executed", "regalloc/FunctionShape", "shared/HotFunctions", "reuse/Digests",
+    "shared/Executed", "regalloc/FunctionShape", "shared/HotFunctions", "reuse/Digests",
 )  # fmt: skip
 """Of the plugin, what its readers need; others are included by :data:`SOURCE`."""
 _OPTIONS = (
