@@ -147,6 +147,25 @@ def test_the_most_urgent_unit_comes_first_until_nothing_is_left(tmp_path: Path):
     assert search.curve[-1].score == 99 + 92
 
 
+@pytest.mark.parametrize(("rounds", "settled"), [(3, 3), (9, 4)])
+def test_what_comes_of_settling_is_settled_too_up_to_a_bound(tmp_path: Path, rounds: int, settled: int):
+    @dataclasses.dataclass(slots=True, kw_only=True)
+    class Remaining(Numbers):
+        settled: int = 0
+
+        def unsettled(self) -> Sequence[tuple[Number, Callable[[], Halved]]]:
+            (one,) = self.units
+            return [(one, lambda: Halved(value=one.now, trials=0))] if self.settled < rounds else []
+
+        def accept(self, unit: Number, step: Halved) -> None:
+            self.settled += not step.trials
+            unit.now = step.value
+
+    space = Remaining(units=[Number(module=toy_source("a"), plain=100, least=99)])
+    run_search(Search(folder=tmp_path, space=space, seed=1), seconds=1000, workers=1, report=say_nothing)
+    assert space.settled == settled
+
+
 def test_workers_that_come_during_a_search_work_at_once(tmp_path: Path):
     met = threading.Barrier(3)
 

@@ -20,6 +20,8 @@ from mlgokit.tune.space import IsOver, Step
 OVER, NOTHING_LEFT, GAVE_WAY = "the budget was spent", "nothing left to try", "others are to gain more"
 NOT_MADE_GOOD = "what the search began with was not made good in time"
 """Why a search ended."""
+_SETTLING = 4
+"""Compilations of a module, at most, before the search may rest: of what one makes larger, parts may pay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +147,13 @@ def _settle(search: Search[SpaceT], *, workers: Workers, report: Report) -> None
     def work(one: tuple[Any, Callable[[], Step]]) -> Step:
         return one[1]()
 
-    waiting = search.space.unsettled()
-    if not waiting:
-        return
-    steps = parallel(work, waiting, workers=workers, report=report, label="compile what was predicted")
-    for (unit, _), step in zip(waiting, steps, strict=True):
-        _enter(search, unit, step)
+    for _ in range(_SETTLING):
+        waiting = search.space.unsettled()
+        if not waiting:
+            return
+        steps = parallel(work, waiting, workers=workers, report=report, label="compile what was predicted")
+        for (unit, _), step in zip(waiting, steps, strict=True):
+            _enter(search, unit, step)
 
 
 def _enter(search: Search[SpaceT], unit: Any, step: Step) -> None:
