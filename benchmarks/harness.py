@@ -27,6 +27,7 @@ from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import digest_value, package_version
 from mlgokit.module import Module
+from mlgokit.policy.pretrained import BUILTIN
 from mlgokit.progress import Report
 
 INTERRUPTED = 130
@@ -171,6 +172,16 @@ def check_names(what: str, given: Collection[str], known: Collection[str]) -> No
     """
     if unknown := sorted(set(given) - set(known)):
         raise UsageError(f"{what}: expected names among {', '.join(known)}, found {', '.join(unknown)}; correct them")
+
+
+def name_of(policy: str) -> str:
+    """How results name a policy: one of the package as it is given, a file without its folder.
+
+    Example:
+        >>> name_of("builtin:size"), name_of("seeds/passes-2.policy")
+        ('builtin:size', 'passes-2.policy')
+    """
+    return policy if policy.startswith(BUILTIN) else Path(policy).name
 
 
 def kept_row(path: Path, make: Callable[[], dict[str, Any]], *, of: Mapping[str, Any] | None = None) -> dict[str, Any]:

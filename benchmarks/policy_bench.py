@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from harness import Setup, run_benchmark
+from harness import Setup, name_of, run_benchmark
 from results import Result, Table, percent
 
 from bench import COLUMNS, SHOWN, cells, over
@@ -72,7 +72,8 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     told = ", ".join(f"{percent(means[name])} {name}" for name in SHOWN if name in means)
     return Result(
         benchmark="policy_bench",
-        question=f"What does {config.policy} do to what programs execute, against plain {config.options or '-Oz'}?",
+        question=f"What does {name_of(config.policy)} do to what programs execute, against plain "
+        f"{config.options or '-Oz'}?",
         answer=f"{told} in the geometric mean of {len(each)} programs; of one at most {percent(max(each))}. "
         + (f"Without a result: {', '.join(failed)}." if failed else "All put out the same."),
         bar=f"instructions at most {percent(MOST_MEAN)} in the mean and {percent(MOST)} in one program",

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 from changes import interval_of, mean_change
-from harness import Setup, run_benchmark
+from harness import Setup, name_of, run_benchmark
 from results import Cell, Result, Table, percent
 from tuning_projects import PROJECTS
 
 from mlgokit.commands.evaluate import Evaluate, run as evaluate
 from mlgokit.commands.options import COMPILER
 from mlgokit.evaluation.records import ProjectComparison
-from mlgokit.policy.pretrained import BUILTIN, policy_files
+from mlgokit.policy.pretrained import policy_files
 
 WORST = 0.003
 """By which no project may be larger."""
@@ -118,16 +118,6 @@ def measure(config: Pretrained, setup: Setup) -> Result:
             ),
         ),
     )  # fmt: skip
-
-
-def name_of(policy: str) -> str:
-    """How results name a policy: one of the package as it is given, a file without its folder.
-
-    Example:
-        >>> name_of("builtin:size"), name_of("seeds/passes-2.policy")
-        ('builtin:size', 'passes-2.policy')
-    """
-    return policy if policy.startswith(BUILTIN) else Path(policy).name
 
 
 def change_of(one: ProjectComparison, part: str) -> float:

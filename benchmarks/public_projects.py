@@ -13,19 +13,21 @@ Split = Literal["train", "validation", "test"]
 
 MANIFEST = Path(__file__).with_suffix(".toml")
 """The list of the projects that are not in the package's own list."""
-TRAINING_MANIFEST = MANIFEST.with_name("training_projects.toml")
-"""The list of further projects to train on; the public benchmark has none of them."""
+TRAINING_MANIFESTS = tuple(
+    MANIFEST.with_name(name) for name in ("training_projects.toml", "training_projects_cpp.toml")
+)
+"""The lists of further projects to train on, in C and in C++; the public benchmark has none of them."""
 VERSION = 2
 """Of the list: one more whenever a project, an archive or an option changes, as results are comparable within one."""
 _OWN = {project.name: project for project in load_projects()}
-_TAUGHT = {project.name for project in load_projects(TRAINING_MANIFEST)}
+_TAUGHT = {project.name for manifest in TRAINING_MANIFESTS for project in load_projects(manifest)}
 
 
 def split_of(name: str) -> Split:
     """What a project is for, by its name alone.
 
     The rule was written before the list, and does not change with it. What the package's own list trains on is for
-    training, and so is the list of further projects to train on. What was looked at while policies and defaults were
+    training, and so are the lists of further projects to train on. What was looked at while policies and defaults were
     chosen is for validation: the held-out projects of the package's list, and those of ``validation_projects.py`` and
     ``tuning_projects.py``. Of all others the first byte of the name's SHA-256 decides: below 128 it is for the test,
     else for validation.

@@ -16,7 +16,8 @@ from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import FetchError, InputError, UsageError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-TAUGHT, PUBLIC = (BENCHMARKS / name for name in ("training_projects.toml", "public_projects.toml"))
+PUBLIC = BENCHMARKS / "public_projects.toml"
+TAUGHT = {"c": BENCHMARKS / "training_projects.toml", "c++": BENCHMARKS / "training_projects_cpp.toml"}
 PROGRAMS = sorted(Path(mlgokit.bench.__file__).parent.glob("*.toml"))
 DIGESTS = {"size.policy": "ab12", "passes.policy": "cd34"}
 
@@ -51,8 +52,9 @@ def test_projects_that_are_added_say_nothing_of_their_split(benchmark: Callable[
     assert not [one.name for one in added if one.options and any(word.startswith("-O") for word in one.options)]
 
 
-def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str], ModuleType]):
-    taught = load_projects(TAUGHT)
+@pytest.mark.parametrize("language", TAUGHT)
+def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str], ModuleType], language: str):
+    taught = load_projects(TAUGHT[language])
     measured = {
         *benchmark("public_projects").public_projects(),
         *benchmark("tuning_projects").PROJECTS,
@@ -61,7 +63,7 @@ def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str
     archives = {one.archive.package for one in load_projects(PUBLIC)}
     workloads = "".join(path.read_text() for path in PROGRAMS).lower()
 
-    assert {one.language for one in taught} == {"c"}
+    assert {one.language for one in taught} == {language}
     assert not {one.name for one in taught} & measured
     assert not {one.archive.package for one in taught} & archives
     assert not [one.name for one in taught if f'"{one.name}' in workloads]
@@ -74,7 +76,7 @@ def test_the_split_is_a_function_of_the_name(benchmark: Callable[[str], ModuleTy
     for project in load_projects():
         assert split_of(project.name) == ("validation" if project.held_out else "train")
     assert {split_of(name) for name in looked_at} == {"validation"}
-    assert {split_of(project.name) for project in load_projects(TAUGHT)} == {"train"}
+    assert {split_of(project.name) for path in TAUGHT.values() for project in load_projects(path)} == {"train"}
     for name in ("in-no-list", "another", "bzip2", "geos", "libzmq"):
         below = hashlib.sha256(name.encode()).hexdigest() < "80"
         assert split_of(name) == ("test" if below else "validation")
