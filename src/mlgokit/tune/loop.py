@@ -21,7 +21,7 @@ OVER, NOTHING_LEFT, GAVE_WAY = "the budget was spent", "nothing left to try", "o
 NOT_MADE_GOOD = "what the search began with was not made good in time"
 """Why a search ended."""
 _SETTLING = 4
-"""Compilations of a module, at most, before the search may rest: of what one makes larger, parts may pay."""
+"""Compilations of a module, at most, before the search may rest: each may leave a smaller prediction to compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
