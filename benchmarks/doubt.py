@@ -23,7 +23,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.images import static_link
-from mlgokit.evaluation.sides import Side, make_side
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
 from mlgokit.files import digest_file
 from mlgokit.module import Module
 from mlgokit.policy.network import Gate, OutputKind, Policy
@@ -171,8 +171,10 @@ def _row(policy: Policy, modules: Sequence[Module], *, compiler: Compiler, place
     return linked_row(modules, compiler=compiler, after=make_side([str(file)]), plain=plain)
 
 
-def linked_row(modules: Sequence[Module], *, compiler: Compiler, after: Side, plain: Path) -> dict[str, Any]:
-    """One project, plain and as the side ``after`` builds it, linked both ways; ``plain`` keeps its plain objects.
+def linked_row(
+    modules: Sequence[Module], *, compiler: Compiler, before: Side = PLAIN_SIDE, after: Side, plain: Path
+) -> dict[str, Any]:
+    """One project as both sides build it, linked both ways; ``plain`` keeps the objects of the side ``before``.
 
     Raises:
         ToolError: there is no linker, or the project cannot be linked.
@@ -181,6 +183,7 @@ def linked_row(modules: Sequence[Module], *, compiler: Compiler, after: Side, pl
     found = compare_projects(
         modules,
         compiler=compiler,
+        before=before,
         after=after,
         links={name: static_link(lld, icf=folds) for name, folds in LINKS.items()},
         before_objects=plain,

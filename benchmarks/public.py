@@ -22,7 +22,7 @@ from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.evaluation.sides import Side, make_side
+from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.module import architecture_of
@@ -51,6 +51,8 @@ class Public:
 
     policies: tuple[str, ...] = ("builtin:size", "builtin:passes", "builtin:regalloc", "builtin:weights-size")
     """Policies that are scored together, one for each problem."""
+    against: tuple[str, ...] = ()
+    """Policies of the other side, which is plain -Oz without any; the bar is about that."""
     split: Literal["validation", "test"] = "validation"
     """Projects to score on. Each look at the test is written down, and the same policies may look once."""
     target: str | None = None
@@ -90,6 +92,8 @@ def measure(config: Public, setup: Setup) -> Result:
         ToolError: there is no linker.
         UsageError: a project is not in the split, or the policies had their look at the test.
     """
+    if config.against and (config.split == "test" or config.target is not None):
+        raise UsageError("--against: expected none with --split test or --target, which are against -Oz; leave it out")
     known = public_projects()
     in_split = [name for name in known if config.prepare or split_of(name) == config.split]
     check_names("projects", config.projects, in_split)
@@ -108,7 +112,7 @@ def measure(config: Public, setup: Setup) -> Result:
             raise UsageError("--projects: expected none with --split test, which is looked at whole; leave them out")
         check_look(looks, digests, again=config.again)
     rows, failed = project_rows(chosen, after, config, setup, toolchain)
-    result = summarise(rows, failed, config=config, complete=not config.projects)
+    result = summarise(rows, failed, config=config, complete=not config.projects and not config.against)
     if config.split == "test" and rows:
         numbers = [None if value is None else percent(value) for value in figures(rows).values()]
         cells = [len(rows), len(failed), *numbers, percent_of(kept_small(rows))]
@@ -226,6 +230,8 @@ def project_rows(
         "measures": "images, link-aware",
     }
     of |= {} if config.target is None else {"target": config.target}
+    against = {"against": policy_digests(make_side(config.against))} if config.against else {}
+    of |= against
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     for number, project in enumerate(projects):
@@ -235,9 +241,10 @@ def project_rows(
         def make(project: Project = project, place: Path = place) -> dict[str, Any]:
             corpus = corpus_of(project, config, setup, toolchain)
             # Plain objects are known by their number, which another list of modules gives to others.
-            known = {"modules": [module.name for module in corpus.modules], "target": config.target}
+            known = {"modules": [module.name for module in corpus.modules], "target": config.target, **against}
             plain = place / "plain" / digest_value(known)[:12]
-            row = linked_row(corpus.modules, compiler=compiler, after=after, plain=plain)
+            before = make_side(config.against) if config.against else PLAIN_SIDE
+            row = linked_row(corpus.modules, compiler=compiler, before=before, after=after, plain=plain)
             row["left_out"] = len(corpus.failures) + len(corpus.missing)
             return {"project": project.name, "language": project.language, **row}
 
@@ -274,7 +281,7 @@ def summarise(
     return Result(
         benchmark="public",
         question=f"What do {' and '.join(config.policies)} do to the {config.split} projects of the public benchmark, "
-        "against plain -Oz?",
+        f"against {' and '.join(config.against) or 'plain -Oz'}?",
         answer=f"{shown or 'nothing could be linked'}; {_counted(len(failed), 'project')} and "
         f"{_counted(broken, 'module')} fail",
         bar=f"C++ images {percent(CPP_IMAGE)} or less, their .text {percent(CPP_TEXT)}, folded {percent(CPP_FOLDED)}; "

@@ -15,7 +15,7 @@ from typing import Any
 from harness import Setup, check_names, run_benchmark
 from results import Result
 from timing import spent
-from tuning_arms import ABLATION, ARMS, Arm, proved
+from tuning_arms import ABLATION, ARMS, Arm, functions_alone, proved
 from tuning_builds import folded_images, prepare, rebuild
 from tuning_command import ENOUGH, tune_for
 from tuning_projects import PROJECTS, TunedProject
@@ -47,7 +47,8 @@ class Tuning:
     projects: tuple[str, ...] = tuple(PROJECTS)
     """Which projects; none of them was used in developing the search, or in training the policy."""
     arms: tuple[str, ...] = tuple(name for name in ARMS if name not in ABLATION)
-    """Which searches; there are also ``inlining alone``, ``inlining and registers`` and ``inlining and passes``."""
+    """Which searches; there are also ``inlining alone``, ``registers alone``, ``passes alone``, ``inlining and
+    registers`` and ``inlining and passes``."""
     points: tuple[float, ...] = (5.0, 15.0, 30.0, 60.0)
     """Core-minutes at which each search is stopped, proved, and gone on with."""
     policy: Path | None = Path("quickstart/train/final.policy")
@@ -184,7 +185,12 @@ def _called(
     config: Tuning, toolchain: Toolchain, arm: Arm, project: TunedProject, folder: Path, *, report: Report
 ) -> Callable[[float], Tuned]:
     """`mlgokit tune`, called until it has taken so many core-minutes."""
-    asked = Tune(
+    asked = _asked(config, toolchain, arm, project, folder)
+    return lambda minutes: tune_for(asked, seconds=60 * minutes, report=report)
+
+
+def _asked(config: Tuning, toolchain: Toolchain, arm: Arm, project: TunedProject, folder: Path) -> Tune:
+    return Tune(
         corpus=config.folder / "projects" / project.name / "corpus",
         folder=folder / "tune",
         output=folder / "tuned.so",
@@ -193,7 +199,6 @@ def _called(
         allocation_share=arm.shares[0],
         pass_share=arm.shares[1],
     )
-    return lambda minutes: tune_for(asked, seconds=60 * minutes, report=report)
 
 
 def _searched(
@@ -210,6 +215,9 @@ def _searched(
     search = _opened(config, toolchain, arm, project, folder, policy=policy, report=report)
 
     def go_on(minutes: float) -> Tuned:
+        if arm.functions:
+            asked = _asked(config, toolchain, arm, project, folder)
+            return functions_alone(search, asked, seconds=60 * minutes / config.workers, report=report)
         share = ALLOCATION_SHARE if arm.allocation else 0.0
         left = 60 * minutes * (1 - share) - search.user_seconds
         if left > 0:

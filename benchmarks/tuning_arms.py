@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.commands.tune_options import ALLOCATION_SHARE, PASS_SHARE
+from mlgokit.commands.tune_functions import tune_functions
+from mlgokit.commands.tune_options import ALLOCATION_SHARE, PASS_SHARE, Tune
 from mlgokit.compiler.pool import parallel
 from mlgokit.progress import Report
 from mlgokit.tune.loop import run_search
@@ -52,6 +53,7 @@ class Arm:
         rebuilt: its result goes into the project's own build, and the project's tests are run.
         command: it is `mlgokit tune` as it is called, with its defaults, in place of a search of our own.
         shares: of registers and of passes in the command's budget, in place of its defaults.
+        functions: inlining is left to LLVM, and the whole budget goes to registers and passes by their shares.
     """
 
     run: Run
@@ -62,6 +64,13 @@ class Arm:
     rebuilt: bool = False
     command: bool = False
     shares: tuple[float, float] = (ALLOCATION_SHARE, PASS_SHARE)
+    functions: bool = False
+
+
+def no_search(
+    search: InliningSearch, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Leave inlining as LLVM has it."""
 
 
 def random_search(
@@ -113,6 +122,8 @@ ABLATION = {
     "inlining alone": Arm(run=run_search, command=True, shares=(0.0, 0.0)),
     "inlining and registers": Arm(run=run_search, command=True, shares=(ALLOCATION_SHARE, 0.0)),
     "inlining and passes": Arm(run=run_search, command=True, shares=(0.0, PASS_SHARE)),
+    "registers alone": Arm(run=no_search, shares=(1.0, 0.0), functions=True),
+    "passes alone": Arm(run=no_search, shares=(0.0, 1.0), functions=True),
 }
 """The command with kinds of decisions left to LLVM."""
 ARMS = {
@@ -152,3 +163,25 @@ def proved(search: InliningSearch, output: Path, *, seconds: float, report: Repo
             clock=lambda: found.user_seconds,
         )
         return publish(verifier, finish_bytes(verifier, found, tuned, space.account.module_bytes), search.folder)
+
+
+def functions_alone(search: InliningSearch, asked: Tune, *, seconds: float, report: Report) -> Tuned:
+    """Prove a search, and search passes and registers beside what it found, as the command does.
+
+    Args:
+        search: the search.
+        asked: says by its shares which of both, and in what part of the time.
+        seconds: of wall time.
+        report: told after every compilation.
+    """
+    modules = [one.module for one in search.space.units]
+    with Verifier(
+        compiler=search.space.compiler,
+        modules=modules,
+        output=asked.output,
+        search_folder=search.folder,
+        report=report,
+    ) as verifier:
+        tuned = finish_inlining(verifier, search)
+        tuned = tune_functions(asked, verifier, search, tuned, whole=seconds, left=seconds, report=report)
+        return publish(verifier, tuned, search.folder)

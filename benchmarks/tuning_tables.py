@@ -100,6 +100,7 @@ def summarise(
     for arm, project, minutes in missing:
         listed.setdefault((project.name, arm), []).append(f"{minutes:g}")
     answer, passed = _verdict(found, wanted, seed)
+    answer += _others(found, arms)
     worse = _worse(found)
     if worse:
         passed = False
@@ -288,6 +289,28 @@ def _worse(found: Sequence[Finished]) -> list[str]:
         if larger or _failed(one):
             names.append(f"{one.project.name} ({one.arm}, {one.minutes:g})")
     return names
+
+
+def _others(found: Sequence[Finished], arms: Sequence[str]) -> str:
+    """What the arms beside the leading one save where it was measured too, with the same budget; empty without any."""
+    leading = next((name for name in LEADING if any(one.arm == name for one in found)), None)
+    if leading is None:
+        return ""
+    minutes = max(one.minutes for one in found if one.arm == leading)
+    parts: list[str] = []
+    for arm in arms:
+        row = [one for one in found if (one.arm, one.minutes) == (arm, minutes)]
+        if arm == leading or {one.project.name for one in row} != {
+            one.project.name for one in found if (one.arm, one.minutes) == (leading, minutes)
+        }:
+            continue
+        changes = [
+            f"{_mean([one.linked('image') for one in row if one.project.language == language])} {language.upper()}"
+            for language in BARS
+            if any(one.project.language == language for one in row)
+        ]
+        parts.append(f"{arm} {' and '.join(changes)}")
+    return f"; beside it {', '.join(parts)}" if parts else ""
 
 
 def _verdict(

@@ -127,6 +127,18 @@ def test_a_split_reaches_the_bar_or_misses_it(benchmark: Callable[[str], ModuleT
         assert public.summarise(missed, [], config=config, complete=True).passed is False
 
 
+def test_what_policies_add_to_others_has_no_bar_and_is_no_look(
+    benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+):
+    public = benchmark("public")
+    config = public.Public(policies=("p", "q"), against=("p",))
+
+    assert public.summarise(ROWS, [], config=config, complete=False).question.endswith(", against p?")
+    for words in (["--split", "test"], ["--target", "aarch64-linux-gnu"]):
+        assert public.main([*words, "--against", ":never"]) == 2
+        assert "--against: expected none with --split test or --target" in capsys.readouterr().err
+
+
 def test_a_project_that_fails_is_named(benchmark: Callable[[str], ModuleType]):
     public = benchmark("public")
 

@@ -108,6 +108,19 @@ def test_the_tables_say_what_is_there_and_what_is_not(benchmark: Callable[[str],
     assert "7 of 12 points are missing" in result.answer
 
 
+def test_an_ablation_has_each_kind_of_decision_alone_and_says_what_it_saves(benchmark: Callable[[str], ModuleType]):
+    arms = benchmark("tuning_arms").ABLATION
+    kinds = {(not arm.functions, arm.shares[0] > 0, arm.shares[1] > 0) for arm in arms.values()}
+    assert kinds >= {(True, False, False), (False, True, False), (False, False, True)}
+    module, projects = benchmark("tuning_tables"), benchmark("tuning_projects").PROJECTS
+    both = [projects[name] for name in ("jsoncpp", "sqlite")]
+    sizes = {"mlgokit tune": 870, "passes alone": 950, "registers alone": 990}
+    found = [finished(module, one, arm, 3.0, size) for arm, size in sizes.items() for one in both]
+    wanted = [(one.arm, one.project, one.minutes) for one in found]
+    answer = module.summarise(found[:-1], wanted=wanted, failed={}, enough=0.98, seed=1).answer
+    assert "beside it passes alone -5.00 % C++ and -5.00 % C; no module" in answer, "registers are not whole"
+
+
 @pytest.mark.parametrize(("size", "passed"), [(870, True), (900, False)])
 def test_the_bar_is_about_all_projects_at_fifteen_minutes(
     benchmark: Callable[[str], ModuleType], size: int, passed: bool
