@@ -66,6 +66,9 @@ constexpr unsigned DeepestConstant = 6;
 
 /// ThinLTO gives what it exports of local linkage a name with a hash of the whole module, and strings are numbered.
 StringRef ownName(const GlobalValue &G) {
+  // Most names are long and have no dot, which is seen sooner.
+  if (!G.getName().contains('.'))
+    return G.getName();
   const auto [Own, Module] = G.getName().rsplit(".llvm.");
   if (Module.empty())
     return Own;

@@ -84,6 +84,7 @@ private:
   struct Entered {
     uint64_t Key = 0;
     bool Tried = false;                 // or there are no trials
+    const Overrides *Known = nullptr;   // in the table
     std::unique_ptr<OverridePlan> Plan; // none if all its passes run, or the policy decides
     bool ByPolicy = false;              // whether it is asked, or listens
   };
@@ -108,6 +109,9 @@ private:
     if (!Last->Tried && (IsOneByOne || Pass.Argument.ends_with(Selection)))
       makeTrials(*M.getFunction(Unit), *Last);
     if (Last->Plan) {
+      // Nobody wants to know how often the others asked.
+      if (Last->Known && none_of(Last->Known->Passes, [&](const Override &O) { return O.Of == Pass.Number; }))
+        return true;
       if (!Last->Plan->next(Pass.Number))
         return true;
       Last->Plan->record(0);
@@ -131,8 +135,8 @@ private:
       return E;
     // Passes that ran by now may have touched the function, but these are always the same.
     E.Key = hashBody(F, Types);
-    if (const Overrides *Known = Table ? Table->find(E.Key) : nullptr)
-      E.Plan = std::make_unique<OverridePlan>(Known->Passes, 0, 0);
+    if ((E.Known = Table ? Table->find(E.Key) : nullptr))
+      E.Plan = std::make_unique<OverridePlan>(E.Known->Passes, 0, 0);
     return E;
   }
 
@@ -147,6 +151,7 @@ private:
         else
           Wanted.push_back(O);
       }
+      E.Known = nullptr;
       E.Plan = std::make_unique<OverridePlan>(Wanted, 0, 0);
       decideBy({nullptr, nullptr, E.Plan.get()});
     };

@@ -59,6 +59,7 @@ public:
     Functions.clear();
     Last = nullptr;
     LeftOut.clear();
+    Idle.clear();
     WithoutMinSize = 0;
     List.reset();
     Expected<Settings> S = readSettings();
@@ -110,13 +111,15 @@ public:
 
   bool mayRun(StringRef Pass, const Any &IR) {
     Running.reset();
-    const PassName *const Asking = M ? Names.ofOptimizer(Pass) : nullptr;
-    if (!Asking)
+    if (!M || isIdle(Pass))
       return true;
+    const PassName *const Asking = Names.ofOptimizer(Pass);
+    const bool IsLeftOut = Asking && LeftOut.contains(Asking->Number);
+    if (!IsLeftOut && (!Asking || (!WithoutMinSize && !List && !Advisor))) {
+      Idle[Pass.data()] = Pass.size();
+      return true;
+    }
     const uint32_t Of = Asking->Number;
-    const bool IsLeftOut = LeftOut.contains(Of);
-    if (!IsLeftOut && !WithoutMinSize && !List && !Advisor)
-      return true;
     const Function *F = subject(IR);
     if (!F || F->getParent() != M)
       return true;
@@ -171,6 +174,12 @@ private:
     uint16_t Nth;
   };
 
+  /// Goes by the place of the name, and its size, as PassNames does.
+  bool isIdle(StringRef Pass) const {
+    const auto Found = Idle.find(Pass.data());
+    return Found != Idle.end() && Found->second == Pass.size();
+  }
+
   /// What is decided about a function. It goes by the name: a pass that changes a signature makes another function.
   Decided *find(StringRef Name) {
     if (!Last || Last->getKey() != Name) {
@@ -218,6 +227,7 @@ private:
   StringMap<Decided> Functions;
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
+  DenseMap<const char *, size_t> Idle;     // names by which passes asked that run everywhere from here on
   StringSet<> InCircles;                   // functions by their calls
   unsigned WithoutMinSize = 0;             // functions that still have the attribute
   PassNames Names;

@@ -33,6 +33,10 @@ Expected<OverrideTable> OverrideTable::parse(const TableKind &Kind, StringRef By
   uint32_t Count = 0;
   bool Whole = In.read(&Count);
   SmallVector<uint32_t, 4> Counts(Kind.Lists.size());
+  // A damaged count may be anything.
+  const size_t Room = std::min<size_t>(Count, Bytes.size() / (sizeof(uint64_t) + Counts.size() * sizeof(uint32_t)));
+  Table.Keys.reserve(Room);
+  Table.Entries.reserve(Room);
   for (uint32_t I = 0; Whole && I < Count; ++I) {
     uint64_t Key = 0;
     Overrides Entry;
