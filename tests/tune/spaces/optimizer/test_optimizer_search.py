@@ -47,6 +47,7 @@ class Toy:
     slowdown: float = 0.0
     start: Mapping[int, Overrides] | None = None
     offsets: Mapping[str, int] | None = None
+    larger: str = ""
     workers: int = 1
     at_once: int = 0
     most_at_once: int = 0
@@ -64,6 +65,7 @@ class Toy:
         offset = 0 if self.offsets is None else self.offsets[module.name]
         mine = {(key - offset, number, nth) for key, number, nth in left_out}
         sizes, executed = self.weigh(mine)
+        sizes = {**sizes, "i": sizes["i"] + 50 * (module.name == self.larger)}
         ran = {
             key + offset: tuple(
                 (name, nth)
@@ -188,7 +190,8 @@ def test_what_may_execute_more_is_left_out_too(tmp_path: Path):
 
 
 def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
-    toy = Toy(weigh, tmp_path, modules=(toy_source("m"), toy_source("n")), offsets={"m": 0, "n": 0})
+    modules = toy_source("m"), toy_source("n")
+    toy = Toy(weigh, tmp_path, modules=modules, offsets={"m": 0, "n": 0}, larger="n")
     found = toy.search()
     assert found.space.shared == len(NAMES)
     assert not found.space.entries()
@@ -196,6 +199,19 @@ def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
     toy.offsets = {"m": 0, "n": 1000}
     found = toy.search()
     assert set(found.space.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
+
+
+def test_a_module_that_is_there_twice_is_searched_once_and_counts_twice(tmp_path: Path):
+    alone = Toy(weigh, tmp_path).search()
+    (tmp_path / "twice").mkdir()
+    toy = Toy(weigh, tmp_path / "twice", modules=(toy_source("m"), toy_source("n")))
+    found = toy.search()
+
+    assert [unit.module.name for unit in found.space.units] == ["m"]
+    assert found.space.shared == 0
+    assert set(found.space.entries()) == set(alone.space.entries()) == {KEYS["f"], KEYS["g"]}
+    assert found.space.account.image == 2 * alone.space.account.image
+    assert toy.open().space.account.image == found.space.account.image, "gone on with"
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides
@@ -74,24 +75,32 @@ def open_optimizer(
         return done
 
     found = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
-    uses = Counter(key for done in found if done.changes is not None for key in set(done.changes.keys.values()))
-    space.shared = sum(count > 1 for count in uses.values())
+    known: list[tuple[Module, Compilation, PassChanges]] = []
     for module, done in zip(verifier.modules, found, strict=True):
-        if not done.ok or done.changes is None:
+        if done.ok and done.changes is not None:
+            known.append((module, done, done.changes))
+        else:
             space.failures[module.name] = f"{done.status.value}: {done.reason}"
-            continue
+    # A build often compiles a source twice, for a static and a shared library: what one of them gains, both do.
+    alike: dict[Hashable, list[tuple[Module, Compilation, PassChanges]]] = {}
+    for one in known:
+        alike.setdefault((frozenset(one[2].keys.items()), one[1].measured.totals), []).append(one)
+    uses = Counter(key for group in alike.values() for key in set(group[0][2].keys.values()))
+    space.shared = sum(count > 1 for count in uses.values())
+    for (module, done, changes), *others in alike.values():
         # A symbol is in one function; two of them with one key are the same to the table.
-        keys = Counter(done.changes.keys.values())
+        keys = Counter(changes.keys.values())
         unit = PassModule(
             module=module,
-            keys=done.changes.keys,
+            copies=tuple(other.name for other, _, _ in others),
+            keys=changes.keys,
             build=done,
             left_out=frozenset(),
             allowed=frozenset(key for key, count in keys.items() if count == 1 == uses[key]),
-            executed=done.changes.executed,
+            executed=changes.executed,
         )
         space.units.append(unit)
-        space.account.put(module.name, done.measured)
+        space.put(unit, done)
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
     search = Search(folder=folder, space=space, seed=seed)
@@ -125,4 +134,4 @@ def _go_on(
         if space.account.module_bytes(name, build.measured) < space.account.module_bytes(name, unit.build.measured):
             unit.build, unit.left_out = build, left_out
             unit.confirmed, unit.pass_from = (build, left_out), build
-            space.account.put(name, build.measured)
+            space.put(unit, build)

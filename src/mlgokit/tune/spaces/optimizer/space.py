@@ -44,7 +44,7 @@ class OptimizerSpace:
         account: of the best builds.
         before_bytes: the account before the search.
         slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
-        shared: functions that several modules have, which are left alone: each module would change with them.
+        shared: functions that several modules have, but for copies, which are left alone: each would change with them.
         lock: of the account and the modules, which steps read while others are entered.
     """
 
@@ -156,10 +156,15 @@ class OptimizerSpace:
             unit.build, unit.left_out, unit.composed_steps = step.build, step.left_out, step.composed_steps
             if not step.composed_steps and step.build is not unit.confirmed[0]:
                 unit.confirmed = step.build, step.left_out
-                self.account.put(unit.module.name, step.build.measured)
+                self.put(unit, step.build)
                 save_left_out(progress_path(self.folder, unit.module.name), step.left_out)
         if step.made:
             unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
+
+    def put(self, unit: PassModule, build: Compilation) -> None:
+        """Enter a module's best build in the account, for its copies as well."""
+        for name in (unit.module.name, *unit.copies):
+            self.account.put(name, build.measured)
 
     def _end_pass(self, unit: PassModule) -> None:
         before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)
@@ -196,15 +201,16 @@ class OptimizerSpace:
         """All functions of a module that is not smaller with them."""
         found: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.units:
-            name = unit.module.name
             mine = {key for key, _, _ in unit.confirmed[1] if key in kept}
-            first, second = before.compilations[name], after.compilations[name]
-            if not first.ok or not mine:
-                continue
-            if not second.ok:
-                found[name] = mine, f"it does not compile with the result: {second.reason}"
-            elif self._bytes(unit, second) >= self._bytes(unit, first):
-                found[name] = mine, "its object is no smaller with passes of the optimizer left out"
+            for name in (unit.module.name, *unit.copies):
+                first, second = before.compilations[name], after.compilations[name]
+                if not first.ok or not mine:
+                    continue
+                bytes_of = functools.partial(self.account.module_bytes, name)
+                if not second.ok:
+                    found[name] = mine, f"it does not compile with the result: {second.reason}"
+                elif bytes_of(second.measured) >= bytes_of(first.measured):
+                    found[name] = mine, "its object is no smaller with passes of the optimizer left out"
         return found
 
     def _bytes(self, unit: PassModule, done: Compilation) -> float:

@@ -39,10 +39,11 @@ class PassModule:
 
     Attributes:
         module: what is compiled.
+        copies: names of modules with the same functions, which the same table makes the same.
         keys: of all functions that the inliner found, by name.
         build: the best build, which was compiled, or composed since; with the decisions of the inliner.
         left_out: what does not run in it.
-        allowed: keys of the functions that no other module has.
+        allowed: keys of the functions that no other module has but copies.
         executed: by function, instructions by LLVM's estimate when all passes run.
         confirmed: the best build that was compiled, and what does not run in it.
         composed_steps: how many steps with gains the build is ahead of that.
@@ -58,6 +59,7 @@ class PassModule:
     """
 
     module: Module
+    copies: tuple[str, ...] = ()
     keys: Mapping[str, int]
     build: Compilation
     left_out: frozenset[LeftOut]
