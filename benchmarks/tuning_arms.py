@@ -67,12 +67,6 @@ class Arm:
     functions: bool = False
 
 
-def no_search(
-    search: InliningSearch, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
-) -> None:
-    """Leave inlining as LLVM has it."""
-
-
 def random_search(
     search: InliningSearch, *, seconds: float, workers: int, report: Report, clock: Callable[[], float] = time.monotonic
 ) -> None:
@@ -122,8 +116,8 @@ ABLATION = {
     "inlining alone": Arm(run=run_search, command=True, shares=(0.0, 0.0)),
     "inlining and registers": Arm(run=run_search, command=True, shares=(ALLOCATION_SHARE, 0.0)),
     "inlining and passes": Arm(run=run_search, command=True, shares=(0.0, PASS_SHARE)),
-    "registers alone": Arm(run=no_search, shares=(1.0, 0.0), functions=True),
-    "passes alone": Arm(run=no_search, shares=(0.0, 1.0), functions=True),
+    "registers alone": Arm(run=run_search, shares=(1.0, 0.0), functions=True),
+    "passes alone": Arm(run=run_search, shares=(0.0, 1.0), functions=True),
 }
 """The command with kinds of decisions left to LLVM."""
 ARMS = {
@@ -136,6 +130,16 @@ ARMS = {
 }
 
 
+def _verifier(search: InliningSearch, output: Path, report: Report) -> Verifier:
+    return Verifier(
+        compiler=search.space.compiler,
+        modules=[one.module for one in search.space.units],
+        output=output,
+        search_folder=search.folder,
+        report=report,
+    )
+
+
 def proved(search: InliningSearch, output: Path, *, seconds: float, report: Report) -> Tuned:
     """Prove a search; if there are seconds, search register allocation until it has taken so many, and prove that too.
 
@@ -146,10 +150,7 @@ def proved(search: InliningSearch, output: Path, *, seconds: float, report: Repo
         report: told after every compilation.
     """
     space = search.space
-    modules = [one.module for one in space.units]
-    with Verifier(
-        compiler=space.compiler, modules=modules, output=output, search_folder=search.folder, report=report
-    ) as verifier:
+    with _verifier(search, output, report) as verifier:
         tuned = finish_inlining(verifier, search)
         if seconds <= 0:
             return publish(verifier, tuned, search.folder)
@@ -174,14 +175,7 @@ def functions_alone(search: InliningSearch, asked: Tune, *, seconds: float, repo
         seconds: of wall time.
         report: told after every compilation.
     """
-    modules = [one.module for one in search.space.units]
-    with Verifier(
-        compiler=search.space.compiler,
-        modules=modules,
-        output=asked.output,
-        search_folder=search.folder,
-        report=report,
-    ) as verifier:
+    with _verifier(search, asked.output, report) as verifier:
         tuned = finish_inlining(verifier, search)
         tuned = tune_functions(asked, verifier, search, tuned, whole=seconds, left=seconds, report=report)
         return publish(verifier, tuned, search.folder)

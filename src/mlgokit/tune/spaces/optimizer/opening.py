@@ -100,7 +100,9 @@ def open_optimizer(
             executed=changes.executed,
         )
         space.units.append(unit)
-        space.put(unit, done)
+        space.account.put(module.name, done.measured)
+        for other, its, _ in others:
+            space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
     search = Search(folder=folder, space=space, seed=seed)

@@ -202,14 +202,15 @@ class OptimizerSpace:
         found: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.units:
             mine = {key for key, _, _ in unit.confirmed[1] if key in kept}
-            for name in (unit.module.name, *unit.copies):
+            for name in (unit.module.name, *unit.copies) if mine else ():
                 first, second = before.compilations[name], after.compilations[name]
-                if not first.ok or not mine:
+                if not first.ok:
                     continue
-                bytes_of = functools.partial(self.account.module_bytes, name)
                 if not second.ok:
                     found[name] = mine, f"it does not compile with the result: {second.reason}"
-                elif bytes_of(second.measured) >= bytes_of(first.measured):
+                elif self.account.module_bytes(name, second.measured) >= self.account.module_bytes(
+                    name, first.measured
+                ):
                     found[name] = mine, "its object is no smaller with passes of the optimizer left out"
         return found
 
