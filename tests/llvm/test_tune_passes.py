@@ -82,6 +82,34 @@ def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: 
     assert again.to_json()["passes_kept"] == changed
 
 
+def test_a_source_that_is_compiled_twice_is_searched_once_and_changes_in_both_modules(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
+):
+    (tmp_path / "work.c").write_text(SOURCE)
+    entries = [
+        {"directory": str(tmp_path), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c", "-o", output]}
+        for output in ("static.o", "shared.o")
+    ]
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    config = tune.Tune(
+        compile_commands=tmp_path / "compile_commands.json",
+        folder=tmp_path / "tune",
+        output=tmp_path / "tuned.so",
+        budget="10s",
+        pass_share=1.0,
+        allocation_share=0.0,
+        slowdown=float("inf"),
+        compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
+    )
+
+    found = tune.run(config)
+
+    assert found.optimizer_passes is not None
+    assert found.optimizer_passes.changed > 0
+    assert [one.optimizer_passes for one in found.modules] == [found.optimizer_passes.changed] * 2
+    assert found.modules[0].tuned_bytes == found.modules[1].tuned_bytes < found.modules[0].plain_bytes
+
+
 def test_shares_that_cannot_be_are_refused(tmp_path: Path):
     config = tune.Tune(corpus=tmp_path, pass_share=1.2)
     with pytest.raises(UsageError, match=r"--pass-share: expected a part from 0 to 1, found 1\.2"):

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
-from mlgokit.module import Module
 from mlgokit.tables.decisions import renew_summary
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, renew_scores
 from mlgokit.tune.result import SearchedFunctions, Tuned, TunedModule, costs_of
@@ -25,8 +24,8 @@ class SearchedUnit(Protocol):
     """A module of a search whose table goes by functions."""
 
     @property
-    def module(self) -> Module:
-        """What is compiled."""
+    def names(self) -> Sequence[str]:
+        """The modules that it stands for."""
         ...
 
     @property
@@ -83,7 +82,7 @@ def finish_bytes(
     """
     space: SearchedSpace = search.space
     done = verify(verifier, space, search.folder / space.table)
-    changed = {unit.module.name: _changed(unit, done) for unit in space.units}
+    changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
     # What rows and the whole call it.
     field = _FIELDS[space.table]
     rows = tuple(

@@ -108,6 +108,11 @@ class ModuleFunctions:
             self.rate = 0.0
 
     @property
+    def names(self) -> tuple[str]:
+        """Of the module; another one with the same functions is searched by itself."""
+        return (self.module.name,)
+
+    @property
     def exhausted(self) -> bool:
         """Whether there is nothing to try any more."""
         return self.failures >= 2 or all(one.exhausted for one in self.functions)

@@ -163,7 +163,7 @@ class OptimizerSpace:
 
     def put(self, unit: PassModule, build: Compilation) -> None:
         """Enter a module's best build in the account, for its copies as well."""
-        for name in (unit.module.name, *unit.copies):
+        for name in unit.names:
             self.account.put(name, build.measured)
 
     def _end_pass(self, unit: PassModule) -> None:
@@ -202,7 +202,7 @@ class OptimizerSpace:
         found: dict[str, tuple[Collection[Hashable], str]] = {}
         for unit in self.units:
             mine = {key for key, _, _ in unit.confirmed[1] if key in kept}
-            for name in (unit.module.name, *unit.copies) if mine else ():
+            for name in unit.names if mine else ():
                 first, second = before.compilations[name], after.compilations[name]
                 if not first.ok:
                     continue

@@ -81,6 +81,11 @@ class PassModule:
         self.confirmed, self.pass_from = (self.build, self.left_out), self.build
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of the module and its copies."""
+        return (self.module.name, *self.copies)
+
+    @property
     def functions(self) -> list[TriedFunction]:
         """Those that may be changed."""
         return [TriedFunction(key=key, trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
