@@ -9,6 +9,7 @@ import public
 from doubt import HARM, JUDGED, change
 from harness import Setup, check_names, linker_of, run_benchmark
 from public_projects import split_of
+from public_tables import MEASURES, failures_said
 from results import Cell, Result, Table, percent
 from tuning_versions import MANIFEST
 
@@ -85,7 +86,7 @@ def summarise(rows: Mapping[str, Mapping[str, Any]], failed: Sequence[str], conf
     table: list[tuple[Cell, ...]] = [
         (
             project_of(name), name.rpartition("_")[2], split_of(project_of(name)), row["modules"],
-            *(percent(change(row, link, part)) for link, part in public.MEASURES[:3]), row["larger_modules"],
+            *(percent(change(row, link, part)) for link, part in MEASURES[:3]), row["larger_modules"],
         )
         for name, row in rows.items()
     ]  # fmt: skip
@@ -105,7 +106,7 @@ def summarise(rows: Mapping[str, Mapping[str, Any]], failed: Sequence[str], conf
                 columns=("project", "version", "for", "modules", "image", ".text", "image, icf=all", "larger modules"),
                 rows=tuple(table),
                 note="Oldest first, against plain -Oz, linked with --gc-sections. Projects for training taught the "
-                f"policies in one version, the others in none. {public.failures_said(failed)}",
+                f"policies in one version, the others in none. {failures_said(failed)}",
             ),
         ),
     )

@@ -1,17 +1,16 @@
 """What policies do to the projects of the public benchmark, linked whole; the test projects once for each policy."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from changes import interval_of, mean_change
-from doubt import HARM, JUDGED, change, linked_row
+from doubt import linked_row
 from harness import Setup, check_names, kept_row, linker_of, run_benchmark, shown_command
 from public_looks import check_look, log_of, look, read_looks
 from public_projects import VERSION, public_projects, split_of
+from public_tables import LANGUAGES, failures_said, figures, kept_small, percent_of, summarise
 from results import Cell, Result, Table, percent, write_result
 
 from mlgokit.compiler.compile import ClangCompiler
@@ -27,22 +26,6 @@ from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value, plain_json
 from mlgokit.module import architecture_of
 from mlgokit.policy.store import load_policy, save_policy
-
-LANGUAGES = ("c++", "c")
-CPP_IMAGE, CPP_TEXT, CPP_FOLDED, C_IMAGE = -0.06, -0.025, -0.05, -0.015
-"""The bar: changes of linked images, of .text in those of C++, and of these with identical code folded, in the
-geometric mean; beside :data:`HARM`."""
-KEPT = 0.8
-"""And the share of modules that are not larger."""
-LARGE = 50
-"""Projects of as many modules and more, where the score has to foretell the link."""
-SLOPES, SIGNS = (0.8, 1.2), 0.95
-"""Least and most change of the image for one of the score there, and the share of all projects with its sign."""
-LEAST_CHANGE = 5e-4
-"""A smaller change of the image has no sign."""
-MEASURES = (("gc-sections", "image"), ("gc-sections", "text"), ("icf=all", "image"), ("icf=all", "text"))
-"""Link and part of the image."""
-PART_TITLES = {"image": "image", "text": ".text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +88,8 @@ def measure(config: Public, setup: Setup) -> Result:
         return prepared(chosen, config, setup, toolchain)
     after = side_of(config)
     digests = policy_digests(make_side(config.policies))
+    others = policy_digests(make_side(config.against)) if config.against else {}
+    setup.inputs.update({f"policy {name}, on the other side": digest for name, digest in others.items()})
     setup.inputs.update({f"policy {name}": digest for name, digest in digests.items()})
     looks = read_looks(config.looks)
     if config.split == "test":
@@ -112,7 +97,15 @@ def measure(config: Public, setup: Setup) -> Result:
             raise UsageError("--projects: expected none with --split test, which is looked at whole; leave them out")
         check_look(looks, digests, again=config.again)
     rows, failed = project_rows(chosen, after, config, setup, toolchain)
-    result = summarise(rows, failed, config=config, complete=not config.projects and not config.against)
+    result = summarise(
+        rows,
+        failed,
+        policies=config.policies,
+        against=config.against,
+        split=config.split,
+        complete=not config.projects and not config.against,
+        seed=config.seed,
+    )
     if config.split == "test" and rows:
         numbers = [None if value is None else percent(value) for value in figures(rows).values()]
         cells = [len(rows), len(failed), *numbers, percent_of(kept_small(rows))]
@@ -253,164 +246,6 @@ def project_rows(
         except MlgokitError as error:
             failed.append(f"{project.name}: {error}")
     return rows, failed
-
-
-def summarise(
-    rows: Mapping[str, Mapping[str, Any]], failed: Sequence[str], *, config: Public, complete: bool
-) -> Result:
-    """The tables, and whether the bar was reached, which only a ``complete`` split can say."""
-    rng = np.random.default_rng(config.seed)
-    means: list[tuple[Cell, ...]] = []
-    for language in LANGUAGES:
-        for link, part in MEASURES:
-            mine = {name: change(row, link, part) for name, row in rows.items() if row["language"] == language}
-            if mine:
-                low, high = interval_of(list(mine.values()), rng)
-                mean, worst = mean_change(list(mine.values())), max(mine, key=lambda name: mine[name])
-                means.append(
-                    (language, link, PART_TITLES[part], len(mine), percent(mean), percent(low), percent(high),
-                     f"{percent(mine[worst])}, {worst}")
-                )  # fmt: skip
-    found = figures(rows)
-    slope, signs = foretold(rows)
-    modules, broken = (sum(row[key] for row in rows.values()) for key in ("modules", "failures"))
-    shown = "; ".join(f"{title} {percent(value)}" for title, value in found.items() if value is not None)
-    if rows:
-        worst = max(rows, key=lambda name: change(rows[name], JUDGED))
-        shown += f", {worst}; {percent_of(kept_small(rows))} of {modules} modules not larger"
-    return Result(
-        benchmark="public",
-        question=f"What do {' and '.join(config.policies)} do to the {config.split} projects of the public benchmark, "
-        f"against {' and '.join(config.against) or 'plain -Oz'}?",
-        answer=f"{shown or 'nothing could be linked'}; {_counted(len(failed), 'project')} and "
-        f"{_counted(broken, 'module')} fail",
-        bar=f"C++ images {percent(CPP_IMAGE)} or less, their .text {percent(CPP_TEXT)}, folded {percent(CPP_FOLDED)}; "
-        f"C images {percent(C_IMAGE)}; no project above {percent(HARM)}, {percent_of(KEPT)} of modules not larger, "
-        "nothing fails"
-        if complete
-        else "",
-        passed=reached(found) and kept_small(rows) >= KEPT and not failed and not broken if complete else None,
-        seed=config.seed,
-        tables=(
-            Table(
-                title="Geometric means",
-                columns=("language", "link", "part", "projects", "change", "from", "to", "worst project"),
-                rows=tuple(means),
-                note="Over projects, with 95 % bootstrap intervals over projects. gc-sections is a link of all objects "
-                "of a project with --gc-sections, icf=all the same with identical code folded.",
-            ),
-            Table(
-                title="Projects",
-                columns=("project", "language", "modules", "image", "foretold by the score", ".text", "image, icf=all",
-                         ".text, icf=all", "modules not larger", "fail under the policies",
-                         "left out, as they make no bitcode"),
-                rows=tuple(
-                    (
-                        name, row["language"], row["modules"],
-                        percent(change(row, JUDGED)), percent(score_change(row)),
-                        *(percent(change(row, link, part)) for link, part in MEASURES[1:]),
-                        row["modules"] - row["larger_modules"], row["failures"], row["left_out"],
-                    )
-                    for name, row in rows.items()
-                ),
-                note=failures_said(failed),
-            ),
-            Table(
-                title="The score against the link",
-                columns=("what", "found", "wanted"),
-                rows=(
-                    (f"change of the image for one of the score, projects of {LARGE} modules and more",
-                     None if slope is None else f"{slope:.2f}", f"{SLOPES[0]} to {SLOPES[1]}"),
-                    ("projects whose image changes as the score says",
-                     None if signs is None else percent_of(signs), f"{percent_of(SIGNS)} or more"),
-                ),
-                note="The score is the link-aware one, summed over the objects (docs/scores.md); gc-sections. The first"
-                f" is a least-squares slope through zero. Changes below {100 * LEAST_CHANGE:g} % have no sign.",
-            ),
-        ),
-    )  # fmt: skip
-
-
-def score_change(row: Mapping[str, Any]) -> float:
-    """A project's change of the link-aware score, summed over its objects."""
-    before, after = row["link_aware"]
-    return float(after / before - 1)
-
-
-def foretold(rows: Mapping[str, Mapping[str, Any]]) -> tuple[float | None, float | None]:
-    """How the score of the objects foretells the image: the slope over large projects, the share of right signs.
-
-    Example:
-        >>> image = {"gc-sections": [{"image": 100}, {"image": 97}]}
-        >>> foretold({"a": {"modules": 60, "link_aware": [200.0, 190.0], "images": image}})
-        (0.6, 1.0)
-    """
-    pairs = np.array([(score_change(row), change(row, JUDGED)) for row in rows.values()]).reshape(-1, 2)
-    of_large = pairs[np.array([row["modules"] >= LARGE for row in rows.values()], bool)]
-    squares = float(np.square(of_large[:, 0]).sum())
-    slope = round(float(of_large[:, 0] @ of_large[:, 1]) / squares, 4) if squares else None
-    signed = pairs[np.abs(pairs[:, 1]) >= LEAST_CHANGE]
-    return slope, float(np.mean(signed[:, 0] * signed[:, 1] > 0)) if len(signed) else None
-
-
-def figures(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """What the bar and a look are about, by title; ``None`` where no project says it."""
-
-    def mean(language: str, link: str, part: str) -> float | None:
-        changes = [change(row, link, part) for row in rows.values() if row["language"] == language]
-        return mean_change(changes) if changes else None
-
-    return {
-        "C++ image": mean("c++", JUDGED, "image"),
-        "C++ .text": mean("c++", JUDGED, "text"),
-        "C++ image, icf=all": mean("c++", "icf=all", "image"),
-        "C image": mean("c", JUDGED, "image"),
-        "worst image": max((change(row, JUDGED) for row in rows.values()), default=None),
-    }
-
-
-def reached(found: Mapping[str, float | None]) -> bool:
-    """Whether figures reach the bar.
-
-    Example:
-        >>> found = {"C++ image": -0.07, "C++ .text": -0.03, "C++ image, icf=all": -0.05, "C image": -0.02}
-        >>> found["worst image"] = 0.001
-        >>> reached(found), reached(found | {"C++ image, icf=all": -0.04}), reached(found | {"C image": None})
-        (True, False, False)
-    """
-    bars = {
-        "C++ image": CPP_IMAGE,
-        "C++ .text": CPP_TEXT,
-        "C++ image, icf=all": CPP_FOLDED,
-        "C image": C_IMAGE,
-        "worst image": HARM,
-    }
-    return all((value := found[title]) is not None and value <= bar for title, bar in bars.items())
-
-
-def kept_small(rows: Mapping[str, Mapping[str, Any]]) -> float:
-    """The share of modules whose objects are not larger."""
-    modules = sum(row["modules"] for row in rows.values())
-    return 1 - sum(row["larger_modules"] for row in rows.values()) / modules if modules else 0.0
-
-
-def percent_of(share: float) -> str:
-    """A share for people.
-
-    Example:
-        >>> percent_of(0.9274)
-        '92.7 %'
-    """
-    return f"{100 * share:.1f} %"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def failures_said(failed: Sequence[str]) -> str:
-    """A note on the projects that failed."""
-    return f"Failed: {'; '.join(failed)}." if failed else "No project failed."
 
 
 if __name__ == "__main__":

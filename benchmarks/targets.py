@@ -7,9 +7,10 @@ from typing import Any
 
 import public
 from changes import mean_change
-from doubt import HARM, change
+from doubt import HARM, JUDGED, change
 from harness import Setup, check_names, linker_of, run_benchmark
 from public_projects import VERSION, public_projects, split_of
+from public_tables import LANGUAGES, MEASURES, failures_said
 from results import Cell, Result, Table, percent
 
 from mlgokit.evaluation.sides import make_side
@@ -95,23 +96,23 @@ def summarise(
         for arm in arms:
             mine = rows[target, arm]
             worst = {}
-            for language in public.LANGUAGES:
+            for language in LANGUAGES:
                 found = {name: row for name, row in mine.items() if row["language"] == language}
                 if not found:
                     continue
-                images = {name: change(row, public.JUDGED) for name, row in found.items()}
+                images = {name: change(row, JUDGED) for name, row in found.items()}
                 last = max(images, key=lambda name: images[name])
                 worst[language] = images[last]
                 means.append(
                     (target, arm, language, len(found), percent(mean_change(list(images.values()))),
                      *(percent(mean_change([change(row, link, part) for row in found.values()]))
-                       for link, part in public.MEASURES[1:3]),
+                       for link, part in MEASURES[1:3]),
                      f"{percent(images[last])}, {last}",
                      sum(row["failures"] for row in found.values()))
                 )  # fmt: skip
             if worst and max(worst.values()) <= 0:
                 pays.append(f"{arm} on {target}")
-    largest = max((change(row, public.JUDGED) for of in rows.values() for row in of.values()), default=0.0)
+    largest = max((change(row, JUDGED) for of in rows.values() for row in of.values()), default=0.0)
     return Result(
         benchmark="targets",
         question="Do the policies that come with the package, which were trained on code for x86-64, make code for "
@@ -134,13 +135,13 @@ def summarise(
                 columns=("target", "policy", "project", "language", "modules", "image", ".text", "image, icf=all",
                          "modules not larger", "left out, as they make no bitcode"),
                 rows=tuple(
-                    (target, arm, name, row["language"], row["modules"], percent(change(row, public.JUDGED)),
-                     *(percent(change(row, link, part)) for link, part in public.MEASURES[1:3]),
+                    (target, arm, name, row["language"], row["modules"], percent(change(row, JUDGED)),
+                     *(percent(change(row, link, part)) for link, part in MEASURES[1:3]),
                      row["modules"] - row["larger_modules"], row["left_out"])
                     for (target, arm), of in rows.items()
                     for name, row in of.items()
                 ),
-                note=public.failures_said(failed),
+                note=failures_said(failed),
             ),
         ),
     )  # fmt: skip

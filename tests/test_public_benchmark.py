@@ -100,10 +100,9 @@ ROWS = {
 
 
 def test_a_split_reaches_the_bar_or_misses_it(benchmark: Callable[[str], ModuleType]):
-    public = benchmark("public")
-    config = public.Public(policies=("p",))
+    summarise = benchmark("public_tables").summarise
 
-    result = public.summarise(ROWS, [], config=config, complete=True)
+    result = summarise(ROWS, [], policies=("p",), complete=True)
 
     assert result.passed is True
     assert result.answer == (
@@ -116,7 +115,7 @@ def test_a_split_reaches_the_bar_or_misses_it(benchmark: Callable[[str], ModuleT
     ]
     assert result.tables[1].rows[0][8] == 9
     assert [row[1] for row in result.tables[2].rows] == [None, "100.0 %"]
-    part = public.summarise(ROWS, [], config=config, complete=False)
+    part = summarise(ROWS, [], policies=("p",), complete=False)
     assert (part.bar, part.passed) == ("", None)
     for missed in (
         ROWS | {"c": made_row("c", 1.0)},
@@ -124,25 +123,23 @@ def test_a_split_reaches_the_bar_or_misses_it(benchmark: Callable[[str], ModuleT
         ROWS | {"a": made_row("c++", 0.9, text=0.96, failures=1)},
         ROWS | {"a": made_row("c++", 0.9, text=0.96, larger=7)},
     ):
-        assert public.summarise(missed, [], config=config, complete=True).passed is False
+        assert summarise(missed, [], policies=("p",), complete=True).passed is False
 
 
 def test_what_policies_add_to_others_has_no_bar_and_is_no_look(
     benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ):
     public = benchmark("public")
-    config = public.Public(policies=("p", "q"), against=("p",))
+    result = benchmark("public_tables").summarise(ROWS, [], policies=("p", "q"), against=("p",), complete=False)
 
-    assert public.summarise(ROWS, [], config=config, complete=False).question.endswith(", against p?")
+    assert result.question.endswith(", against p?")
     for words in (["--split", "test"], ["--target", "aarch64-linux-gnu"]):
         assert public.main([*words, "--against", ":never"]) == 2
         assert "--against: expected none with --split test or --target" in capsys.readouterr().err
 
 
 def test_a_project_that_fails_is_named(benchmark: Callable[[str], ModuleType]):
-    public = benchmark("public")
-
-    result = public.summarise(ROWS, ["d: no network"], config=public.Public(), complete=True)
+    result = benchmark("public_tables").summarise(ROWS, ["d: no network"], policies=("p",), complete=True)
 
     assert result.passed is False
     assert "1 project and 0 modules fail" in result.answer
@@ -150,9 +147,7 @@ def test_a_project_that_fails_is_named(benchmark: Callable[[str], ModuleType]):
 
 
 def test_nothing_that_could_be_linked_is_said(benchmark: Callable[[str], ModuleType]):
-    public = benchmark("public")
-
-    result = public.summarise({}, ["d: no network"], config=public.Public(), complete=False)
+    result = benchmark("public_tables").summarise({}, ["d: no network"], policies=("p",), complete=False)
 
     assert result.answer == "nothing could be linked; 1 project and 0 modules fail"
     assert result.passed is None
