@@ -153,6 +153,29 @@ def test_nothing_that_could_be_linked_is_said(benchmark: Callable[[str], ModuleT
     assert result.passed is None
 
 
+def test_a_curve_has_a_line_for_each_policy_and_one_for_each_project(
+    benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+):
+    module = benchmark("learning_curve")
+    of = {"compilations": 30, "core_minutes": 2.0, "minutes": 3.0, "policy": Path("p")}
+    points = [
+        module.Point(turns=1, rows={"a": ROWS["a"], "b": ROWS["b"]}, **of),
+        module.Point(turns=4, rows={"a": ROWS["b"]}, **of),
+    ]
+
+    result = module.summed_up(points, ["b: no network"], module.LearningCurve())
+
+    assert result.answer == "1 turns, 2 core-minutes: -9.01 %; 4 turns, 2 core-minutes: -8.00 %"
+    first, second = result.tables[0].rows
+    assert first[:6] == (1, 30, 2.0, 3.0, 2, "-9.01 %")
+    assert first[-3:] == ("-3.50 %", "-8.01 %", "-8.00 %")
+    assert second[5:8] == ("-8.00 %", "-8.00 %", "-8.00 %")
+    assert result.tables[2].rows == (("a", "-10.00 %", "-8.00 %"), ("b", "-8.00 %", None))
+    assert result.tables[2].note == "Failed: b: no network."
+    assert module.main(["--turns", "4", "2"]) == 2
+    assert "--turns: expected numbers from 1 in rising order, found [4, 2]" in capsys.readouterr().err
+
+
 def test_the_same_policies_look_at_the_test_once(benchmark: Callable[[str], ModuleType], tmp_path: Path):
     module = benchmark("public_looks")
     path = tmp_path / "looks.json"
