@@ -37,20 +37,28 @@ long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a 
 """
 
 
-def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
-    (tmp_path / "work.c").write_text(SOURCE)
-    entry = {"directory": str(tmp_path), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c"]}
-    (tmp_path / "compile_commands.json").write_text(json.dumps([entry]))
-    config = tune.Tune(
-        compile_commands=tmp_path / "compile_commands.json",
-        folder=tmp_path / "tune",
-        output=tmp_path / "tuned.so",
+def search_of_passes(folder: Path, toolchain: Toolchain, *, outputs: tuple[str, ...]) -> tune.Tune:
+    """Ten seconds for passes alone, on the source compiled to each of the outputs."""
+    (folder / "work.c").write_text(SOURCE)
+    entries = [
+        {"directory": str(folder), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c", "-o", output]}
+        for output in outputs
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
+    return tune.Tune(
+        compile_commands=folder / "compile_commands.json",
+        folder=folder / "tune",
+        output=folder / "tuned.so",
         budget="10s",
         pass_share=1.0,
         allocation_share=0.0,
         slowdown=float("inf"),
         compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
     )
+
+
+def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: Path, tmp_path: Path):
+    config = search_of_passes(tmp_path, toolchain, outputs=("work.o",))
 
     found = tune.run(config)
 
@@ -85,22 +93,7 @@ def test_passes_are_left_out_verified_and_checked(toolchain: Toolchain, plugin: 
 def test_a_source_that_is_compiled_twice_is_searched_once_and_changes_in_both_modules(
     toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):
-    (tmp_path / "work.c").write_text(SOURCE)
-    entries = [
-        {"directory": str(tmp_path), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c", "-o", output]}
-        for output in ("static.o", "shared.o")
-    ]
-    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
-    config = tune.Tune(
-        compile_commands=tmp_path / "compile_commands.json",
-        folder=tmp_path / "tune",
-        output=tmp_path / "tuned.so",
-        budget="10s",
-        pass_share=1.0,
-        allocation_share=0.0,
-        slowdown=float("inf"),
-        compiler=dataclasses.replace(COMPILER, llvm=toolchain.major),
-    )
+    config = search_of_passes(tmp_path, toolchain, outputs=("static.o", "shared.o"))
 
     found = tune.run(config)
 
