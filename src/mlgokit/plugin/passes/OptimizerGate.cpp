@@ -59,7 +59,6 @@ public:
     Functions.clear();
     Last = nullptr;
     LeftOut.clear();
-    Idle.clear();
     WithoutMinSize = 0;
     List.reset();
     Expected<Settings> S = readSettings();
@@ -111,14 +110,12 @@ public:
 
   bool mayRun(StringRef Pass, const Any &IR) {
     Running.reset();
-    if (!M || isIdle(Pass))
+    if (!M)
       return true;
     const PassName *const Asking = Names.ofOptimizer(Pass);
     const bool IsLeftOut = Asking && LeftOut.contains(Asking->Number);
-    if (!IsLeftOut && (!Asking || (!WithoutMinSize && !List && !Advisor))) {
-      Idle[Pass.data()] = Pass.size();
+    if (!IsLeftOut && (!Asking || (!WithoutMinSize && !List && !Advisor)))
       return true;
-    }
     const uint32_t Of = Asking->Number;
     const Function *F = subject(IR);
     if (!F || F->getParent() != M)
@@ -174,12 +171,6 @@ private:
     uint16_t Nth;
   };
 
-  /// Goes by the place of the name, and its size, as PassNames does.
-  bool isIdle(StringRef Pass) const {
-    const auto Found = Idle.find(Pass.data());
-    return Found != Idle.end() && Found->second == Pass.size();
-  }
-
   /// What is decided about a function. It goes by the name: a pass that changes a signature makes another function.
   Decided *find(StringRef Name) {
     if (!Last || Last->getKey() != Name) {
@@ -227,7 +218,6 @@ private:
   StringMap<Decided> Functions;
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
   DenseSet<uint32_t> LeftOut;              // passes, in some function
-  DenseMap<const char *, size_t> Idle;     // names by which passes asked that run everywhere from here on
   StringSet<> InCircles;                   // functions by their calls
   unsigned WithoutMinSize = 0;             // functions that still have the attribute
   PassNames Names;
