@@ -17,7 +17,8 @@ from mlgokit.tune.judge import Judge, confirm, due
 from mlgokit.tune.search import Search, SpaceT
 from mlgokit.tune.space import IsOver, Step
 
-OVER, NOTHING_LEFT, GAVE_WAY = "the budget was spent", "nothing left to try", "others are to gain more"
+OVER, NOTHING_LEFT = "the budget was spent", "nothing left to try"
+GAVE_WAY = "the rest of the budget went to what gained more"
 NOT_MADE_GOOD = "what the search began with was not made good in time"
 """Why a search ended."""
 _SETTLING = 4
@@ -102,6 +103,18 @@ def run_search(
     pool.shutdown()
     search.mark()
     search.save()
+
+
+def ended_together(earlier: str, later: str) -> str:
+    """Why a search ended that has two parts, one after the other: nothing is left to try if neither has anything.
+
+    Example:
+        >>> ended_together(NOTHING_LEFT, OVER), ended_together(OVER, NOTHING_LEFT)
+        ('the budget was spent', 'the budget was spent')
+        >>> ended_together(GAVE_WAY, NOTHING_LEFT)
+        'the rest of the budget went to what gained more'
+    """
+    return OVER if earlier in (NOTHING_LEFT, GAVE_WAY) and later == OVER else earlier or later
 
 
 def _gains_less(search: Search[SpaceT], give_way: GiveWay) -> bool:
