@@ -45,7 +45,7 @@ class LiveRanges:
     problem: str = REGALLOC_PRIORITY.name
     """What they decide: regalloc-priority or regalloc-weight."""
     knobs: tuple[str, ...] = ()
-    """Options of LLVM, each a side of its own, such as -regalloc-csr-first-time-cost=50."""
+    """Options of LLVM without their dash, each a side of its own, such as regalloc-csr-first-time-cost=50."""
     training: bool = False
     """Judge on the training projects in place of the held-out ones, as a choice among knobs must be made."""
     score: str = "bytes"
@@ -90,7 +90,7 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
         keys = () if questions is None else questions.keys
         parts = [try_ranges(compiler, module, problem, keys, data).measured]
         for knob in config.knobs:
-            turned = dataclasses.replace(module, command_line=(*module.command_line, "-mllvm", knob))
+            turned = dataclasses.replace(module, command_line=(*module.command_line, "-mllvm", f"-{knob}"))
             parts.append(try_ranges(compiler, turned, problem, keys, ()).measured)
         missing = np.full((1, len(MEASURES)), np.nan)
         return [np.concatenate([part.get(key, missing) for part in parts]) for key in parts[0]]
