@@ -9,7 +9,7 @@ import pytest
 from mlgokit.algorithms.config import EffectConfig
 from mlgokit.algorithms.effect_fit import fit_effects
 from mlgokit.algorithms.effects import MeasuredEffects, join_effects
-from mlgokit.algorithms.gate import choose_gate
+from mlgokit.algorithms.gate import ERRORS, choose_gate
 from mlgokit.policy.network import Gate
 
 CLOSED = math.inf
@@ -31,51 +31,51 @@ def made(side: list[int], sign: list[int], change: list[int], away: list[bool], 
 
 def test_what_a_departure_saved_counts_whichever_way_it_was_flipped() -> None:
     # Inlined against the heuristic: saved 9. Inlined back to it: cost 5, so refusing had saved that.
-    effects = made([1, 1], [1, 1], [-9, 5], [True, False])
-    gate, evidence = choose_gate(effects, np.array([-3.0, 2.0]), feature="side", margin=0.0)
+    effects = made([1, 1] * 3, [1, 1] * 3, [-9, 5] * 3, [True, False] * 3)
+    gate, evidence = choose_gate(effects, np.array([-3.0, 2.0] * 3), feature="side", margin=0.0)
     assert gate == Gate(feature="side", margins=(CLOSED, 0.0))
-    assert [(found.departures, found.saved_bytes) for found in evidence] == [(0, 0.0), (2, 14.0)]
+    assert [(found.departures, found.saved_bytes) for found in evidence] == [(0, 0.0), (6, 42.0)]
     assert [found.to_json()["margin"] for found in evidence] == [None, 0.0]
 
 
 def test_departures_that_nobody_advised_do_not_count() -> None:
-    effects = made([0, 0, 0], [1, -1, -1], [50, -9, -8], [True, True, True])
-    gate, evidence = choose_gate(effects, np.array([4.0, 2.0, 1.0]), feature="side", margin=0.0)
+    effects = made([0] * 7, [1] + [-1] * 6, [50] + [-9, -8] * 3, [True] * 7)
+    gate, evidence = choose_gate(effects, np.array([4.0] + [2.0, 1.0] * 3), feature="side", margin=0.0)
     assert gate is not None
     assert gate.margins == (0.0, CLOSED)
-    assert evidence[0].departures == 2
+    assert evidence[0].departures == 6
 
 
 def test_a_side_where_advised_departures_cost_is_closed() -> None:
-    effects = made([0, 0, 1, 1], [1] * 4, [30, -29, -2, -3], [True] * 4)
-    gate, _ = choose_gate(effects, np.full(4, -1.0), feature="side", margin=0.0)
+    effects = made([0, 0, 1, 1] * 3, [1] * 12, [30, -29, -2, -3] * 3, [True] * 12)
+    gate, _ = choose_gate(effects, np.full(12, -1.0), feature="side", margin=0.0)
     assert gate is not None
     assert gate.margins == (CLOSED, 0.0)
 
 
-def test_an_effect_within_the_margin_is_no_departure_and_one_lucky_flip_opens_nothing() -> None:
-    effects = made([1, 1, 1], [1, 1, 1], [-9, -8, 30], [True] * 3)
-    gate, evidence = choose_gate(effects, np.array([-5.0, -4.0, -3.0]), feature="side", margin=3.5)
+def test_an_effect_within_the_margin_is_no_departure_and_four_lucky_flips_open_nothing() -> None:
+    effects = made([1] * 6, [1] * 6, [-9] * 5 + [30], [True] * 6)
+    gate, evidence = choose_gate(effects, np.array([-5.0] * 5 + [-3.0]), feature="side", margin=3.5)
     assert gate is not None
     assert gate.margins == (CLOSED, 3.5)
-    assert evidence[1].departures == 2
-    gate, evidence = choose_gate(effects, np.array([-5.0, -1.0, -3.0]), feature="side", margin=3.5)
+    assert evidence[1].departures == 5
+    gate, evidence = choose_gate(effects, np.array([-5.0] * 4 + [-1.0, -3.0]), feature="side", margin=3.5)
     assert gate is not None
     assert gate.margins == (CLOSED, CLOSED)
-    assert evidence[1].saved_bytes == evidence[1].error_bytes == 9.0
+    assert evidence[1].saved_bytes == ERRORS * evidence[1].error_bytes == 36.0
 
 
 def test_one_project_that_saves_opens_nothing() -> None:
     """Three projects, of which the last saves more than the others cost."""
-    project = np.array([0, 0, 1, 1, 2, 2, 2])
-    change = [2, 3, 1, 4, -50, -40, -45]
-    effects = made([1] * 7, [1] * 7, change, [True] * 7, project=project, projects=("a", "b", "c"))
-    gate, evidence = choose_gate(effects, np.full(7, -5.0), feature="side", margin=0.0)
-    assert evidence[1].saved_bytes > evidence[1].error_bytes
+    project = np.array([0, 0, 1, 1] + [2] * 6)
+    change = [2, 3, 1, 4] + [-50, -40, -45] * 2
+    effects = made([1] * 10, [1] * 10, change, [True] * 10, project=project, projects=("a", "b", "c"))
+    gate, evidence = choose_gate(effects, np.full(10, -5.0), feature="side", margin=0.0)
+    assert evidence[1].saved_bytes > ERRORS * evidence[1].error_bytes
     assert gate is not None
     assert gate.margins == (CLOSED, CLOSED)
-    alone = dataclasses.replace(effects, project=np.zeros(7, np.int64), projects=("a",))
-    gate, _ = choose_gate(alone, np.full(7, -5.0), feature="side", margin=0.0)
+    alone = dataclasses.replace(effects, project=np.zeros(10, np.int64), projects=("a",))
+    gate, _ = choose_gate(alone, np.full(10, -5.0), feature="side", margin=0.0)
     assert gate is not None
     assert gate.margins == (CLOSED, 0.0)
 
