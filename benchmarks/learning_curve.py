@@ -105,7 +105,11 @@ def measure(config: LearningCurve, setup: Setup) -> Result:
 
 
 def trained_for(turns: int, config: LearningCurve, setup: Setup) -> Point:
-    """The run's policy after so many turns, which is trained unless it is there; without rows."""
+    """The run's policy after so many turns, which is trained unless it is there; without rows.
+
+    Raises:
+        UsageError: the run has gone further, and nobody kept this policy.
+    """
     policy = config.folder / f"turns-{turns}.policy"
     of = {"corpus": setup.inputs["corpus"], "seed": config.seed, "turns": turns}
 
@@ -117,6 +121,11 @@ def trained_for(turns: int, config: LearningCurve, setup: Setup) -> Point:
             learning=Learning(seed=config.seed, iterations=turns),
         )
         trained = run(training, report=setup.report)
+        if (done := trained.learned.counters.turn) != turns:
+            raise UsageError(
+                f"--turns: expected more than the {done} of the run in {config.folder}, found {turns}; "
+                "name another folder"
+            )
         shutil.copyfile(trained.policy, policy)
         last = trained.learned.rows[-1]
         return {name: last[name] for name in ("compilations", "user_seconds", "seconds")}
