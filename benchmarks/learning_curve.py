@@ -86,8 +86,9 @@ def measure(config: LearningCurve, setup: Setup) -> Result:
         raise UsageError(f"--turns: expected numbers from 1 in rising order, found {list(config.turns)}; change them")
     known = {name: one for name, one in public_projects().items() if split_of(name) == "validation"}
     check_names("projects", config.projects, known)
-    chosen = [one for name, one in known.items() if name in config.projects or not config.projects]
-    chosen = [one for one in chosen if config.projects or one.language == "c++"]
+    chosen = [
+        one for name, one in known.items() if (name in config.projects if config.projects else one.language == "c++")
+    ]
     toolchain = setup.toolchain(config.llvm)
     linker_of(toolchain, "learning_curve")
     setup.corpus(config.corpus)

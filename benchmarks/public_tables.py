@@ -69,8 +69,8 @@ def summarise(
         benchmark="public",
         question=f"What do {' and '.join(policies)} do to the {split} projects of the public benchmark, "
         f"against {' and '.join(against) or 'plain -Oz'}?",
-        answer=f"{shown or 'nothing could be linked'}; {counted(len(failed), 'project')} and "
-        f"{counted(broken, 'module')} fail",
+        answer=f"{shown or 'nothing could be linked'}; {_counted(len(failed), 'project')} and "
+        f"{_counted(broken, 'module')} fail",
         bar=f"C++ images {percent(CPP_IMAGE)} or less, their .text {percent(CPP_TEXT)}, folded {percent(CPP_FOLDED)}; "
         f"C images {percent(C_IMAGE)}; no project above {percent(HARM)}, {percent_of(KEPT)} of modules not larger, "
         "nothing fails"
@@ -191,8 +191,7 @@ def percent_of(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of something, in the plural where it is not one."""
+def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
