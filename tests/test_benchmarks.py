@@ -86,6 +86,7 @@ PARTS = (
     "public",
     "public_looks",
     "public_projects",
+    "public_seeds",
     "public_tables",
     "guards",
     "kill_rounds",

@@ -1,5 +1,6 @@
 """The public benchmark: its list, the rule that splits it, the log of looks, and its tables."""
 
+import dataclasses
 import hashlib
 import importlib
 import json
@@ -174,6 +175,36 @@ def test_a_curve_has_a_line_for_each_policy_and_one_for_each_project(
     assert result.tables[2].note == "Failed: b: no network."
     assert module.main(["--turns", "4", "2"]) == 2
     assert "--turns: expected numbers from 1 in rising order, found [4, 2]" in capsys.readouterr().err
+
+
+def test_results_of_other_seeds_stand_beside_each_other(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    module = benchmark("public_seeds")
+    results, summarise = benchmark("results"), benchmark("public_tables").summarise
+
+    def written(name: str, rows: dict[str, dict[str, Any]], digest: str) -> Path:
+        result = summarise(rows, [], policies=("p",), complete=True)
+        inputs = {"policy size.policy": digest}
+        results.write_result(dataclasses.replace(result, inputs=inputs), tmp_path / name, command="c")
+        return tmp_path / name
+
+    first, second = written("1.json", ROWS, "ab12"), written("2.json", ROWS | {"c": made_row("c", 0.96)}, "cd34")
+
+    assert module.main(["--results", str(first), str(second), "--json", str(tmp_path / "seeds.json")]) == 0
+
+    found = results.read_result(tmp_path / "seeds.json").result
+    means = {row[:3]: row[3:] for row in found.tables[0].rows}
+    assert means["c", "gc-sections", "image"] == ("-2.00 %", "-4.00 %", "-3.00 %", "-2.00 %")
+    assert found.tables[1].rows[2] == ("c", "-2.00 %", "-4.00 %", "+2.00 %")
+    assert found.passed is True
+    missed = written("3.json", ROWS | {"c": made_row("c", 1.0)}, "ef56")
+    assert module.compared([(path, results.read_result(path)) for path in (first, missed)]).passed is False
+    for wrong, said in (
+        ([first], "expected two or more, found 1"),
+        ([first, first], "expected policies of another seed, found those of"),
+        ([first, written("4.json", {"a": ROWS["a"]}, "0a")], "expected the projects of"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            module.compared([(path, results.read_result(path)) for path in wrong])
 
 
 def test_the_same_policies_look_at_the_test_once(benchmark: Callable[[str], ModuleType], tmp_path: Path):
