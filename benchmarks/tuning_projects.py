@@ -285,3 +285,91 @@ C_PROJECTS = (
 )
 
 PROJECTS = {project.name: project for project in (*CPP_PROJECTS, *C_PROJECTS)}
+
+UNSEEN_PROJECTS = (
+    TunedProject(
+        name="gflags",
+        language="c++",
+        system="CMake, Ninja",
+        archive=debian("gflags", "2.2.2", "gz", "34af2f15cf7367513b352bdcd2493ab14ce43692d2dcd9dfc499492966c64dcf"),
+        root="gflags-2.2.2",
+        options=("-DBUILD_TESTING=ON", "-DBUILD_SHARED_LIBS=ON"),
+        include=r"/src/gflags[^/]*\.cc$",
+        image="lib/libgflags.so.*.*",
+        tests=(CTEST,),
+        counted=CTEST_COUNT,
+        shown="ctest (gflags_unittest)",
+    ),
+    TunedProject(
+        name="glog",
+        language="c++",
+        system="CMake, Make",
+        archive=debian(
+            "google-glog", "0.6.0", "gz", "8a83bf982f37bb70825df71a9709fa90ea9f4447fb3c099e1d720a439d88bad6"
+        ),
+        root="glog-0.6.0",
+        options=("-DWITH_GTEST=OFF", "-DWITH_GFLAGS=OFF", "-DWITH_UNWIND=OFF"),
+        include=r"/src/[^/]*\.cc$",
+        exclude=r"test|mock",
+        image="libglog.so.*.*.*",
+        tests=((*CTEST, "--exclude-regex", "^logging|^symbolize"),),
+        counted=CTEST_COUNT,
+        shown="ctest, without three that fail in the plain build, too",
+        assertions=True,
+    ),
+    TunedProject(
+        name="ddrescue",
+        language="c++",
+        system="autotools",
+        archive=debian("gddrescue", "1.27", "xz", "dd8af32d9be5afd7a9b9c34014e44358c3bfb193a612a2cb6547499bb1f76698"),
+        root="gddrescue-1.27",
+        include=r"/[^/]*\.cc$",
+        image="ddrescue",
+        tests=(("{make}", "check"),),
+        shown="make check",
+    ),
+    TunedProject(
+        name="popt",
+        language="c",
+        system="autotools",
+        archive=debian("popt", "1.19+dfsg", "xz", "4cd0cd2963d0c4078f65949599d97135c15ee6c09cf3a36a9a1b2753025bb06b"),
+        root="popt-1.19",
+        options=("--disable-static",),
+        include=r"/src/[^/]*\.c$",
+        image="src/.libs/libpopt.so.*.*.*",
+        tests=(("{make}", "check"),),
+        counted=r"# PASS: +(\d+)",
+        shown="make check",
+    ),
+    TunedProject(
+        name="mawk",
+        language="c",
+        system="autotools",
+        archive=debian(
+            "mawk", "1.3.4.20200120", "gz", "7fd4cd1e1fae9290fe089171181bbc6291dfd9bca939ca804f0ddb851c8b8237"
+        ),
+        root="mawk-1.3.4-20200120",
+        include=r"/[^/]*\.c$",
+        image="mawk",
+        tests=(("{make}", "check"),),
+        shown="make check",
+    ),
+    TunedProject(
+        name="libxml2",
+        language="c",
+        system="autotools",
+        archive=debian(
+            "libxml2", "2.9.14+dfsg", "xz", "4fe913dec8b1ab89d13b489b419a8203176ea39e931eaa0d25b17eafb9c279e9"
+        ),
+        root="libxml2-2.9.14",
+        options=("--disable-static", "--without-python", "--without-lzma", "--without-zlib"),
+        include=r"/libxml2-2\.9\.14/[^/]*\.c$",
+        image=".libs/libxml2.so.*.*.*",
+        tests=(("{make}", "testapi", "testchar", "testdict"), ("./testapi",), ("./testchar",), ("./testdict",)),
+        counted=r"(\d+) tests, 0 errors",
+        shown="testapi, testchar, testdict; the package has no data for the others",
+    ),
+)
+"""Projects that nobody here had compiled before they were tuned by default settings, once."""
+KNOWN = PROJECTS | {project.name: project for project in UNSEEN_PROJECTS}
+"""By name, all that can be tuned; a benchmark tunes :data:`PROJECTS` if none are named."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from mlgokit.corpus.sources.projects import load_projects
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 DEVELOPED_ON = {"re2", "yaml-cpp", "lua"}
 TRAINED_ON = {
@@ -24,9 +26,10 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 
 
 def test_there_are_enough_projects_and_none_was_learned_from(benchmark: Callable[[str], ModuleType]):
-    projects = benchmark("tuning_projects").PROJECTS
-    assert sum(one.language == "c++" for one in projects.values()) >= 8
-    assert sum(one.language == "c" for one in projects.values()) >= 4
+    module = benchmark("tuning_projects")
+    known, projects = module.PROJECTS, module.KNOWN
+    assert sum(one.language == "c++" for one in known.values()) >= 8
+    assert sum(one.language == "c" for one in known.values()) >= 4
     assert not projects.keys() & (DEVELOPED_ON | TRAINED_ON)
     assert {one.system for one in projects.values()} >= {"CMake, Ninja", "CMake, Make", "Meson", "autotools"}
     for one in projects.values():
@@ -35,6 +38,16 @@ def test_there_are_enough_projects_and_none_was_learned_from(benchmark: Callable
         assert one.shown
         assert re.fullmatch("[0-9a-f]{64}", one.archive.sha256)
         assert re.compile(one.counted).groups == (1 if one.counted else 0)
+
+
+def test_projects_that_nobody_saw_are_in_no_other_list(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("tuning_projects")
+    lists = [load_projects(path) for path in (None, *BENCHMARKS.glob("*projects*.toml"))]
+    archives = {one.archive.package for projects in lists for one in projects}
+
+    assert len(lists) > 3
+    assert not {one.archive.package for one in module.UNSEEN_PROJECTS} & archives
+    assert not {one.name for one in module.UNSEEN_PROJECTS} & module.PROJECTS.keys()
 
 
 def test_every_project_has_work_to_count(benchmark: Callable[[str], ModuleType]):
