@@ -35,7 +35,7 @@ def test_what_a_departure_saved_counts_whichever_way_it_was_flipped() -> None:
     gate, evidence = choose_gate(effects, np.array([-3.0, 2.0] * 3), feature="side", margin=0.0)
     assert gate == Gate(feature="side", margins=(CLOSED, 0.0))
     assert [(found.departures, found.saved_bytes) for found in evidence] == [(0, 0.0), (6, 42.0)]
-    assert [found.to_json()["margin"] for found in evidence] == [None, 0.0]
+    assert [found.margin for found in evidence] == [CLOSED, 0.0]
 
 
 def test_departures_that_nobody_advised_do_not_count() -> None:
@@ -78,6 +78,28 @@ def test_one_project_that_saves_opens_nothing() -> None:
     gate, _ = choose_gate(alone, np.full(10, -5.0), feature="side", margin=0.0)
     assert gate is not None
     assert gate.margins == (CLOSED, 0.0)
+
+
+def test_projects_of_one_side_are_asked_by_themselves() -> None:
+    """Three projects like those in C++, and one like those in C, where the same departures cost a little."""
+    project = np.repeat([0, 1, 2, 3], [10, 10, 10, 6])
+    side = ([0] * 6 + [1] * 4) * 3 + [0] * 6
+    change = ([-30, -31, -32] * 2 + [-50, -60] * 2) * 3 + [8, -9, 10, 7, 1, -1]
+    effects = made(side, [1] * 36, change, [True] * 36, project=project, projects=("a", "b", "c", "d"))
+    gate, evidence = choose_gate(effects, np.full(36, -5.0), feature="side", margin=0.0)
+    assert evidence[0].saved_bytes > ERRORS * evidence[0].error_bytes
+    assert evidence[0].alone_saved_bytes == -16.0
+    assert [found.explored_margin for found in evidence] == [0.0, 0.0]
+    assert gate is not None
+    assert gate.margins == (CLOSED, 0.0)
+    assert evidence[1].alone_error_bytes == 0.0
+    # Of such projects without a departure nobody knows, either.
+    nothing = np.where(project == 3, 5.0, -5.0)
+    assert choose_gate(effects, nothing, feature="side", margin=0.0)[0] == gate
+    paying = dataclasses.replace(effects, change=np.where(project == 3, -9, effects.change).astype(np.float32))
+    gate, _ = choose_gate(paying, np.full(36, -5.0), feature="side", margin=0.0)
+    assert gate is not None
+    assert gate.margins == (0.0, 0.0)
 
 
 def test_flips_that_share_a_component_are_no_evidence() -> None:

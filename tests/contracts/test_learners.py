@@ -311,6 +311,24 @@ def test_effect_regression_learns_from_random_flips():
     assert share >= 0.7, f"{share:.2f} of the best after {spent} compilations"
 
 
+def test_effect_regression_explores_where_its_policy_leaves_decisions_to_the_heuristic():
+    world = make_world(AdviceKind.BINARY, modules=20, seed=3)
+    fit = EffectConfig(members=2, epochs=3, batch_flips=256, gate_feature="calls")
+    learner = make_learner("effect-regression", task_of(world), EffectRegressionConfig(fit=fit))
+    learned, _ = learn(learner, world, compilations=10**6, turns=1)
+    state = {name: value for name, value in learned.items() if name != "turn"}
+    margins = {"policy/margins": np.array([np.inf, 2.0]), "policy/explored_margins": np.array([2.0, 2.0])}
+    assert margins.keys() <= state.keys()
+
+    actors = [one.actor for one in learner.ask({**state, **margins}, np.random.default_rng(1))]
+
+    explored = [actor.gate.margins for actor in actors if isinstance(actor, Policy) and actor.gate is not None]
+    assert explored == [(2.0, 2.0)] * len(actors)
+    handed_out = learner.best({**state, **margins})
+    assert handed_out.gate is not None
+    assert handed_out.gate.margins == (np.inf, 2.0)
+
+
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_a_run_that_was_interrupted_gives_the_same_bits(name: str, kind: AdviceKind):
     world = make_world(kind, modules=5, seed=3)

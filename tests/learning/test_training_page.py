@@ -68,7 +68,7 @@ def test_turns_are_curves_and_modules_stand_worst_first() -> None:
     table: TextTable = part(page, "Modules that judged, worst first", TextTable)
     assert [row[0] for row in table.rows] == ["a/x.o", HOSTILE, "b/y.o"]
     assert part(page, "Change by score of the module", Scatter).after == (120, 50, 200)
-    assert part(page, "The gate", TextTable).rows == (("1", "set", "5", "-0", "0", "closed"),)
+    assert part(page, "The gate", TextTable).rows == (("1", "set", "5", "-0", "0", "-0", "0", "closed"),)
     assert part(page, "Left out, and failed", TextTable).rows == (
         ("nothing to decide", "module, left out", "4"),
         ("boom", "compilation, failed", "2"),

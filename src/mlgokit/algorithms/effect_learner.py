@@ -21,6 +21,7 @@ from mlgokit.policy.normaliser import SignedLog
 
 _BASE = 1
 """Position of the proposal that follows the actor, which the explorations are compared with."""
+_EXPLORED = "policy/explored_margins"
 _EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
@@ -39,7 +40,7 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         del rng
         modules, seeds = _drawn(task, settings, small, turn=_turns(state))
-        actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else best(state)
+        actor = DEFAULT_RULE if "policy/mean" not in state and task.start is None else _explored(best(state), state)
         base = dataclasses.replace(followed(actor, modules), detail="scores")
         return (_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
 
@@ -56,7 +57,8 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
             return state, metrics
         policy, report, fitted_on = _fitted(effects, task, settings, fitting)
         metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
-        return {**state, **_packed(policy), "policy/fitted_on": fitted_on}, metrics
+        explored = {_EXPLORED: np.array([side.explored_margin for side in report.gate])} if report.gate else {}
+        return {**state, **_packed(policy), **explored, "policy/fitted_on": fitted_on}, metrics
 
     def best(state: State) -> Policy:
         if "policy/mean" in state:
@@ -163,12 +165,20 @@ def _metrics(experiences: Sequence[Experience], effects: Mapping[str, npt.NDArra
     }
 
 
+def _explored(policy: Policy, state: State) -> Policy:
+    """The policy to explore around, whose gate is open wherever departures have paid over all projects."""
+    if policy.gate is None or _EXPLORED not in state:
+        return policy
+    elsewhere, there = state[_EXPLORED].tolist()
+    return dataclasses.replace(policy, gate=dataclasses.replace(policy.gate, margins=(elsewhere, there)))
+
+
 def _gate_metrics(gate: Sequence[GateEvidence]) -> dict[str, float]:
     """What the gate rests on, a number for each fact: the side of its feature, then the fact."""
     return {
         f"gate/{'set' if side.feature_is_set else 'unset'}/{name}": float(getattr(side, name))
         for side in gate
-        for name in ("departures", "saved_bytes", "error_bytes", "margin")
+        for name in ("departures", "saved_bytes", "error_bytes", "alone_saved_bytes", "alone_error_bytes", "margin")
         # A closed side has no margin.
         if math.isfinite(getattr(side, name))
     }

@@ -4,6 +4,10 @@ A policy that is wrong about a kind of code it hardly saw makes that code larger
 is alone in its component is asked what the members of the ensemble that were not fitted on its project say. Where they
 would depart from the heuristic, the flip measured what that does. docs/scores.md, "The gate", has the figures.
 
+What pays in C++ may cost in C, which has calls of one side alone, and hardly a flip among those of C++. So projects
+that have calls of one side alone are asked about it by themselves, too. The actor that explores does not wait for that,
+or nothing more would be learned there.
+
 Single flips say on which side departures pay, not how sure one must be: by them the best margin is 5 bytes or more,
 with which whole builds get larger than with 2. What pays only once every call is inlined, so that the body dies, costs
 in a single flip.
@@ -33,6 +37,9 @@ class GateEvidence:
         departures: flips for which members that had not seen the project would depart from the heuristic.
         saved_bytes: what these departures saved, all together; negative if they cost.
         error_bytes: standard error of that.
+        alone_saved_bytes: what those of them saved that are in projects with calls of this side alone.
+        alone_error_bytes: standard error of that.
+        explored_margin: the margin of the actor that explores; infinite where it is to follow the heuristic.
         margin: the margin that was chosen, in bytes; infinite where the heuristic is to decide.
     """
 
@@ -40,18 +47,10 @@ class GateEvidence:
     departures: int
     saved_bytes: float
     error_bytes: float
+    alone_saved_bytes: float
+    alone_error_bytes: float
+    explored_margin: float
     margin: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; ``null`` stands for an infinite margin."""
-        margin = None if math.isinf(self.margin) else self.margin
-        return {
-            "feature_is_set": self.feature_is_set,
-            "departures": self.departures,
-            "saved_bytes": self.saved_bytes,
-            "error_bytes": self.error_bytes,
-            "margin": margin,
-        }
 
 
 def choose_gate(
@@ -59,7 +58,8 @@ def choose_gate(
 ) -> tuple[Gate | None, tuple[GateEvidence, ...]]:
     """Open the gate on each side of ``feature`` if departures have saved more there than chance would, by `ERRORS`.
 
-    No single project opens a side: they must have saved more than chance without it too, if there are others.
+    No single project opens a side: they must have saved more than chance without it too, if there are others. Where
+    projects have calls of that side alone, departures must have saved as much in these by themselves.
 
     Args:
         effects: N flips; who decided otherwise than the heuristic must be known.
@@ -82,24 +82,33 @@ def choose_gate(
     """
     if effects.away is None or feature not in effects.names:
         return None, ()
-    alone = np.bincount(effects.component)[effects.component] == 1
+    single = np.bincount(effects.component)[effects.component] == 1
     # A flip back to the heuristic measured the departure the other way round.
     direction = np.where(effects.away, effects.sign, -effects.sign)
     saved = np.where(effects.away, -1, 1) * effects.change[effects.component]
-    chosen = alone & (predicted * direction < -margin)
-    project = effects.project[effects.component]
+    chosen = single & (predicted * direction < -margin)
     side = effects.values[:, effects.names.index(feature)] != 0
+    project = effects.project[effects.component]
     found: list[GateEvidence] = []
     for is_set in (False, True):
         here = chosen & (side == is_set)
+        of_one_side = ~np.isin(project, project[side != is_set])
+        alone_here = here & of_one_side
+        paid = pays(saved[here], project[here], errors=ERRORS)
+        # A corpus without such projects has nothing to say about them.
+        paid_alone = not of_one_side.any() or pays(saved[alone_here], project[alone_here], errors=ERRORS)
         total, error = sum_and_error(saved[here])
+        alone_total, alone_error = sum_and_error(saved[alone_here])
         found.append(
             GateEvidence(
                 feature_is_set=is_set,
                 departures=int(here.sum()),
                 saved_bytes=total,
                 error_bytes=error,
-                margin=margin if pays(saved[here], project[here], errors=ERRORS) else math.inf,
+                alone_saved_bytes=alone_total,
+                alone_error_bytes=alone_error,
+                explored_margin=margin if paid else math.inf,
+                margin=margin if paid and paid_alone else math.inf,
             )
         )
     return Gate(feature=feature, margins=(found[0].margin, found[1].margin)), tuple(found)

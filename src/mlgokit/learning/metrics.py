@@ -85,6 +85,8 @@ def _gate(numbers: Row) -> list[dict[str, Any]]:
             "departures": int(facts.get("departures", 0)),
             "saved_bytes": facts.get("saved_bytes", 0.0),
             "error_bytes": facts.get("error_bytes", 0.0),
+            "alone_saved_bytes": facts.get("alone_saved_bytes", 0.0),
+            "alone_error_bytes": facts.get("alone_error_bytes", 0.0),
             "margin": facts.get("margin", math.inf),
         }
         for side, facts in sides.items()

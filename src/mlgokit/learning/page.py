@@ -166,6 +166,8 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
             f"{side.departures:,}",
             f"{-side.saved_bytes:+,.0f}",
             f"{side.error_bytes:,.0f}",
+            f"{-side.alone_saved_bytes:+,.0f}",
+            f"{side.alone_error_bytes:,.0f}",
             f"{side.margin:,.3g}" if math.isfinite(side.margin) else "closed",
         )
         for one in rounds
@@ -173,12 +175,14 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
     )
     return TextTable(
         title="The gate",
-        columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error", "margin"),
+        columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error",
+                 "bytes in projects of one side", "standard error there", "margin"),
         rows=rows,
         words=2,
         note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
-        "saving, the gate leaves the decision to LLVM.",
-    )
+        "saving, the gate leaves the decision to LLVM; nor may it be none in projects of one side, if there are some, "
+        "as those in C are.",
+    )  # fmt: skip
 
 
 def _left_out(found: TrainingRecord) -> TextTable:

@@ -23,6 +23,8 @@ class GateSide:
     saved_bytes: float
     error_bytes: float
     margin: float
+    alone_saved_bytes: float = 0.0
+    alone_error_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
