@@ -58,7 +58,7 @@ def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
     projects: list[tuple[Cell, ...]] = []
     for project in images[0]:
         changes = [one[project] for one in images]
-        projects.append((project, *map(percent, changes), percent(max(changes) - min(changes))))
+        projects.append((project, *map(percent, changes), f"{100 * (max(changes) - min(changes)):.2f} %"))
     passed = [part.result.passed for _, part in parts]
     said = "; ".join(
         f"{language} {link} {part} {' and '.join(percent(one[language, link, part]) for one in figures)}"

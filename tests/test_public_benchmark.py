@@ -194,7 +194,7 @@ def test_results_of_other_seeds_stand_beside_each_other(benchmark: Callable[[str
     found = results.read_result(tmp_path / "seeds.json").result
     means = {row[:3]: row[3:] for row in found.tables[0].rows}
     assert means["c", "gc-sections", "image"] == ("-2.00 %", "-4.00 %", "-3.00 %", "-2.00 %")
-    assert found.tables[1].rows[2] == ("c", "-2.00 %", "-4.00 %", "+2.00 %")
+    assert found.tables[1].rows[2] == ("c", "-2.00 %", "-4.00 %", "2.00 %")
     assert found.passed is True
     missed = written("3.json", ROWS | {"c": made_row("c", 1.0)}, "ef56")
     assert module.compared([(path, results.read_result(path)) for path in (first, missed)]).passed is False
