@@ -4,9 +4,9 @@ A policy that is wrong about a kind of code it hardly saw makes that code larger
 is alone in its component is asked what the members of the ensemble that were not fitted on its project say. Where they
 would depart from the heuristic, the flip measured what that does. docs/scores.md, "The gate", has the figures.
 
-What pays in C++ may cost in C, which has calls of one side alone, and hardly a flip among those of C++. So projects
-that have calls of one side alone are asked about it by themselves, too. The actor that explores does not wait for that,
-or nothing more would be learned there.
+What pays in C++ may cost in C, whose functions are none that the linker may drop, and which has hardly a flip among
+those of C++. So projects in which no call has the feature are asked by themselves, too. The actor that explores does
+not wait for that, or nothing more would be learned there.
 
 Single flips say on which side departures pay, not how sure one must be: by them the best margin is 5 bytes or more,
 with which whole builds get larger than with 2. What pays only once every call is inlined, so that the body dies, costs
@@ -37,7 +37,7 @@ class GateEvidence:
         departures: flips for which members that had not seen the project would depart from the heuristic.
         saved_bytes: what these departures saved, all together; negative if they cost.
         error_bytes: standard error of that.
-        alone_saved_bytes: what those of them saved that are in projects with calls of this side alone.
+        alone_saved_bytes: what those of them saved that are in projects in which no call has the feature.
         alone_error_bytes: standard error of that.
         explored_margin: the margin of the actor that explores; infinite where it is to follow the heuristic.
         margin: the margin that was chosen, in bytes; infinite where the heuristic is to decide.
@@ -58,8 +58,8 @@ def choose_gate(
 ) -> tuple[Gate | None, tuple[GateEvidence, ...]]:
     """Open the gate on each side of ``feature`` if departures have saved more there than chance would, by `ERRORS`.
 
-    No single project opens a side: they must have saved more than chance without it too, if there are others. Where
-    projects have calls of that side alone, departures must have saved as much in these by themselves.
+    No single project opens a side: they must have saved more than chance without it too, if there are others. If there
+    are projects in which no call has the feature, the side without it must have paid in these by themselves, too.
 
     Args:
         effects: N flips; who decided otherwise than the heuristic must be known.
@@ -89,16 +89,16 @@ def choose_gate(
     chosen = single & (predicted * direction < -margin)
     side = effects.values[:, effects.names.index(feature)] != 0
     project = effects.project[effects.component]
+    without = ~np.isin(project, project[side])
     found: list[GateEvidence] = []
     for is_set in (False, True):
         here = chosen & (side == is_set)
-        of_one_side = ~np.isin(project, project[side != is_set])
-        alone_here = here & of_one_side
+        alone = here & without
         paid = pays(saved[here], project[here], errors=ERRORS)
         # A corpus without such projects has nothing to say about them.
-        paid_alone = not of_one_side.any() or pays(saved[alone_here], project[alone_here], errors=ERRORS)
+        paid_alone = is_set or not without.any() or pays(saved[alone], project[alone], errors=ERRORS)
         total, error = sum_and_error(saved[here])
-        alone_total, alone_error = sum_and_error(saved[alone_here])
+        alone_total, alone_error = sum_and_error(saved[alone])
         found.append(
             GateEvidence(
                 feature_is_set=is_set,

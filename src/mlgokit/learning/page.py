@@ -176,12 +176,12 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
     return TextTable(
         title="The gate",
         columns=("turn", "its feature", "departures from LLVM", "bytes", "standard error",
-                 "bytes in projects of one side", "standard error there", "margin"),
+                 "bytes in projects without the feature", "standard error there", "margin"),
         rows=rows,
         words=2,
         note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
-        "saving, the gate leaves the decision to LLVM; nor may it be none in projects of one side, if there are some, "
-        "as those in C are.",
+        "saving, the gate leaves the decision to LLVM; and so it does where the feature is not set if that was no "
+        "saving in projects without it, as those in C are.",
     )  # fmt: skip
 
 
