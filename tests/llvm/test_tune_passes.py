@@ -37,11 +37,17 @@ long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a 
 """
 
 
-def search_of_passes(folder: Path, toolchain: Toolchain, *, outputs: tuple[str, ...]) -> tune.Tune:
-    """Ten seconds for passes alone, on the source compiled to each of the outputs."""
-    (folder / "work.c").write_text(SOURCE)
+def search_of_passes(
+    folder: Path, toolchain: Toolchain, *, outputs: tuple[str, ...], source: str = SOURCE, shared: tuple[str, ...] = ()
+) -> tune.Tune:
+    """Ten seconds for passes alone, on the source compiled to each of the outputs, to the last one with options."""
+    (folder / "work.c").write_text(source)
     entries = [
-        {"directory": str(folder), "file": "work.c", "arguments": ["cc", "-Oz", "-c", "work.c", "-o", output]}
+        {
+            "directory": str(folder),
+            "file": "work.c",
+            "arguments": ["cc", "-Oz", *(shared if output == outputs[-1] else ()), "-c", "work.c", "-o", output],
+        }
         for output in outputs
     ]
     (folder / "compile_commands.json").write_text(json.dumps(entries))
@@ -101,6 +107,28 @@ def test_a_source_that_is_compiled_twice_is_searched_once_and_changes_in_both_mo
     assert found.optimizer_passes.changed > 0
     assert [one.optimizer_passes for one in found.modules] == [found.optimizer_passes.changed] * 2
     assert found.modules[0].tuned_bytes == found.modules[1].tuned_bytes < found.modules[0].plain_bytes
+
+
+def test_a_source_that_is_position_independent_the_second_time_is_searched_once(
+    toolchain: Toolchain, plugin: Path, tmp_path: Path
+):
+    """As libtool does. Position-independent code gets the address of ``most``, which may be another's, from a table."""
+    config = search_of_passes(
+        tmp_path,
+        toolchain,
+        outputs=("static.o", "shared.o"),
+        source="int most = 1000;" + SOURCE.replace("p[i] > 1000", "p[i] > most"),
+        shared=("-fPIC",),
+    )
+
+    found = tune.run(config)
+
+    first, second = found.modules
+    assert first.plain_bytes != second.plain_bytes
+    assert found.optimizer_passes is not None
+    assert first.optimizer_passes == second.optimizer_passes == found.optimizer_passes.changed > 0
+    assert first.tuned_bytes < first.plain_bytes
+    assert second.tuned_bytes < second.plain_bytes
 
 
 def test_shares_that_cannot_be_are_refused(tmp_path: Path):

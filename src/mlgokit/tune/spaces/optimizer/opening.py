@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
@@ -18,11 +18,12 @@ from mlgokit.progress import Report
 from mlgokit.tables.overrides import LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
-from mlgokit.tune.spaces.optimizer.state import PassModule, left_out_of, load_left_out
-from mlgokit.tune.spaces.optimizer.step import slow_functions
+from mlgokit.tune.spaces.optimizer.state import PassModule, PassVariant, left_out_of, load_left_out
+from mlgokit.tune.spaces.optimizer.step import bytes_of, is_refused, slow_functions
 from mlgokit.tune.verify import Verifier
 
 OptimizerSearch = Search[OptimizerSpace]
+_Listed = tuple[Module, Compilation, PassChanges]
 
 
 def open_optimizer(
@@ -75,24 +76,30 @@ def open_optimizer(
         return done
 
     found = parallel(begin, verifier.modules, workers=compiler, report=report, label="list what passes change")
-    known: list[tuple[Module, Compilation, PassChanges]] = []
+    known: list[_Listed] = []
     for module, done in zip(verifier.modules, found, strict=True):
         if done.ok and done.changes is not None:
             known.append((module, done, done.changes))
         else:
             space.failures[module.name] = f"{done.status.value}: {done.reason}"
     # A build often compiles a source twice, for a static and a shared library: what one of them gains, both do.
-    alike: dict[Hashable, list[tuple[Module, Compilation, PassChanges]]] = {}
+    alike: dict[frozenset[tuple[str, int]], list[_Listed]] = {}
     for one in known:
-        alike.setdefault((frozenset(one[2].keys.items()), one[1].measured.totals), []).append(one)
+        alike.setdefault(frozenset(one[2].keys.items()), []).append(one)
     uses = Counter(key for group in alike.values() for key in set(group[0][2].keys.values()))
     space.shared = sum(count > 1 for count in uses.values())
-    for (module, done, changes), *others in alike.values():
+    for group in alike.values():
+        (module, done, changes), *_ = group
         # A symbol is in one function; two of them with one key are the same to the table.
         keys = Counter(changes.keys.values())
+        (names, _), *variants = _same_code(group)
         unit = PassModule(
             module=module,
-            copies=tuple(other.name for other, _, _ in others),
+            copies=names[1:],
+            variants=tuple(
+                PassVariant(module=first, copies=copies[1:], build=its, executed=listed.executed)
+                for copies, (first, its, listed) in variants
+            ),
             keys=changes.keys,
             build=done,
             left_out=frozenset(),
@@ -100,8 +107,7 @@ def open_optimizer(
             executed=changes.executed,
         )
         space.units.append(unit)
-        space.account.put(module.name, done.measured)
-        for other, its, _ in others:
+        for other, its, _ in group:
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _go_on(space, left_out_of(start), compiled, report)
@@ -110,6 +116,14 @@ def open_optimizer(
     search.recall()
     search.mark()
     return search
+
+
+def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]]:
+    """Names of modules with the same code, and the first of these, of modules with the same functions."""
+    found: dict[Hashable, list[_Listed]] = {}
+    for one in group:
+        found.setdefault(one[1].measured.totals, []).append(one)
+    return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in found.values()]
 
 
 def _go_on(
@@ -124,16 +138,24 @@ def _go_on(
         kept = load_left_out(progress_path(space.folder, unit.module.name))
         return frozenset(one for one in (start if kept is None else kept) if one[0] in unit.allowed)
 
-    def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], Compilation | None]:
+    def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], Compilation | None, list[Compilation]]:
         left_out = known(unit)
-        return left_out, compiled(space.compile_unit(unit, left_out)) if left_out else None
+        if not left_out:
+            return left_out, None, []
+        return (
+            left_out,
+            compiled(space.compile_unit(unit, left_out)),
+            [compiled(one) for one in space.compile_variants(unit, left_out)],
+        )
 
     results = parallel(attempt, space.units, workers=space.compiler, report=report, label="go on")
-    for unit, (left_out, build) in zip(space.units, results, strict=True):
+    for unit, (left_out, build, variants) in zip(space.units, results, strict=True):
         if build is None or not build.ok or set(slow_functions(build, unit.executed, space.slowdown)) & set(unit.keys):
             continue
-        name = unit.module.name
-        if space.account.module_bytes(name, build.measured) < space.account.module_bytes(name, unit.build.measured):
+        if any(is_refused(one, its, unit, space.slowdown) for one, its in zip(unit.variants, variants, strict=True)):
+            continue
+        before = bytes_of(unit, space.account, unit.build, [one.build for one in unit.variants])
+        if bytes_of(unit, space.account, build, variants) < before:
             unit.build, unit.left_out = build, left_out
             unit.confirmed, unit.pass_from = (build, left_out), build
-            space.put(unit, build)
+            space.put(unit, build, variants)

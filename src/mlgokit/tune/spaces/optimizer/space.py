@@ -44,7 +44,8 @@ class OptimizerSpace:
         account: of the best builds.
         before_bytes: the account before the search.
         slowdown: part by which a function may execute more instructions than with all passes, by LLVM's estimate.
-        shared: functions that several modules have, but for copies, which are left alone: each would change with them.
+        shared: functions that several modules have, which are left alone, as each would change with them; those that
+            copies and variants have are not among them.
         lock: of the account and the modules, which steps read while others are entered.
     """
 
@@ -74,7 +75,12 @@ class OptimizerSpace:
     @property
     def owed(self) -> float:
         """Processor time of the compilations that composed builds wait for."""
-        return sum(one.build.user_seconds for one in self.units if one.composed_steps)
+        return sum(
+            build.user_seconds
+            for one in self.units
+            if one.composed_steps
+            for build in (one.build, *(variant.build for variant in one.variants))
+        )
 
     @property
     def functions(self) -> list[TriedFunction]:
@@ -96,6 +102,10 @@ class OptimizerSpace:
     def compile_unit(self, unit: PassModule, left_out: frozenset[LeftOut]) -> Compilation:
         """The same; the inliner decides as it did."""
         return dataclasses.replace(self.compile(unit.module, left_out), decisions=unit.build.decisions)
+
+    def compile_variants(self, unit: PassModule, left_out: frozenset[LeftOut]) -> list[Compilation]:
+        """The variants of a module, with the same passes left out."""
+        return [self.compile(one.module, left_out) for one in unit.variants]
 
     def begin(self, _seconds: float) -> None:
         """Nothing is to be prepared."""
@@ -119,6 +129,7 @@ class OptimizerSpace:
         return functools.partial(
             step,
             self.compile_unit,
+            self.compile_variants,
             unit,
             self.account,
             lock=self.lock,
@@ -128,8 +139,9 @@ class OptimizerSpace:
 
     def unsettled(self) -> Sequence[tuple[PassModule, Callable[[], PassStep]]]:
         """Composed builds, which are to be compiled."""
+        settle = functools.partial(confirm, self.compile_unit, self.compile_variants)
         return [
-            (one, functools.partial(confirm, self.compile_unit, one, self.account, lock=self.lock))
+            (one, functools.partial(settle, one, self.account, lock=self.lock, slowdown=self.slowdown))
             for one in self.units
             if one.composed_steps
         ]
@@ -156,15 +168,18 @@ class OptimizerSpace:
             unit.build, unit.left_out, unit.composed_steps = step.build, step.left_out, step.composed_steps
             if not step.composed_steps and step.build is not unit.confirmed[0]:
                 unit.confirmed = step.build, step.left_out
-                self.put(unit, step.build)
+                self.put(unit, step.build, step.variants)
                 save_left_out(progress_path(self.folder, unit.module.name), step.left_out)
         if step.made:
             unit.rate = recent_rate(unit.rate, step.saved, step.user_seconds)
 
-    def put(self, unit: PassModule, build: Compilation) -> None:
-        """Enter a module's best build in the account, for its copies as well."""
-        for name in unit.names:
-            self.account.put(name, build.measured)
+    def put(self, unit: PassModule, build: Compilation, variants: Sequence[Compilation]) -> None:
+        """Enter a module's best build in the account, for its copies as well, and those of its variants."""
+        for variant, its in zip(unit.variants, variants, strict=True):
+            variant.build = its
+        for names, one in unit.parts(build, variants):
+            for name in names:
+                self.account.put(name, one.measured)
 
     def _end_pass(self, unit: PassModule) -> None:
         before, now = self._bytes(unit, unit.pass_from), self._bytes(unit, unit.build)

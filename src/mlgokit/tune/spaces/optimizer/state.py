@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,16 +34,39 @@ class TriedFunction:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class PassVariant:
+    """A module with the functions of another one in other code, as where one of them is position-independent.
+
+    Attributes:
+        module: what is compiled.
+        copies: names of modules that are the same in code, too.
+        build: with what does not run in the other module's best build that was compiled.
+        executed: by function, instructions by LLVM's estimate when all passes run.
+    """
+
+    module: Module
+    copies: tuple[str, ...] = ()
+    build: Compilation
+    executed: Mapping[str, float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the module and its copies."""
+        return (self.module.name, *self.copies)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class PassModule:
     """A module in the search.
 
     Attributes:
         module: what is compiled.
-        copies: names of modules with the same functions, which the same table makes the same.
+        copies: names of modules with the same functions in the same code, which the same table makes the same.
+        variants: modules with the same functions in other code, which are compiled with what paid here.
         keys: of all functions that the inliner found, by name.
         build: the best build, which was compiled, or composed since; with the decisions of the inliner.
         left_out: what does not run in it.
-        allowed: keys of the functions that no other module has but copies.
+        allowed: keys of the functions that no other module has but copies and variants.
         executed: by function, instructions by LLVM's estimate when all passes run.
         confirmed: the best build that was compiled, and what does not run in it.
         composed_steps: how many steps with gains the build is ahead of that.
@@ -60,6 +83,7 @@ class PassModule:
 
     module: Module
     copies: tuple[str, ...] = ()
+    variants: tuple[PassVariant, ...] = ()
     keys: Mapping[str, int]
     build: Compilation
     left_out: frozenset[LeftOut]
@@ -82,8 +106,23 @@ class PassModule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the module and its copies."""
-        return (self.module.name, *self.copies)
+        """Of the module, its copies, and its variants with theirs."""
+        return tuple(
+            name for names, _ in self.parts(self.build, [one.build for one in self.variants]) for name in names
+        )
+
+    def parts(
+        self, build: Compilation, variants: Sequence[Compilation]
+    ) -> Iterator[tuple[tuple[str, ...], Compilation]]:
+        """Names of modules with the same code, and the build that they have of it.
+
+        Args:
+            build: of the module.
+            variants: builds of the variants, in their order.
+        """
+        yield (self.module.name, *self.copies), build
+        for variant, its in zip(self.variants, variants, strict=True):
+            yield variant.names, its
 
     @property
     def functions(self) -> list[TriedFunction]:

@@ -4,8 +4,9 @@ Leaving a pass out changes a function and all those that it is inlined into, as 
 cannot change the same function are made together, and what of them paid is told by component
 (:mod:`mlgokit.algorithms.credit`). A function that would execute more instructions than it may, by LLVM's estimate,
 speaks against its component. The build with the kept moves alone is composed of what is known, and compiled now and
-then; only builds that were compiled are in the account. Of steps that were under way together, the later one's
-components are taken that reach no function which the earlier one changed.
+then; only builds that were compiled are in the account. Variants of the module, which have its functions in other
+code, are compiled with such a build, which stays if all together became smaller. Of steps that were under way
+together, the later one's components are taken that reach no function which the earlier one changed.
 """
 
 import copy
@@ -28,7 +29,7 @@ from mlgokit.compiler.reuse.trials import pass_number
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import Ints, PassModule
+from mlgokit.tune.spaces.optimizer.state import Ints, PassModule, PassVariant
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""
@@ -39,6 +40,8 @@ _ROUNDING = 1e-6
 
 CompileWith = Callable[[PassModule, frozenset[LeftOut]], Compilation]
 """Compiles a module with passes left out; the build has the decisions of the inliner."""
+CompileVariants = Callable[[PassModule, frozenset[LeftOut]], Sequence[Compilation]]
+"""Compiles its variants with these passes left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +77,7 @@ class PassStep:
     Attributes:
         explored: what it compiled, if some of that paid; :func:`entered` makes ``build`` of it.
         build: what to go on from, with ``left_out`` and ``composed_steps``; ``None`` where that stays.
+        variants: builds of the module's variants, if the build was compiled.
         left_out: what does not run in it.
         composed_steps: how many steps with gains it is ahead of the last build that was compiled; 0 if it was.
         made: the moves that were made.
@@ -86,6 +90,7 @@ class PassStep:
 
     explored: Explored | None = None
     build: Compilation | None = None
+    variants: Sequence[Compilation] = ()
     left_out: frozenset[LeftOut] = frozenset()
     composed_steps: int = 0
     made: frozenset[LeftOut] = frozenset()
@@ -98,6 +103,7 @@ class PassStep:
 
 def step(
     compile_with: CompileWith,
+    compile_variants: CompileVariants,
     unit: PassModule,
     account: ProjectAccount,
     *,
@@ -112,6 +118,7 @@ def step(
 
     Args:
         compile_with: compiles.
+        compile_variants: compiles variants.
         unit: the module; what is tried is claimed there, under ``lock``.
         account: the project's, read under ``lock``.
         lock: of the account and the modules.
@@ -127,7 +134,9 @@ def step(
         since = len(unit.gains)
     if not chosen:
         alone = unit.running <= 1
-        return confirm(compile_with, unit, account, lock=lock) if alone and unit.composed_steps else PassStep()
+        if not (alone and unit.composed_steps):
+            return PassStep()
+        return confirm(compile_with, compile_variants, unit, account, lock=lock, slowdown=slowdown)
     explored = compile_with(unit, unit.left_out ^ frozenset(chosen))
     vain = PassStep(made=frozenset(chosen), vain=frozenset(chosen), compilations=1, user_seconds=explored.user_seconds)
     if not explored.ok:
@@ -187,26 +196,62 @@ def entered(step: PassStep, unit: PassModule, account: ProjectAccount) -> PassSt
         saved=-float(credit.change[paid].sum()),
     )
     unit.gains.append(np.unique(credit.reached[np.isin(credit.reached_by, paid)]))
-    return _settled(done, unit, account) if is_compiled and not unit.running else done
+    return _settled(done, unit, account) if is_compiled and not unit.running and not unit.variants else done
 
 
-def confirm(compile_with: CompileWith, unit: PassModule, account: ProjectAccount, *, lock: threading.Lock) -> PassStep:
-    """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller."""
+def confirm(
+    compile_with: CompileWith,
+    compile_variants: CompileVariants,
+    unit: PassModule,
+    account: ProjectAccount,
+    *,
+    lock: threading.Lock,
+    slowdown: float,
+) -> PassStep:
+    """Compile what was composed, and go on from that; or from the last build that was, if it is no smaller.
+
+    Args:
+        compile_with: compiles.
+        compile_variants: compiles variants.
+        unit: the module.
+        account: the project's, read under ``lock``.
+        lock: of the account and the modules.
+        slowdown: part by which a function may execute more instructions than with all passes.
+    """
     real = compile_with(unit, unit.left_out)
-    done = PassStep(compilations=1, user_seconds=real.user_seconds, build=real, left_out=unit.left_out)
-    if not real.ok:
+    variants = compile_variants(unit, unit.left_out) if real.ok else ()
+    done = PassStep(
+        compilations=1 + len(variants),
+        user_seconds=real.user_seconds + sum(one.user_seconds for one in variants),
+        build=real,
+        variants=variants,
+        left_out=unit.left_out,
+    )
+    if not real.ok or any(
+        is_refused(one, its, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
+    ):
         return _back(done, unit)
     with lock:
         return _settled(done, unit, account)
 
 
 def _settled(done: PassStep, unit: PassModule, account: ProjectAccount) -> PassStep:
-    """The step, whose build was compiled: it stays if it is smaller than the best one that was."""
-    name = unit.module.name
-    build, (confirmed, _) = done.build, unit.confirmed
-    before = account.module_bytes(name, confirmed.measured)
-    after = before if build is None else account.module_bytes(name, build.measured)
+    """The step, whose build was compiled: it stays if it is smaller, with variants, than the best one that was."""
+    if done.build is None:
+        return _back(done, unit)
+    before = bytes_of(unit, account, unit.confirmed[0], [one.build for one in unit.variants])
+    after = bytes_of(unit, account, done.build, done.variants)
     return dataclasses.replace(done, composed_steps=0) if after < before else _back(done, unit)
+
+
+def bytes_of(unit: PassModule, account: ProjectAccount, build: Compilation, variants: Sequence[Compilation]) -> float:
+    """What the module, its copies and its variants answer for in the account, in these builds."""
+    return sum(account.module_bytes(name, one.measured) for names, one in unit.parts(build, variants) for name in names)
+
+
+def is_refused(variant: PassVariant, build: Compilation, unit: PassModule, slowdown: float) -> bool:
+    """Whether a variant's build failed, or has a function that executes more than it may."""
+    return not build.ok or not set(unit.keys).isdisjoint(slow_functions(build, variant.executed, slowdown))
 
 
 def _back(done: PassStep, unit: PassModule) -> PassStep:
@@ -214,7 +259,7 @@ def _back(done: PassStep, unit: PassModule) -> PassStep:
     confirmed, left_out = unit.confirmed
     lost = (unit.left_out ^ left_out) | (done.left_out ^ left_out)
     return dataclasses.replace(
-        done, build=confirmed, left_out=left_out, composed_steps=0, vain=done.vain | lost, saved=0.0
+        done, build=confirmed, variants=(), left_out=left_out, composed_steps=0, vain=done.vain | lost, saved=0.0
     )
 
 
