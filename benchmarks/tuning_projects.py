@@ -334,7 +334,6 @@ UNSEEN_PROJECTS = (
         system="autotools",
         archive=debian("popt", "1.19+dfsg", "xz", "4cd0cd2963d0c4078f65949599d97135c15ee6c09cf3a36a9a1b2753025bb06b"),
         root="popt-1.19",
-        options=("--disable-static",),
         include=r"/src/[^/]*\.c$",
         image="src/.libs/libpopt.so.*.*.*",
         tests=(("{make}", "check"),),
