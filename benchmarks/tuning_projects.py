@@ -329,16 +329,19 @@ UNSEEN_PROJECTS = (
         shown="make check",
     ),
     TunedProject(
-        name="popt",
+        name="libsamplerate",
         language="c",
-        system="autotools",
-        archive=debian("popt", "1.19+dfsg", "xz", "4cd0cd2963d0c4078f65949599d97135c15ee6c09cf3a36a9a1b2753025bb06b"),
-        root="popt-1.19",
+        system="CMake, Ninja",
+        archive=debian(
+            "libsamplerate", "0.2.2", "gz", "16e881487f184250deb4fcb60432d7556ab12cb58caea71ef23960aec6c0405a"
+        ),
+        root="libsamplerate-0.2.2",
+        options=("-DBUILD_SHARED_LIBS=ON", "-DLIBSAMPLERATE_EXAMPLES=OFF"),
         include=r"/src/[^/]*\.c$",
-        image="src/.libs/libpopt.so.*.*.*",
-        tests=(("{make}", "check"),),
-        counted=r"# PASS: +(\d+)",
-        shown="make check",
+        image="src/libsamplerate.so.*.*.*",
+        tests=(CTEST,),
+        counted=CTEST_COUNT,
+        shown="ctest",
     ),
     TunedProject(
         name="mawk",
@@ -361,7 +364,7 @@ UNSEEN_PROJECTS = (
             "libxml2", "2.9.14+dfsg", "xz", "4fe913dec8b1ab89d13b489b419a8203176ea39e931eaa0d25b17eafb9c279e9"
         ),
         root="libxml2-2.9.14",
-        options=("--disable-static", "--without-python", "--without-lzma", "--without-zlib"),
+        options=("--without-python", "--without-lzma", "--without-zlib"),
         include=r"/libxml2-2\.9\.14/[^/]*\.c$",
         image=".libs/libxml2.so.*.*.*",
         tests=(("{make}", "testapi", "testchar", "testdict"), ("./testapi",), ("./testchar",), ("./testdict",)),
