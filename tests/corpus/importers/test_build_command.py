@@ -85,6 +85,11 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
     ("line", "file", "reason"),
     [
         ("nvcc -c a.cu", "/b/a.cu", "expected a C or C++ compiler, found nvcc"),
+        (
+            "clang -cc1 -triple x86_64 -emit-obj -x c a.c",
+            "/b/a.c",
+            "expected a command of the build, found a step of one, which clang started itself (-cc1)",
+        ),
         ("ccache", "/b/a.c", "expected a compiler, found only ccache"),
         ("gcc -c a.S", "/b/a.S", "expected C or C++, found a.S"),
         ("clang -c a.m", "/b/a.m", "expected C or C++, found a.m"),
