@@ -55,14 +55,24 @@ def measure(config: Joined, setup: Setup) -> Result:
         InputError: a file is no result.
         UsageError: they are of several benchmarks, have other columns, or have a row twice.
     """
-    parts = [(path, read_result(path)) for path in config.results]
+    return joined(config, read_parts(config.results, setup))
+
+
+def read_parts(paths: Sequence[Path], setup: Setup) -> list[tuple[Path, Written]]:
+    """Results of one benchmark, each a path and what is there; they are noted as inputs.
+
+    Raises:
+        InputError: a file is no result.
+        UsageError: there are none, or they are of several benchmarks.
+    """
+    parts = [(path, read_result(path)) for path in paths]
     benchmarks = sorted({part.result.benchmark for _, part in parts})
     if len(benchmarks) != 1:
         raise UsageError(
             f"results: expected those of one benchmark, found {', '.join(benchmarks) or 'none'}; join them"
         )
-    setup.inputs.update({path.name: digest_file(path) for path in config.results})
-    return joined(config, parts)
+    setup.inputs.update({path.name: digest_file(path) for path in paths})
+    return parts
 
 
 def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:

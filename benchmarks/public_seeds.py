@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from harness import Setup, run_benchmark
-from joined import change_of
-from results import Cell, Result, Table, Written, percent, read_result
+from joined import change_of, join_tables, read_parts
+from results import Cell, Result, Table, Written, percent
 
 from mlgokit.errors import UsageError
-from mlgokit.files import digest_file
 
 MEANS, PROJECTS = "Geometric means", "Projects"
 """Titles of the tables of `public.py` that are read."""
@@ -38,18 +37,19 @@ def measure(config: PublicSeeds, setup: Setup) -> Result:
 
     Raises:
         InputError: a file is no result.
-        UsageError: one is of another benchmark, of other projects, or of policies that another one is of too.
+        UsageError: one is of another benchmark, of other projects, or of policies that another one is of, too.
     """
-    parts = [(path, read_result(path)) for path in config.results]
-    setup.inputs.update({path.name: digest_file(path) for path in config.results})
-    return compared(parts)
+    return compared(read_parts(config.results, setup))
 
 
 def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
     """The results beside each other, each a path and what is there."""
     _check(parts)
-    figures = [figures_of(part.result) for _, part in parts]
-    images = [images_of(part.result) for _, part in parts]
+    images = [images_of(part) for part in parts]
+    for (path, _), changes in zip(parts, images, strict=True):
+        if changes.keys() != images[0].keys():
+            raise UsageError(f"{path}: expected the projects of {parts[0][0]}, found others; measure the same split")
+    figures = [figures_of(part) for part in parts]
     seeds = range(1, len(parts) + 1)
     rows: list[tuple[Cell, ...]] = []
     for name in figures[0]:
@@ -74,7 +74,7 @@ def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
         seed=parts[0][1].result.seed,
         tables=(
             Table(
-                title="Geometric means",
+                title=MEANS,
                 columns=("language", "link", "part", *(f"result {one}" for one in seeds), "mean", "worst"),
                 rows=tuple(rows),
                 note="Over projects. The mean is that of the results' changes.",
@@ -96,9 +96,9 @@ def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
     )
 
 
-def figures_of(result: Result) -> dict[tuple[str, str, str], float]:
+def figures_of(part: tuple[Path, Written]) -> dict[tuple[str, str, str], float]:
     """Changes in the geometric mean by language, link and part of the image."""
-    table = _table(result, MEANS)
+    table = join_tables(MEANS, [part])
     place = [table.columns.index(name) for name in ("language", "link", "part", "change")]
     return {
         (str(language), str(link), str(part)): change_of(value)
@@ -106,9 +106,9 @@ def figures_of(result: Result) -> dict[tuple[str, str, str], float]:
     }
 
 
-def images_of(result: Result) -> dict[str, float]:
+def images_of(part: tuple[Path, Written]) -> dict[str, float]:
     """Changes of the linked images by project."""
-    table = _table(result, PROJECTS)
+    table = join_tables(PROJECTS, [part])
     name, image = (table.columns.index(one) for one in ("project", IMAGE))
     return {str(row[name]): change_of(row[image]) for row in table.rows}
 
@@ -120,18 +120,12 @@ def _check(parts: Sequence[tuple[Path, Written]]) -> None:
     for path, part in parts:
         if part.result.benchmark != "public":
             raise UsageError(f"{path}: expected a result of public, found one of {part.result.benchmark}; leave it out")
-        if images_of(part.result).keys() != images_of(parts[0][1].result).keys():
-            raise UsageError(f"{path}: expected the projects of {parts[0][0]}, found others; measure the same split")
         policies = _policies(part.result)
         if policies in known:
             raise UsageError(
                 f"{path}: expected policies of another seed, found those of {known[policies]}; leave one out"
             )
         known[policies] = path
-
-
-def _table(result: Result, title: str) -> Table:
-    return next(table for table in result.tables if table.title == title)
 
 
 def _policies(result: Result) -> str:

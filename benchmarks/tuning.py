@@ -18,7 +18,7 @@ from timing import spent
 from tuning_arms import ABLATION, ARMS, Arm, functions_alone, proved
 from tuning_builds import folded_images, prepare, rebuild
 from tuning_command import ENOUGH, tune_for
-from tuning_projects import KNOWN, PROJECTS, TunedProject
+from tuning_projects import ALL_PROJECTS, PROJECTS, TunedProject
 from tuning_tables import Finished, summarise
 
 from mlgokit.commands.chosen import modules_for_size
@@ -84,7 +84,7 @@ def measure(config: Tuning, setup: Setup) -> Result:
         ReuseError: the folder has searches of something else.
     """
     check_names("arms", config.arms, ARMS)
-    check_names("projects", config.projects, KNOWN)
+    check_names("projects", config.projects, ALL_PROJECTS)
     if not config.points or min(config.points) <= 0:
         raise UsageError(f"points: expected core-minutes above zero, found {config.points}; name at least one")
     toolchain = setup.toolchain(config.llvm)
@@ -103,7 +103,7 @@ def measure(config: Tuning, setup: Setup) -> Result:
 
     made = 0
     for name, arm in arms.items():
-        for project in (KNOWN[each] for each in config.projects):
+        for project in (ALL_PROJECTS[each] for each in config.projects):
             if config.prepare:
                 prepared(project)
                 continue
@@ -114,17 +114,17 @@ def measure(config: Tuning, setup: Setup) -> Result:
             start = policy if arm.policy else None
             _tuned(config, toolchain, name, project, missing, policy=start, report=setup.report)
     found = [
-        Finished(project=KNOWN[each], arm=name, minutes=point, value=json.loads(path.read_bytes()))
+        Finished(project=ALL_PROJECTS[each], arm=name, minutes=point, value=json.loads(path.read_bytes()))
         for name in arms
         for each in config.projects
         for point in sorted(config.points)
-        if (path := _path(config, name, KNOWN[each], point)).exists()
+        if (path := _path(config, name, ALL_PROJECTS[each], point)).exists()
     ]
-    archives = [(each, KNOWN[each].archive) for each in config.projects]
+    archives = [(each, ALL_PROJECTS[each].archive) for each in config.projects]
     setup.inputs.update({f"{name}, {archive.file}": archive.sha256 for name, archive in archives})
     if policy is not None:
         setup.inputs["policy"] = digest_file(policy)
-    wanted = [(name, KNOWN[each], point) for name in arms for each in config.projects for point in config.points]
+    wanted = [(name, ALL_PROJECTS[each], point) for name in arms for each in config.projects for point in config.points]
     return summarise(found, wanted=wanted, failed=failed, enough=ENOUGH, seed=config.seed)
 
 

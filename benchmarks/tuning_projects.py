@@ -375,5 +375,5 @@ UNSEEN_PROJECTS = (
     ),
 )
 """Projects that nobody here had compiled before they were tuned by default settings, once."""
-KNOWN = PROJECTS | {project.name: project for project in UNSEEN_PROJECTS}
+ALL_PROJECTS = PROJECTS | {project.name: project for project in UNSEEN_PROJECTS}
 """By name, all that can be tuned; a benchmark tunes :data:`PROJECTS` if none are named."""

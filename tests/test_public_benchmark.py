@@ -58,7 +58,7 @@ def test_what_is_trained_on_is_nothing_that_is_measured(benchmark: Callable[[str
     taught = load_projects(TAUGHT[language])
     measured = {
         *benchmark("public_projects").public_projects(),
-        *benchmark("tuning_projects").KNOWN,
+        *benchmark("tuning_projects").ALL_PROJECTS,
         *benchmark("validation_projects").VALIDATION_PROJECTS,
     }
     archives = {one.archive.package for one in load_projects(PUBLIC)}

@@ -180,8 +180,8 @@ def _gates(rounds: Sequence[Round]) -> TextTable:
         rows=rows,
         words=2,
         note="What departures did that members foretold to save, on projects that they had not seen. Where that is no "
-        "saving, the gate leaves the decision to LLVM; and so it does where the feature is not set if that was no "
-        "saving in projects without it, as those in C are.",
+        "saving, the gate leaves the decision to LLVM. Where the feature is not set, departures must have saved in "
+        "projects without the feature, too, if there are some, such as those in C.",
     )  # fmt: skip
 
 

@@ -253,8 +253,7 @@ def test_components_that_meet_after_all_are_found_out(workers: int, tmp_path: Pa
 
     found = Toy(meeting, tmp_path, workers=workers).search()
 
-    # Steps of several workers may all be composed into one build, which is then refused as a whole.
-    assert found.space.account.image < 400 or workers > 1
+    assert found.space.account.image < 400
     assert found.space.account.image == sum(meeting(set(found.space.left_out()))[0].values())
 
 

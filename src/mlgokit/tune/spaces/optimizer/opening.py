@@ -19,7 +19,7 @@ from mlgokit.tables.overrides import LeftOut
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
 from mlgokit.tune.spaces.optimizer.state import PassModule, PassVariant, left_out_of, load_left_out
-from mlgokit.tune.spaces.optimizer.step import bytes_of, is_refused, slow_functions
+from mlgokit.tune.spaces.optimizer.step import bytes_of, compile_unit, compile_variants, is_refused
 from mlgokit.tune.verify import Verifier
 
 OptimizerSearch = Search[OptimizerSpace]
@@ -138,22 +138,25 @@ def _go_on(
         kept = load_left_out(progress_path(space.folder, unit.module.name))
         return frozenset(one for one in (start if kept is None else kept) if one[0] in unit.allowed)
 
-    def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], Compilation | None, list[Compilation]]:
+    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
+        return compiled(space.compile(module, left_out))
+
+    def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], list[Compilation]]:
         left_out = known(unit)
         if not left_out:
-            return left_out, None, []
-        return (
-            left_out,
-            compiled(space.compile_unit(unit, left_out)),
-            [compiled(one) for one in space.compile_variants(unit, left_out)],
-        )
+            return left_out, []
+        build = compile_unit(compile_with, unit, left_out)
+        return left_out, [build, *compile_variants(compile_with, unit, left_out)]
 
     results = parallel(attempt, space.units, workers=space.compiler, report=report, label="go on")
-    for unit, (left_out, build, variants) in zip(space.units, results, strict=True):
-        if build is None or not build.ok or set(slow_functions(build, unit.executed, space.slowdown)) & set(unit.keys):
+    for unit, (left_out, builds) in zip(space.units, results, strict=True):
+        executed = (unit.executed, *(one.executed for one in unit.variants))
+        # Without a table to begin with there are no builds.
+        if not builds or any(
+            is_refused(its, before, unit, space.slowdown) for its, before in zip(builds, executed, strict=True)
+        ):
             continue
-        if any(is_refused(one, its, unit, space.slowdown) for one, its in zip(unit.variants, variants, strict=True)):
-            continue
+        build, *variants = builds
         before = bytes_of(unit, space.account, unit.build, [one.build for one in unit.variants])
         if bytes_of(unit, space.account, build, variants) < before:
             unit.build, unit.left_out = build, left_out

@@ -1,6 +1,5 @@
 """Passes of the optimizer as a space: modules, what does not run in them, and what is tried with them next."""
 
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -99,14 +98,6 @@ class OptimizerSpace:
         )
         return self.compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True))
 
-    def compile_unit(self, unit: PassModule, left_out: frozenset[LeftOut]) -> Compilation:
-        """The same; the inliner decides as it did."""
-        return dataclasses.replace(self.compile(unit.module, left_out), decisions=unit.build.decisions)
-
-    def compile_variants(self, unit: PassModule, left_out: frozenset[LeftOut]) -> list[Compilation]:
-        """The variants of a module, with the same passes left out."""
-        return [self.compile(one.module, left_out) for one in unit.variants]
-
     def begin(self, _seconds: float) -> None:
         """Nothing is to be prepared."""
 
@@ -128,8 +119,7 @@ class OptimizerSpace:
             unit.running += 1
         return functools.partial(
             step,
-            self.compile_unit,
-            self.compile_variants,
+            self.compile,
             unit,
             self.account,
             lock=self.lock,
@@ -139,9 +129,11 @@ class OptimizerSpace:
 
     def unsettled(self) -> Sequence[tuple[PassModule, Callable[[], PassStep]]]:
         """Composed builds, which are to be compiled."""
-        settle = functools.partial(confirm, self.compile_unit, self.compile_variants)
         return [
-            (one, functools.partial(settle, one, self.account, lock=self.lock, slowdown=self.slowdown))
+            (
+                one,
+                functools.partial(confirm, self.compile, one, self.account, lock=self.lock, slowdown=self.slowdown),
+            )
             for one in self.units
             if one.composed_steps
         ]

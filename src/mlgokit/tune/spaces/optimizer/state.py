@@ -107,9 +107,7 @@ class PassModule:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the module, its copies, and its variants with theirs."""
-        return tuple(
-            name for names, _ in self.parts(self.build, [one.build for one in self.variants]) for name in names
-        )
+        return (self.module.name, *self.copies, *(name for one in self.variants for name in one.names))
 
     def parts(
         self, build: Compilation, variants: Sequence[Compilation]

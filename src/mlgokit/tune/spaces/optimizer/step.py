@@ -26,10 +26,11 @@ from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.pass_changes import PassChanges
 from mlgokit.compiler.reuse.trials import pass_number
+from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
 from mlgokit.tune.spaces.inlining.compose import compose
 from mlgokit.tune.spaces.optimizer.candidates import EXCLUDED, FIRST, MINSIZE
-from mlgokit.tune.spaces.optimizer.state import Ints, PassModule, PassVariant
+from mlgokit.tune.spaces.optimizer.state import Ints, PassModule
 
 COMPOSED = 6
 """Builds that are composed one from the other before the last one is compiled."""
@@ -38,10 +39,8 @@ _EVERY = 1.5
 _ROUNDING = 1e-6
 """Part by which an estimate may be larger and is the same."""
 
-CompileWith = Callable[[PassModule, frozenset[LeftOut]], Compilation]
-"""Compiles a module with passes left out; the build has the decisions of the inliner."""
-CompileVariants = Callable[[PassModule, frozenset[LeftOut]], Sequence[Compilation]]
-"""Compiles its variants with these passes left out."""
+CompileWith = Callable[[Module, frozenset[LeftOut]], Compilation]
+"""Compiles a module with passes left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,7 +102,6 @@ class PassStep:
 
 def step(
     compile_with: CompileWith,
-    compile_variants: CompileVariants,
     unit: PassModule,
     account: ProjectAccount,
     *,
@@ -118,7 +116,6 @@ def step(
 
     Args:
         compile_with: compiles.
-        compile_variants: compiles variants.
         unit: the module; what is tried is claimed there, under ``lock``.
         account: the project's, read under ``lock``.
         lock: of the account and the modules.
@@ -136,8 +133,8 @@ def step(
         alone = unit.running <= 1
         if not (alone and unit.composed_steps):
             return PassStep()
-        return confirm(compile_with, compile_variants, unit, account, lock=lock, slowdown=slowdown)
-    explored = compile_with(unit, unit.left_out ^ frozenset(chosen))
+        return confirm(compile_with, unit, account, lock=lock, slowdown=slowdown)
+    explored = compile_unit(compile_with, unit, unit.left_out ^ frozenset(chosen))
     vain = PassStep(made=frozenset(chosen), vain=frozenset(chosen), compilations=1, user_seconds=explored.user_seconds)
     if not explored.ok:
         return vain
@@ -201,7 +198,6 @@ def entered(step: PassStep, unit: PassModule, account: ProjectAccount) -> PassSt
 
 def confirm(
     compile_with: CompileWith,
-    compile_variants: CompileVariants,
     unit: PassModule,
     account: ProjectAccount,
     *,
@@ -212,14 +208,13 @@ def confirm(
 
     Args:
         compile_with: compiles.
-        compile_variants: compiles variants.
         unit: the module.
         account: the project's, read under ``lock``.
         lock: of the account and the modules.
         slowdown: part by which a function may execute more instructions than with all passes.
     """
-    real = compile_with(unit, unit.left_out)
-    variants = compile_variants(unit, unit.left_out) if real.ok else ()
+    real = compile_unit(compile_with, unit, unit.left_out)
+    variants = compile_variants(compile_with, unit, unit.left_out) if real.ok else ()
     done = PassStep(
         compilations=1 + len(variants),
         user_seconds=real.user_seconds + sum(one.user_seconds for one in variants),
@@ -228,7 +223,7 @@ def confirm(
         left_out=unit.left_out,
     )
     if not real.ok or any(
-        is_refused(one, its, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
+        is_refused(its, one.executed, unit, slowdown) for one, its in zip(unit.variants, variants, strict=True)
     ):
         return _back(done, unit)
     with lock:
@@ -249,9 +244,26 @@ def bytes_of(unit: PassModule, account: ProjectAccount, build: Compilation, vari
     return sum(account.module_bytes(name, one.measured) for names, one in unit.parts(build, variants) for name in names)
 
 
-def is_refused(variant: PassVariant, build: Compilation, unit: PassModule, slowdown: float) -> bool:
-    """Whether a variant's build failed, or has a function that executes more than it may."""
-    return not build.ok or not set(unit.keys).isdisjoint(slow_functions(build, variant.executed, slowdown))
+def is_refused(build: Compilation, before: Mapping[str, float], unit: PassModule, slowdown: float) -> bool:
+    """Whether a build of the module or of a variant failed, or has a function that executes more than it may.
+
+    Args:
+        build: in question.
+        before: by function, what it executes when all passes run.
+        unit: the module.
+        slowdown: part by which a function may execute more.
+    """
+    return not build.ok or not set(unit.keys).isdisjoint(slow_functions(build, before, slowdown))
+
+
+def compile_unit(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> Compilation:
+    """The module with passes left out; the inliner decides as it did."""
+    return dataclasses.replace(compile_with(unit.module, left_out), decisions=unit.build.decisions)
+
+
+def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: frozenset[LeftOut]) -> list[Compilation]:
+    """Its variants with the same passes left out."""
+    return [compile_with(one.module, left_out) for one in unit.variants]
 
 
 def _back(done: PassStep, unit: PassModule) -> PassStep:
