@@ -62,3 +62,10 @@ def test_progress_is_shown_so(is_terminal: bool):
     assert SHOWN in out.getvalue()
     assert "\x1b]0;moon" not in out.getvalue()
     assert "\u202e" not in out.getvalue()
+
+
+def test_a_table_for_a_file_has_more_room_than_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert open_console(io.StringIO()).width == 120
+    monkeypatch.setenv("COLUMNS", "70")
+    assert open_console(io.StringIO()).width == 70

@@ -4,6 +4,7 @@ Names of modules, functions and projects, and what compilers say, are a stranger
 it, or show as other text than it is, is shown as an escape.
 """
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 MOST_REASONS = 5
+_WIDTH = 120
+"""Columns of what goes to a file or a pipe, where no terminal has a width; names are folded less than in 80."""
 _OBEYED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -64,7 +67,9 @@ class _Showing:
 
 def open_console(file: IO[str] | None = None, *, soft_wrap: bool = False) -> Console:
     """A console on standard output, or on ``file``, to which a stranger's text may be printed."""
-    console = Console(file=file or sys.stdout, soft_wrap=soft_wrap, emoji=False)
+    target = file or sys.stdout
+    width = None if target.isatty() or "COLUMNS" in os.environ else _WIDTH
+    console = Console(file=target, width=width, soft_wrap=soft_wrap, emoji=False)
     console.push_render_hook(_Showing())  # pyright: ignore[reportArgumentType]  (it is called, and never looked at)
     return console
 

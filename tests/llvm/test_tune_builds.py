@@ -90,6 +90,10 @@ def tuning(project: Path, toolchain: Toolchain) -> Tuning:
 
 
 def test_a_build_is_recorded_tuned_tested_and_compared(tuning: Tuning, project: Path):
+    # A source that the build writes.
+    (project / "main.c").rename(project / "main.in")
+    with (project / "Makefile").open("a") as rules:
+        rules.write("main.c: main.in\n\tcp main.in main.c\n")
     before = sorted(path.name for path in project.iterdir())
     found = tuning(test=("make check",), program=(Path("app"),), objective="linked")
 

@@ -19,6 +19,8 @@ from mlgokit.evaluation.linked import command_words
 from mlgokit.files import writing
 
 PLAIN, TUNED = "plain", "tuned"
+GONE = (0, 0)
+"""Size and time of change of a source that is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +146,11 @@ def keep(path: Path, target: Path) -> None:
 
 
 def state_of(path: Path) -> tuple[int, int]:
-    """Size and time of change of a source; zeros if it is gone."""
+    """Size and time of change of a source; :data:`GONE` if it is not there."""
     try:
         status = path.stat()
     except OSError:
-        return 0, 0
+        return GONE
     return status.st_size, status.st_mtime_ns
 
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.build import plugin_options
-from mlgokit.commands.build_site import PLAIN, TUNED, BuildOptions, BuildSite, fresh_tree, keep, run_step, state_of
+from mlgokit.commands.build_site import (
+    GONE,
+    PLAIN,
+    TUNED,
+    BuildOptions,
+    BuildSite,
+    fresh_tree,
+    keep,
+    run_step,
+    state_of,
+)
 from mlgokit.commands.options import option_words
 from mlgokit.commands.tune_builds import Recorded, note_tuned_tree, programs_of
 from mlgokit.commands.tune_options import Tune
@@ -18,6 +28,7 @@ from mlgokit.errors import RejectedError
 from mlgokit.evaluation.images import weigh_image
 from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report
+from mlgokit.terminal import counted
 from mlgokit.tune.result import TunedBuild, TunedProgram
 
 _SIZES = {"image", "text", "object", "linked"}
@@ -52,9 +63,12 @@ def try_plugin(
     added, notes = plugin_options(trial.plugin, trial.place), list[str]()
     again = "`--continue --budget 0s` tries again"
     with fresh_tree(site):
-        changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) != facts]
+        # What the build itself writes is not there yet.
+        changed = [path for path, facts in recorded.sources.items() if state_of(Path(path)) not in (facts, GONE)]
         if changed:
-            notes.append(f"{len(changed)} sources, such as {changed[0]}, changed after the build was recorded")
+            notes.append(
+                f"{counted(len(changed), 'source')}, such as {changed[0]}, changed after the build was recorded"
+            )
         if options.clean:
             note_tuned_tree(recorded)
             run_step(site, "clean", TUNED, AddedOptions())
