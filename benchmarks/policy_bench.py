@@ -1,4 +1,4 @@
-"""What a policy that comes with the package does to programs that run, counted."""
+"""What a policy, or an option of LLVM, does to programs that run, counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,21 @@ from pathlib import Path
 
 import numpy as np
 from harness import Setup, name_of, run_benchmark
+from public_projects import MANIFEST
 from results import Result, Table, percent
 
 from bench import COLUMNS, SHOWN, cells, over
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.compare import changes_over
 from mlgokit.bench.record import load_bench
+from mlgokit.bench.workloads import packaged_workloads
 from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.options import CompilerOptions
+from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import policy_files
 
+_HERE = Path(__file__).parent
 MOST_MEAN, MOST = 0.003, 0.02
 """More instructions than these, in the mean and in one program, are too many."""
 
@@ -27,8 +31,12 @@ class PolicyBench:
 
     policy: str = "builtin:passes"
     """The policy."""
+    knob: str = ""
+    """An option of LLVM without its dash in the policy's place, such as regalloc-csr-first-time-cost=50."""
     options: str = ""
     """Options that are added to both builds, which are at -Oz, such as another level."""
+    unseen: bool = False
+    """Programs of unseen_programs.toml, by which no policy was chosen, in place of those of `mlgokit bench`."""
     folder: Path = Path("build/policy_bench")
     """Where builds are; a call whose bench.json is there is not made again."""
     llvm: int | None = None
@@ -45,13 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(config: PolicyBench, setup: Setup) -> Result:
     """Count, and make the tables."""
     setup.toolchain(config.llvm)
-    setup.policies(policy_files([config.policy]))
+    policies = () if config.knob else (config.policy,)
+    setup.policies(policy_files(policies))
     setup.tools["counter"] = find_callgrind().name
     if not (config.folder / "bench.json").exists():
         call = Bench(
-            policy=(config.policy,),
-            options=config.options,
+            policy=policies,
+            options=" ".join([config.options, *(["-mllvm", f"-{config.knob}"] if config.knob else [])]).strip(),
             against_options=config.options,
+            manifest=listed(config.folder / "list") if config.unseen else None,
             folder=config.folder,
             counter="callgrind",
             time_seconds=0,
@@ -72,7 +82,7 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     told = ", ".join(f"{percent(means[name])} {name}" for name in SHOWN if name in means)
     return Result(
         benchmark="policy_bench",
-        question=f"What does {name_of(config.policy)} do to what programs execute, against plain "
+        question=f"What does {config.knob or name_of(config.policy)} do to what programs execute, against plain "
         f"{config.options or '-Oz'}?",
         answer=f"{told} in the geometric mean of {len(each)} programs; of one at most {percent(max(each))}. "
         + (f"Without a result: {', '.join(failed)}." if failed else "All put out the same."),
@@ -89,6 +99,16 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
             over("Over the programs", [one for one in changes if one.measure != "time"]),
         ),
     )
+
+
+def listed(folder: Path) -> Path:
+    """One list of the unseen workloads and their projects, with all drivers beside it."""
+    drivers = folder / "drivers"
+    for path in (packaged_workloads().parent / "drivers" / "input.h", *(_HERE / "drivers").iterdir()):
+        atomic_write(drivers / path.name, path.read_bytes())
+    found = folder / "workloads.toml"
+    atomic_write(found, MANIFEST.read_text() + (_HERE / "unseen_programs.toml").read_text())
+    return found
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.learning.live_ranges import learn_live_ranges
 from mlgokit.learning.loop import learn
 from mlgokit.learning.settings import Learning
+from mlgokit.learning.task import check_carried_out
 from mlgokit.learning.trials import REFUSED_NAME
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
@@ -119,19 +120,24 @@ def measure(config: RegisterLearners, setup: Setup) -> Result:
 def learners_of(problem: Problem, named: Sequence[str] = ()) -> list[str]:
     """The learners of a problem, each with its presets as `mlgokit train` takes them.
 
-    Presets with fewer or other settings of the same method are left out.
+    Presets with fewer or other settings of the same method are left out, and learners that ask for single decisions,
+    which the compiler cannot be given here.
 
     Args:
         problem: what is decided.
         named: only these, if there are any.
 
     Example:
-        >>> learners_of(PROBLEMS["regalloc-priority"])[:4]
-        ['behavioural-cloning', 'es:trials', 'es', 'bc-max']
+        >>> learners_of(PROBLEMS["regalloc-priority"])
+        ['behavioural-cloning', 'es:trials', 'es', 'bc-max', 'ppo', 'ppo:reference']
     """
     found: list[str] = []
     for algorithm, entry in LEARNERS.items():
         if problem.advice_kind not in entry.kinds and problem.name not in entry.of_problem:
+            continue
+        try:
+            check_carried_out(algorithm, problem)
+        except UsageError:
             continue
         found += [f"{algorithm}:{TRIALS}"] if problem.name in entry.trials else []
         found.append(algorithm)

@@ -82,6 +82,7 @@ PARTS = (
     "scale",
     "policy_bench",
     "policy_versions",
+    "program_seeds",
     "pretrained",
     "public",
     "public_looks",

@@ -138,3 +138,50 @@ def test_columns_have_to_agree(joining: ModuleType, tmp_path: Path, capsys: pyte
 
     assert code == UsageError.exit_code
     assert "others; leave it out" in capsys.readouterr().err
+
+
+def counted(folder: Path, name: str, changes: dict[str, tuple[str, str]], *, plain: str = "-O2") -> Path:
+    """What policy_bench.py writes, with instructions and loads of programs."""
+    rows = [
+        [program, "a kind", 100, instructions, loads, "0", "0", "-1.00 %", "0"]
+        for program, (instructions, loads) in changes.items()
+    ]
+    events = ["instructions", "loads", "stores", "branches", "image", "compile time"]
+    table = {"title": "Programs", "columns": ["workload", "kind", "instructions before", *events], "rows": rows}
+    question = f"What does it do to what programs execute, against plain {plain}?"
+    return written(
+        folder, name, [], benchmark="policy_bench", question=question, tables=[table | {"note": ""}]
+    )  # fmt: skip
+
+
+def test_programs_by_policies_of_several_seeds_stand_beside_each_other(
+    joining: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    module = importlib.import_module("program_seeds")
+    first = counted(tmp_path, "1.json", {"lua": ("-1.00 %", "-2.00 %"), "zstd": ("0", "-1.00 %")})
+    second = counted(tmp_path, "2.json", {"lua": ("-3.00 %", "-2.00 %"), "zstd": ("+0.10 %", "-1.00 %")})
+    knob = counted(tmp_path, "knob.json", {"lua": ("+5.00 %", "0"), "zstd": ("0", "0")})
+
+    words = ["--results", str(first), str(second), "--beside", str(knob), "--json", str(tmp_path / "seeds.json")]
+    assert module.main(words) == 0
+
+    found = json.loads((tmp_path / "seeds.json").read_bytes())
+    means = {row[0]: row[1:] for row in found["tables"][0]["rows"]}
+    assert means["seed 1"] == ["-0.50 %", "-1.50 %", "+0.00 %", "+0.00 %", "-1.00 %", "+0.00 %", 0]
+    assert means["knob"][0] == "+2.47 %"
+    assert means["mean of seeds"][:2] == ["-0.98 %", "-1.50 %"]
+    assert found["tables"][1]["rows"][1] == ["zstd", "+0.00 %", "+0.10 %", "+0.00 %", "+0.05 %"]
+    assert found["passed"] is True
+    loss = counted(tmp_path, "3.json", {"lua": ("-3.00 %", "-2.00 %"), "zstd": ("+0.30 %", "-1.00 %")})
+    read_result = importlib.import_module("results").read_result
+    assert module.compared([(path, read_result(path)) for path in (first, loss)]).passed is False
+    for wrong, said in (
+        (["--results", str(first)], "results: expected two or more, found 1"),
+        (["--results", str(first), str(counted(tmp_path, "4.json", {"lua": ("0", "0")}))], "expected the programs of"),
+        (
+            ["--results", str(first), str(counted(tmp_path, "5.json", {"lua": ("0", "0")}, plain="-Oz"))],
+            "expected changes against plain -O2, found -Oz",
+        ),
+    ):
+        assert module.main([*wrong, "--json", str(tmp_path / "wrong.json")]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())

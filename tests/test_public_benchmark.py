@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mlgokit.bench
+from mlgokit.bench.workloads import load_workloads
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import FetchError, InputError, UsageError
 
@@ -291,3 +292,18 @@ def test_a_policy_is_held_against_versions_of_a_project(benchmark: Callable[[str
     assert result.passed is True
     assert module.summarise(rows | {"one_1.2": made_row("c++", 0.95)}, [], module.PolicyVersions()).passed is False
     assert module.summarise(rows, ["x: gone"], module.PolicyVersions()).passed is False
+
+
+def test_unseen_programs_are_of_the_validation_split_and_have_their_drivers(
+    benchmark: Callable[[str], ModuleType], tmp_path: Path
+):
+    split_of = benchmark("public_projects").split_of
+
+    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path))
+
+    assert len(workloads) == 8
+    for workload in workloads:
+        assert (workload.drivers / workload.driver).is_file()
+        assert (workload.drivers / "input.h").is_file()
+        assert {split_of(project.name) for project in workload.projects} == {"validation"}
+        assert not any(project.name in {one.name for one in load_projects()} for project in workload.projects)
