@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from allocated import COLUMNS, NOTE, Floats, compared, fine
 from changes import interval_of
-from harness import Setup, run_benchmark
+from harness import Setup, name_of, run_benchmark
 from results import Cell, Result, Table
 
 from mlgokit.algorithms.live_range_search import linear_policy
@@ -83,7 +83,7 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
         policy_bytes(linear_policy(problem, ("fine_weight",), nothing, np.ones(1))),
         *(policy_bytes(load_policy(policy_file(one), problem=problem.name)) for one in config.policies),
     ]
-    names = (_SIMPLEST[problem.name], *config.policies, *config.knobs)
+    names = (_SIMPLEST[problem.name], *map(name_of, config.policies), *config.knobs)
 
     def work(module: Module) -> list[Floats]:
         _, questions = ask_ranges(compiler, module, problem, rows=1, seed=config.seed)
