@@ -26,6 +26,8 @@ from mlgokit.files import atomic_write, digest_file
 
 SAME, POLICY, TUNED = "same", "policy", "tuned"
 SHOWN = (*EVENTS, "image")
+SAME = "0"
+"""What stands where a measure is the same in both builds."""
 COLUMNS = ("workload", "kind", "instructions before", *SHOWN, "compile time", "run time", "verdict")
 
 
@@ -241,7 +243,7 @@ def _verdict(time: Measured) -> str:
 def _change(before: float | None, after: float | None) -> str | None:
     if not before or after is None:
         return None
-    return "0" if before == after else percent(after / before - 1)
+    return SAME if before == after else percent(after / before - 1)
 
 
 if __name__ == "__main__":

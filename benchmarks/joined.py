@@ -6,7 +6,7 @@ joined one has their rows, and says which command made which.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,34 @@ def read_parts(paths: Sequence[Path], setup: Setup) -> list[tuple[Path, Written]
         )
     setup.inputs.update({path.name: digest_file(path) for path in paths})
     return parts
+
+
+def check_seeds(parts: Sequence[tuple[Path, Written]], benchmark: str) -> None:
+    """Make sure that results are of one benchmark, and of policies that another seed trained each.
+
+    Raises:
+        UsageError: there are fewer than two, or one is of another benchmark or of policies that another one is of, too.
+    """
+    if len(parts) < 2:
+        raise UsageError(f"results: expected two or more, found {len(parts)}; name one for each seed")
+    known: dict[str, Path] = {}
+    for path, part in parts:
+        if part.result.benchmark != benchmark:
+            raise UsageError(
+                f"{path}: expected a result of {benchmark}, found one of {part.result.benchmark}; leave it out"
+            )
+        policies = policies_of(part.result)
+        if policies in known:
+            raise UsageError(
+                f"{path}: expected policies of another seed, found those of {known[policies]}; leave one out"
+            )
+        known[policies] = path
+
+
+def policies_of(result: Result) -> str:
+    """The policies that a result is of, each with the beginning of its digest."""
+    of: Mapping[str, str] = {name: digest for name, digest in result.inputs.items() if name.startswith("policy ")}
+    return ", ".join(f"{name.removeprefix('policy ')} {digest[:12]}" for name, digest in of.items())
 
 
 def joined(config: Joined, parts: Sequence[tuple[Path, Written]]) -> Result:

@@ -59,7 +59,7 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     if not (config.folder / "bench.json").exists():
         call = Bench(
             policy=policies,
-            options=" ".join([config.options, *(["-mllvm", f"-{config.knob}"] if config.knob else [])]).strip(),
+            options=f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options,
             against_options=config.options,
             manifest=listed(config.folder / "list") if config.unseen else None,
             folder=config.folder,

@@ -7,18 +7,16 @@ from pathlib import Path
 import numpy as np
 from changes import interval_of, mean_change
 from harness import Setup, run_benchmark
-from joined import change_of, join_tables, read_parts
+from joined import change_of, check_seeds, join_tables, read_parts
 from results import Cell, Result, Table, Written, percent
 
-from bench import SHOWN
+from bench import SAME, SHOWN
 from mlgokit.errors import UsageError
 
 PROGRAMS = "Programs"
 """Title of the table of `policy_bench.py` that is read."""
-SAME = "0"
-"""What stands there of a program whose counts are the same."""
 MOST_MEAN, MOST_LOADS, MOST = -0.002, -0.005, 0.002
-"""What the seeds' mean has to reach: instructions and loads in the geometric mean, instructions of one program."""
+"""What each seed has to reach: instructions and loads in the geometric mean, instructions of one program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +51,12 @@ def compared(seeds: Sequence[tuple[Path, Written]], beside: Sequence[tuple[Path,
     """The results beside each other, each a path and what is there.
 
     Raises:
-        UsageError: one is of another benchmark, of other programs or of another level, or there are fewer than two
-            seeds.
+        UsageError: one is of another benchmark, of other programs or of another level, there are fewer than two seeds,
+            or two are of the same policies.
     """
-    if len(seeds) < 2:
-        raise UsageError(f"results: expected two or more, found {len(seeds)}; name one for each seed")
+    check_seeds(seeds, "policy_bench")
     parts = [*seeds, *beside]
     for path, part in parts:
-        if part.result.benchmark != "policy_bench":
-            raise UsageError(
-                f"{path}: expected a result of policy_bench, found one of {part.result.benchmark}; leave it out"
-            )
         if _plain(part) != _plain(parts[0][1]):
             raise UsageError(
                 f"{path}: expected changes against plain {_plain(parts[0][1])}, found {_plain(part)}; leave it out"

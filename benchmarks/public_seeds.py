@@ -1,12 +1,12 @@
 """What other seeds of a training give: results of the public benchmark of one split, a policy of another seed each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from harness import Setup, run_benchmark
-from joined import change_of, join_tables, read_parts
+from joined import change_of, check_seeds, join_tables, policies_of, read_parts
 from results import Cell, Result, Table, Written, percent
 
 from mlgokit.errors import UsageError
@@ -44,7 +44,7 @@ def measure(config: PublicSeeds, setup: Setup) -> Result:
 
 def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
     """The results beside each other, each a path and what is there."""
-    _check(parts)
+    check_seeds(parts, "public")
     images = [images_of(part) for part in parts]
     for (path, _), changes in zip(parts, images, strict=True):
         if changes.keys() != images[0].keys():
@@ -88,7 +88,7 @@ def compared(parts: Sequence[tuple[Path, Written]]) -> Result:
                 title="Results",
                 columns=("number", "result", "written", "policies", "what it says"),
                 rows=tuple(
-                    (number, path.name, part.written, _policies(part.result), part.result.answer)
+                    (number, path.name, part.written, policies_of(part.result), part.result.answer)
                     for number, (path, part) in zip(seeds, parts, strict=True)
                 ),
             ),
@@ -111,26 +111,6 @@ def images_of(part: tuple[Path, Written]) -> dict[str, float]:
     table = join_tables(PROJECTS, [part])
     name, image = (table.columns.index(one) for one in ("project", IMAGE))
     return {str(row[name]): change_of(row[image]) for row in table.rows}
-
-
-def _check(parts: Sequence[tuple[Path, Written]]) -> None:
-    if len(parts) < 2:
-        raise UsageError(f"results: expected two or more, found {len(parts)}; name one for each seed")
-    known: dict[str, Path] = {}
-    for path, part in parts:
-        if part.result.benchmark != "public":
-            raise UsageError(f"{path}: expected a result of public, found one of {part.result.benchmark}; leave it out")
-        policies = _policies(part.result)
-        if policies in known:
-            raise UsageError(
-                f"{path}: expected policies of another seed, found those of {known[policies]}; leave one out"
-            )
-        known[policies] = path
-
-
-def _policies(result: Result) -> str:
-    of: Mapping[str, str] = {name: digest for name, digest in result.inputs.items() if name.startswith("policy ")}
-    return ", ".join(f"{name.removeprefix('policy ')} {digest[:12]}" for name, digest in of.items())
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ def counted(folder: Path, name: str, changes: dict[str, tuple[str, str]], *, pla
     table = {"title": "Programs", "columns": ["workload", "kind", "instructions before", *events], "rows": rows}
     question = f"What does it do to what programs execute, against plain {plain}?"
     return written(
-        folder, name, [], benchmark="policy_bench", question=question, tables=[table | {"note": ""}]
+        folder, name, [], benchmark="policy_bench", question=question, tables=[table | {"note": ""}],
+        inputs={"policy a.policy": name},
     )  # fmt: skip
 
 
@@ -177,6 +178,7 @@ def test_programs_by_policies_of_several_seeds_stand_beside_each_other(
     assert module.compared([(path, read_result(path)) for path in (first, loss)]).passed is False
     for wrong, said in (
         (["--results", str(first)], "results: expected two or more, found 1"),
+        (["--results", str(first), str(first)], "expected policies of another seed, found those of"),
         (["--results", str(first), str(counted(tmp_path, "4.json", {"lua": ("0", "0")}))], "expected the programs of"),
         (
             ["--results", str(first), str(counted(tmp_path, "5.json", {"lua": ("0", "0")}, plain="-Oz"))],
