@@ -25,8 +25,9 @@ from mlgokit.errors import CorpusError
 from mlgokit.evaluation.sides import make_side
 from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
 from mlgokit.policy.normaliser import fit_signed_log
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import REGALLOC_WEIGHT
 
 BAR = 0.7
@@ -127,7 +128,7 @@ def measure(config: CostTruth, setup: Setup) -> Result:
         )
         uses = {workload.name: str(profile) for workload, profile in zip(workloads, profiles, strict=True)}
         modules = _with_profiles(modules, workloads, uses, toolchain)
-    estimates = _estimates(config, setup, compiler, modules, [path.read_bytes() for path in files])
+    estimates = _estimates(config, setup, compiler, modules, [load_policy(path) for path in files])
 
     def count(workload: Workload) -> list[Run]:
         more = (f"-fprofile-use={uses[workload.name]}",) if uses else ()
@@ -178,7 +179,7 @@ def _drawn_policies(config: CostTruth, compiler: ClangCompiler, modules: Sequenc
 
 
 def _estimates(
-    config: CostTruth, setup: Setup, compiler: ClangCompiler, modules: Sequence[Module], policies: Sequence[bytes]
+    config: CostTruth, setup: Setup, compiler: ClangCompiler, modules: Sequence[Module], policies: Sequence[Policy]
 ) -> dict[str, Floats]:
     """By symbol [1 + P, 9] what trials measure; without symbols that are not the same in all modules that have them."""
 

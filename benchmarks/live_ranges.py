@@ -21,7 +21,7 @@ from mlgokit.learning.live_range_trials import ask_ranges, try_ranges
 from mlgokit.module import Module
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.pretrained import policy_file
-from mlgokit.policy.store import load_policy, policy_bytes
+from mlgokit.policy.store import load_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_PRIORITY, REGALLOC_WEIGHT
 
 BARS = {"spill-cost": -0.05, "executed": -0.002, "bytes": -0.007}
@@ -46,6 +46,8 @@ class LiveRanges:
     """What they decide: regalloc-priority or regalloc-weight."""
     knobs: tuple[str, ...] = ()
     """Options of LLVM without their dash, each a side of its own, such as regalloc-csr-first-time-cost=50."""
+    together: bool = False
+    """Judge every policy with every knob turned as well."""
     training: bool = False
     """Judge on the training projects in place of the held-out ones, as a choice among knobs must be made."""
     score: str = "bytes"
@@ -79,21 +81,30 @@ def measure(config: LiveRanges, setup: Setup) -> Result:
     modules += [module for corpus in config.more for module in setup.corpus(corpus, corpus.name).modules]
     compiler = ClangCompiler(toolchain=toolchain, plugin=build_plugin(toolchain), workers=config.workers)
     nothing = SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=40.0)
-    data = [
-        policy_bytes(linear_policy(problem, ("fine_weight",), nothing, np.ones(1))),
-        *(policy_bytes(load_policy(policy_file(one), problem=problem.name)) for one in config.policies),
+    tried = [
+        linear_policy(problem, ("fine_weight",), nothing, np.ones(1)),
+        *(load_policy(policy_file(one), problem=problem.name) for one in config.policies),
     ]
-    names = (_SIMPLEST[problem.name], *map(name_of, config.policies), *config.knobs)
+    policies = tuple(map(name_of, config.policies))
+    names = [_SIMPLEST[problem.name], *policies]
+    for knob in config.knobs:
+        names += [knob, *(f"{policy}, {knob}" for policy in policies if config.together)]
+    turning = tried[1:] if config.together else []
 
     def work(module: Module) -> list[Floats]:
         _, questions = ask_ranges(compiler, module, problem, rows=1, seed=config.seed)
         keys = () if questions is None else questions.keys
-        parts = [try_ranges(compiler, module, problem, keys, data).measured]
+        parts = [try_ranges(compiler, module, problem, keys, tried).measured]
         for knob in config.knobs:
             turned = dataclasses.replace(module, command_line=(*module.command_line, "-mllvm", f"-{knob}"))
-            parts.append(try_ranges(compiler, turned, problem, keys, ()).measured)
-        missing = np.full((1, len(MEASURES)), np.nan)
-        return [np.concatenate([part.get(key, missing) for part in parts]) for key in parts[0]]
+            parts.append(try_ranges(compiler, turned, problem, keys, turning).measured)
+        missing = [
+            np.full((1 + sides, len(MEASURES)), np.nan) for sides in (len(tried), *[len(turning)] * (len(parts) - 1))
+        ]
+        return [
+            np.concatenate([part.get(key, nothing) for part, nothing in zip(parts, missing, strict=True)])
+            for key in parts[0]
+        ]
 
     done = parallel(work, modules, workers=config.workers, report=setup.report, label="functions")
     projects = sorted({module.project for module in modules})

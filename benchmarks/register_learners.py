@@ -33,7 +33,7 @@ from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import check_carried_out
 from mlgokit.learning.trials import REFUSED_NAME
 from mlgokit.module import Module
-from mlgokit.policy.store import load_policy, policy_bytes, save_policy
+from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, Problem
 from mlgokit.progress import Report
 
@@ -197,8 +197,8 @@ def _allocated(
     """[N, 9] what functions measure as LLVM allocates them, and by a policy."""
     if problem is REGALLOC_EVICTION:
         return try_policy(bench.compiler, module, keys, str(policy))
-    data = policy_bytes(load_policy(policy, problem=problem.name))
-    measured = try_ranges(bench.compiler, module, problem, keys, [data]).measured
+    tried = [load_policy(policy, problem=problem.name)]
+    measured = try_ranges(bench.compiler, module, problem, keys, tried).measured
     found = np.array(list(measured.values())).reshape(-1, 2, len(MEASURES))
     whole = found[np.isfinite(found).all(axis=(1, 2))]
     return whole[:, 0], whole[:, 1]

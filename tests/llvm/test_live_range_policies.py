@@ -38,6 +38,14 @@ pytestmark = pytest.mark.llvm
 CODE = MEASURES.index("code")
 both_problems = pytest.mark.parametrize("problem", [REGALLOC_PRIORITY, REGALLOC_WEIGHT], ids=lambda one: one.name)
 
+SELDOM = """
+extern "C" long seldom_NUMBER(long a, long b, long c) {
+  if (__builtin_expect(a == NUMBER, 0)) b += sink(c, a);
+  return a + b * c;
+}
+"""
+"""Values that live over a call need callee-saved registers, or are spilled where it is cold."""
+
 
 @pytest.fixture(scope="module")
 def corpus(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> Path:
@@ -48,6 +56,14 @@ def corpus(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> Path:
 def modules(corpus: Path) -> list[Module]:
     """Four modules of two projects."""
     found = load_corpus(corpus).modules
+    return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
+
+
+@pytest.fixture(scope="module")
+def seldom(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> list[Module]:
+    """The same with functions in which callee-saved registers may cost too much."""
+    sources = {f"m{number}": (SOURCE + SELDOM).replace("NUMBER", str(number + 2)) for number in range(4)}
+    found = load_corpus(corpus_of("seldom", sources)).modules
     return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
 
 
@@ -72,7 +88,7 @@ def test_a_trial_measures_what_a_policy_then_gives(
         for _ in range(3)
     ]
 
-    found = try_ranges(compiler, modules[0], problem, questions.keys, [policy_bytes(one) for one in drawn])
+    found = try_ranges(compiler, modules[0], problem, questions.keys, drawn)
 
     assert found.user_seconds > 0
     assert set(found.measured) == set(questions.keys)
@@ -88,6 +104,29 @@ def test_a_trial_measures_what_a_policy_then_gives(
     assert len(names) == len(sizes) == 2
     wanted = [[code_of(done, name) for done in compiled] for name in names]
     assert sorted(sizes.tolist()) == sorted(wanted)
+
+
+def test_a_trial_measures_what_a_policy_gives_that_says_what_callee_saved_registers_cost(
+    compiler: ClangCompiler, seldom: list[Module], tmp_path: Path
+):
+    plain, questions = ask_ranges(compiler, seldom[0], REGALLOC_WEIGHT, rows=1000, seed=1)
+    assert questions is not None
+    names = questions.features
+    weights = 0.2 * np.random.default_rng(2).normal(size=len(names))
+    usual = linear_policy(REGALLOC_WEIGHT, names, fit_signed_log(questions.rows), weights)
+    policies = [usual, *(dataclasses.replace(usual, csr_first_time_cost=cost) for cost in (3 << 14, 1))]
+
+    found = try_ranges(compiler, seldom[0], REGALLOC_WEIGHT, questions.keys, policies)
+
+    compiled: list[Compilation] = [plain]
+    for number, policy in enumerate(policies):
+        path = tmp_path / f"{number}.policy"
+        save_policy(policy, path)
+        use = PluginUse(policies={REGALLOC_WEIGHT.name: str(path)})
+        compiled.append(compiler.compile(seldom[0], CompileRequest(use=use)))
+    wanted = [[code_of(done, name) for done in compiled] for name in ("hash_2", "walk_2", "seldom_2")]
+    assert sorted(rows[:, CODE].tolist() for rows in found.measured.values()) == sorted(wanted)
+    assert wanted[2][1] != wanted[2][2]
 
 
 @both_problems
@@ -156,6 +195,35 @@ def test_a_policy_is_learned_and_a_run_that_was_stopped_goes_on(
     assert again.policy.layers[0].weight.tobytes() == weights.tobytes()
 
 
+@pytest.mark.parametrize(("gained", "cost"), [((1.0, 3.0, 2.0), 1), ((2.0, 1.0, 2.0), 0), ((1.0, 2.0, 3.0), 3 << 14)])
+def test_what_callee_saved_registers_are_best_said_to_cost_is_in_the_policy(
+    compiler: ClangCompiler,
+    seldom: list[Module],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gained: tuple[float, ...],
+    cost: int,
+):
+    measured: list[np.ndarray] = []
+
+    def judged(found: np.ndarray, *rest: Any) -> np.ndarray:
+        if found.shape[1] != 4:
+            return rewards(found, *rest)
+        measured.append(found)
+        return np.array(gained)
+
+    monkeypatch.setattr(live_ranges, "rewards", judged)
+    setting = (*SETTING, "generations=1", "score=bytes", f"csr_first_time_costs=[1, {3 << 14}]")
+    learning = Learning(preset=TRIALS, setting=setting, validation_share=0.5)
+    learned = learn_live_ranges(compiler, seldom, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path)
+
+    assert learned.policy.csr_first_time_cost == cost
+    (found,) = measured
+    # LLVM's own, and the policy at three costs.
+    assert np.isfinite(found).all()
+    assert not np.array_equal(found[:, 1], found[:, 3])
+
+
 def test_functions_that_only_the_search_changes_begin_to_teach(
     compiler: ClangCompiler, modules: list[Module], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -210,6 +278,11 @@ def test_what_does_not_pay_elsewhere_is_refused(
             Learning(preset=TRIALS, normaliser="quantile"),
             "--normaliser: expected it to be left out for regalloc-priority",
         ),
+        (
+            "es",
+            Learning(preset=TRIALS, setting=("csr_first_time_costs=[16384]",)),
+            "--setting csr_first_time_costs: expected none for regalloc-priority",
+        ),
     ],
 )
 def test_what_does_not_apply_is_said_before_the_first_compilation(
@@ -217,6 +290,15 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
 ):
     with pytest.raises(UsageError, match=message):
         learn_live_ranges(compiler, modules, algorithm, learning, problem=REGALLOC_PRIORITY, folder=tmp_path)
+
+
+@pytest.mark.parametrize("cost", [0, -1, 2**32])
+def test_a_cost_that_llvm_does_not_take_is_said_before_the_first_compilation(
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, cost: int
+):
+    learning = Learning(preset=TRIALS, setting=(f"csr_first_time_costs=[16384, {cost}]",))
+    with pytest.raises(UsageError, match="csr_first_time_costs: expected whole numbers from 1 to 4294967295"):
+        learn_live_ranges(compiler, modules, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path)
 
 
 def test_a_corpus_at_another_level_than_the_score_is_for_is_refused(

@@ -113,6 +113,33 @@ def test_doubt_comes_back_and_readers_of_older_versions_refuse_it(tmp_path: Path
     assert policy_bytes(load_policy(tmp_path / "p.policy")) == policy_bytes(make_policy())
 
 
+@pytest.mark.parametrize("targets", [("x86_64",), ("aarch64",)])
+def test_a_cost_of_callee_saved_registers_comes_back_and_older_readers_refuse_it(
+    tmp_path: Path, targets: tuple[str, ...]
+) -> None:
+    usual = replace(make_policy(output=OutputKind.LOG2_FACTOR), targets=targets)
+    policy = replace(usual, csr_first_time_cost=16384)
+    save_policy(policy, tmp_path / "p.policy")
+
+    again = load_policy(tmp_path / "p.policy")
+
+    assert (again.csr_first_time_cost, again.targets) == (16384, targets)
+    assert policy_bytes(again) == policy_bytes(policy)
+    assert b'format_version\\": 6' in policy_bytes(policy)
+    assert policy_bytes(replace(again, csr_first_time_cost=0)) == policy_bytes(usual)
+
+
+@pytest.mark.parametrize("output", [OutputKind.LOG2_FACTOR, OutputKind.PRIORITY])
+@pytest.mark.parametrize("cost", [0, -1, 1.5, 2**32, "much", None])
+def test_a_cost_that_llvm_does_not_take_is_refused(tmp_path: Path, output: OutputKind, cost: object) -> None:
+    cost = cost if output is OutputKind.LOG2_FACTOR else 16384
+    data = policy_bytes(make_policy(output=output))
+    (tmp_path / "p.policy").write_bytes(rewritten(data, format_version=6, csr_first_time_cost=cost))
+
+    with pytest.raises(PolicyError, match="csr_first_time_cost: expected a whole number"):
+        load_policy(tmp_path / "p.policy")
+
+
 @pytest.mark.parametrize("doubt", [-1, "much", None, 1e999])
 def test_a_doubt_that_is_none_is_refused(tmp_path: Path, doubt: object) -> None:
     (tmp_path / "p.policy").write_bytes(rewritten(policy_bytes(make_policy()), format_version=4, doubt=doubt))
@@ -220,7 +247,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 6}, "expected format version 1 to 5, found 6"),
+        ({"format_version": 7}, "expected format version 1 to 6, found 7"),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
         (GATED | {"gate_margins": [0, -1]}, r"null or numbers that are not negative, found \[0, -1\]"),

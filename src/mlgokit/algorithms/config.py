@@ -118,6 +118,11 @@ class RangeTrialsConfig:
     """The one weight that is not 0 in the policies that it begins with; the best of them is the centre."""
     spread: float = 0.5
     """Standard deviation of the first generation's weights."""
+    csr_first_time_costs: tuple[int, ...] = ()
+    """What the first use of a callee-saved register may cost at the end, beside what it costs LLVM, where 2**14 is one
+    execution of a function's entry; what does best is in the policy. Spill weights only."""
+    cost_modules: int = 100
+    """Modules whose functions choose among these, drawn evenly over projects; 0 for all that may teach."""
     judges: int = 150
     """Modules of projects kept apart whose functions judge the policy; 0 for none."""
 

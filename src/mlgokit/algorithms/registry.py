@@ -174,6 +174,7 @@ LEARNERS: dict[str, Entry] = {
                 generations=14,
                 opening=0.5,
                 spread=0.2,
+                csr_first_time_costs=(16384, 24576, 32768),
             ),
         },
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},

@@ -24,7 +24,6 @@ from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
 from mlgokit.policy.network import Gate, Policy
 from mlgokit.policy.normaliser import SignedLog, fit_signed_log
-from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import REGALLOC_PRIORITY, Problem
 from mlgokit.progress import Report
 
@@ -87,6 +86,16 @@ class RangeBench:
                 place, key = mine[number]
                 keys.setdefault(place, []).append(key)
         return tuple((self.teaching[place][0], tuple(mine)) for place, mine in sorted(keys.items()))
+
+    def drawn_modules(self, most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
+        """At most so many of the modules that may teach, evenly over projects; all for 0."""
+        found: dict[str, list[int]] = {}
+        for place, (module, _) in enumerate(self.teaching):
+            found.setdefault(module.project, []).append(place)
+        each = _evenly([len(mine) for mine in found.values()], most or len(self.teaching))
+        drawn = [rng.permutation(mine)[:count] for mine, count in zip(found.values(), each, strict=True)]
+        places: list[int] = np.sort(np.concatenate(drawn)).tolist()
+        return tuple(self.teaching[place] for place in places)
 
 
 def gather_functions(
@@ -171,9 +180,8 @@ def changed_functions(
     label: str,
 ) -> tuple[frozenset[PlacedFunction], float]:
     """Those functions whose score is another one under at least one of the policies, and the processor time it took."""
-    data = [policy_bytes(policy) for policy in policies]
     tried = parallel(
-        lambda part: try_ranges(compiler, part[0], problem, part[1], data),
+        lambda part: try_ranges(compiler, part[0], problem, part[1], policies),
         teaching,
         workers=compiler,
         report=report,

@@ -1,9 +1,11 @@
 """What policies about live ranges do to functions, measured: trials by whole policies.
 
 Each trial allocates one function in a copy of the compiler (``compiler/reuse/trials.py``), all its priorities or spill
-weights by one policy, so all policies of a generation share one compilation of a module up to the allocator.
+weights by one policy, so all policies of a generation share one compilation of a module up to the allocator. What the
+first use of a callee-saved register costs is the compilation's, so policies that differ in it share none.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +27,8 @@ from mlgokit.compiler.reuse.trials import (
 from mlgokit.learning.function_trials import ask_logged, compile_trials
 from mlgokit.learning.trials import module_draws
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
+from mlgokit.policy.store import policy_bytes
 from mlgokit.problems import Problem
 
 
@@ -84,7 +88,7 @@ class RangeTrials:
 
 
 def try_ranges(
-    compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[bytes]
+    compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
 ) -> RangeTrials:
     """Allocate functions by whole policies; those that fail as LLVM allocates them are left out.
 
@@ -93,8 +97,36 @@ def try_ranges(
         module: whose functions they are.
         problem: that the policies are for.
         keys: of the functions.
-        policies: files of them.
+        policies: what decides.
     """
+    at_cost: dict[int, list[int]] = {0: []}
+    for place, policy in enumerate(policies):
+        at_cost.setdefault(policy.csr_first_time_cost, []).append(place)
+    parts = [
+        _try_at(compiler, _turned(module, cost), problem, keys, [policies[place] for place in places])
+        for cost, places in at_cost.items()
+    ]
+    found: dict[int, Floats] = {}
+    for key in parts[0].measured:
+        rows = found[key] = np.full((1 + len(policies), len(MEASURES)), np.nan)
+        for part, places in zip(parts, at_cost.values(), strict=True):
+            mine = part.measured.get(key)
+            if mine is not None:
+                rows[[1 + place for place in places]] = mine[1:]
+        rows[0] = parts[0].measured[key][0]
+    return RangeTrials(measured=found, user_seconds=sum(part.user_seconds for part in parts))
+
+
+def _turned(module: Module, cost: int) -> Module:
+    """The module with LLVM's cost of the first use of a callee-saved register; as it is for 0."""
+    option = ("-mllvm", f"-regalloc-csr-first-time-cost={cost}") if cost else ()
+    return dataclasses.replace(module, command_line=(*module.command_line, *option))
+
+
+def _try_at(
+    compiler: Compiler, module: Module, problem: Problem, keys: Sequence[int], policies: Sequence[Policy]
+) -> RangeTrials:
+    """The same by policies to which that costs what it costs LLVM in this compilation."""
     trials = np.zeros(1 + len(policies), TRIAL)
     trials["by_rule"][1:] = FIRST_POLICY + np.arange(len(policies))
     series = tuple(Series(key=key, base=Overrides(), score=-np.inf, trials=trials) for key in keys)
@@ -105,7 +137,7 @@ def try_ranges(
         series,
         stage=Stage.REGISTERS,
         weights=executed_weights(IMAGE_BYTES),
-        policies=policies,
+        policies=[policy_bytes(policy) for policy in policies],
     )
     nothing = np.full(len(MEASURES), np.nan)
     found: dict[int, Floats] = {}

@@ -22,7 +22,7 @@ from mlgokit.algorithms.live_range_search import FAILED, rewards, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.trials import MEASURES
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.learning.checkpoint import Counters, load_checkpoint, rows_up_to, save_checkpoint
 from mlgokit.learning.function_judges import ModuleFunctions, judge_functions
 from mlgokit.learning.live_range_functions import PlacedFunction, RangeBench, changed_functions, gather_functions
@@ -35,9 +35,9 @@ from mlgokit.learning.validation import Validation
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
-from mlgokit.policy.store import policy_bytes
+from mlgokit.policy.store import MOST_COST
 from mlgokit.policy.targets import for_modules
-from mlgokit.problems import Problem
+from mlgokit.problems import REGALLOC_WEIGHT, Problem
 from mlgokit.progress import Report, say_nothing
 
 ALGORITHM = "es"
@@ -85,6 +85,7 @@ def learn_live_ranges(
         uses=("excluded", "features"),
         at_least_one=("generations", "population", "functions"),
     )
+    _check_costs(problem, settings)
     check_ready(modules)
     with locked(folder):
         bench = gather_functions(compiler, modules, problem, settings, config, report=report)
@@ -100,11 +101,13 @@ def learn_live_ranges(
             rows.append(row)
             write_metrics(folder, rows)
             save_checkpoint(folder, algorithm, state, counters)
-        policy = bench.policy(state["centre"])
+        policy, compilations, user_seconds = run.costed(bench.policy(state["centre"]))
         judged = run.judge(policy)
         refuse_loss(problem, for_modules(policy, modules), judged, folder)
         counters = dataclasses.replace(
             counters,
+            compilations=counters.compilations + compilations,
+            user_seconds=counters.user_seconds + user_seconds,
             evaluations=counters.evaluations + len(judged.modules),
             best_turn=counters.turn,
             best_gain=judged.gain,
@@ -200,13 +203,22 @@ class _Run:
         }
         return state, counters, trial_row(counters, numbers, gained)
 
+    def costed(self, policy: Policy) -> tuple[Policy, int, float]:
+        """The policy with the best cost of callee-saved registers; compilations and processor time to find it."""
+        costs = (0, *self.settings.csr_first_time_costs)
+        if len(costs) == 1:
+            return policy, 0, 0.0
+        policies = [dataclasses.replace(policy, csr_first_time_cost=cost) for cost in costs]
+        parts = self.bench.drawn_modules(self.settings.cost_modules, np.random.default_rng([self.seed, 0, 2]))
+        gained, _, user_seconds = self._tried(parts, policies, "what callee-saved registers cost")
+        return policies[int(np.argmax(gained))], len(policies) * len(parts), user_seconds
+
     def judge(self, policy: Policy) -> Validation:
         """How a policy does on the functions of projects that were kept apart."""
-        data = policy_bytes(policy)
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
             found = np.array(
-                list(try_ranges(self.compiler, module, self.bench.problem, keys, [data]).measured.values())
+                list(try_ranges(self.compiler, module, self.bench.problem, keys, [policy]).measured.values())
             )
             before, after = found.reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
             return before, np.where(np.isfinite(after), after, FAILED * before)
@@ -219,14 +231,18 @@ class _Run:
         self, taught: Sequence[ModuleFunctions], weights: Floats, rng: np.random.Generator, label: str
     ) -> tuple[Floats, int, float]:
         """[P] of policies with ``weights`` [P, F], by a part of the functions that teach; failures; processor time."""
-        data = [policy_bytes(self.bench.policy(row)) for row in weights]
         drawn = [
             (module, tuple(np.array(keys, np.uint64)[rng.random(len(keys)) < self.settings.share].tolist()))
             for module, keys in taught
         ]
-        parts = [part for part in drawn if part[1]]
+        return self._tried([part for part in drawn if part[1]], [self.bench.policy(row) for row in weights], label)
+
+    def _tried(
+        self, parts: Sequence[ModuleFunctions], policies: Sequence[Policy], label: str
+    ) -> tuple[Floats, int, float]:
+        """The same of policies on all of those functions."""
         done = parallel(
-            lambda part: try_ranges(self.compiler, part[0], self.bench.problem, part[1], data),
+            lambda part: try_ranges(self.compiler, part[0], self.bench.problem, part[1], policies),
             parts,
             workers=self.compiler,
             report=self.report,
@@ -248,6 +264,20 @@ class _Run:
         gained = rewards(measured, project, self.settings.score)
         failed = int(np.isnan(measured).any(axis=2).sum())
         return gained, failed, sum(trials.user_seconds for trials in done)
+
+
+def _check_costs(problem: Problem, settings: RangeTrialsConfig) -> None:
+    costs = settings.csr_first_time_costs
+    if costs and problem is not REGALLOC_WEIGHT:
+        raise UsageError(
+            f"--setting csr_first_time_costs: expected none for {problem.name}, found {costs}; only a policy of "
+            f"{REGALLOC_WEIGHT.name} says what callee-saved registers cost"
+        )
+    if any(not 1 <= cost <= MOST_COST for cost in costs):
+        raise UsageError(
+            f"--setting csr_first_time_costs: expected whole numbers from 1 to {MOST_COST}, found {costs}; "
+            "2**14 is one execution of a function's entry"
+        )
 
 
 def _functions_of(state: State) -> frozenset[PlacedFunction]:

@@ -54,8 +54,9 @@ constexpr mlgokit::CodeGenerationListener Listener = {
 
 /// When the plugin is loaded, so before `opt`, `llc` and `clang -load` parse their command line, and before anybody
 /// makes a register allocator.
-const bool Registered = (mlgokit::registerOptions(), mlgokit::registerPassGate(Listener),
-                         mlgokit::registerEvictionAdvisor(), mlgokit::registerPriorityAdvisor(), true);
+const bool Registered =
+    (mlgokit::registerOptions(), mlgokit::registerPassGate(Listener), mlgokit::registerEvictionAdvisor(),
+     mlgokit::registerPriorityAdvisor(), mlgokit::registerFirstTimeCost(), true);
 
 bool isForSize(const Module &M) {
   return any_of(M, [](const Function &F) { return !F.isDeclaration() && F.hasOptSize(); });

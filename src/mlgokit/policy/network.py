@@ -112,6 +112,9 @@ class Policy:
             before LLVM's own decision gives way to it; 0 for believing the mean (effects only).
         margin: what an effect must exceed before the heuristic's column gives way to it (column-effect only).
         most_departures: how often it departs from the heuristic in one function; 0 for any number (column-effect only).
+        csr_first_time_cost: what the first use of a callee-saved register costs in a function, where 2**14 is one
+            execution of its entry, as LLVM's option ``-regalloc-csr-first-time-cost`` has it; 0 leaves it to LLVM
+            (log2-factor only).
         mask: the feature that says which columns may be chosen (columns only).
         gate: how sure an answer must be before LLVM's own decision gives way to it (effect-bytes), or whether it does
             at all (priority, log2-factor).
@@ -129,6 +132,7 @@ class Policy:
     doubt: float = 0.0
     margin: float = 0.0
     most_departures: int = 0
+    csr_first_time_cost: int = 0
     mask: str = ""
     gate: Gate | None = None
     targets: tuple[str, ...] = USUAL_TARGETS

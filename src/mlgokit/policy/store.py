@@ -27,6 +27,11 @@ DOUBT_FORMAT_VERSION = 4
 EXTENDED_FORMAT_VERSION = 5
 """Of a policy for other architectures than x86-64 alone, or to which NaN is another number than 0, with or without all
 others; earlier readers would decide for all, and take 0."""
+COST_FORMAT_VERSION = 6
+"""Of a policy that says what the first use of a callee-saved register costs, with or without all others; earlier
+readers would leave that to LLVM."""
+MOST_COST = 2**32 - 1
+"""LLVM's option is that wide."""
 DEEPEST_JSON = 16
 """Levels; a policy has three."""
 MOST_FEATURES = 1024
@@ -59,6 +64,7 @@ def policy_bytes(policy: Policy) -> bytes:
             description |= {"format_version": ROWS_FORMAT_VERSION, "lengths": list(policy.normaliser.lengths)}
     description |= _of_output(policy)
     description |= _extended(policy)
+    description |= _cost(policy)
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
         description |= {"gate_feature": policy.gate.feature, "gate_margins": margins}
@@ -98,6 +104,13 @@ def _extended(policy: Policy) -> dict[str, Any]:
         return {}
     doubt = {"doubt": policy.doubt} if policy.output is OutputKind.EFFECT_BYTES else {}
     return {"format_version": EXTENDED_FORMAT_VERSION, **found, **doubt}
+
+
+def _cost(policy: Policy) -> dict[str, Any]:
+    """What a policy says of the first use of a callee-saved register."""
+    if not policy.csr_first_time_cost:
+        return {}
+    return {"format_version": COST_FORMAT_VERSION, "csr_first_time_cost": policy.csr_first_time_cost}
 
 
 def save_policy(policy: Policy, path: Path) -> None:
@@ -142,9 +155,9 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
             f"policy {path}: expected a safetensors file with the metadata {_KEY!r}, found something else "
             f"({error}); name a file that `mlgokit train` wrote"
         ) from error
-    if found.get("format_version") not in range(FORMAT_VERSION, EXTENDED_FORMAT_VERSION + 1):
+    if found.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
         raise PolicyError(
-            f"policy {path}: expected format version {FORMAT_VERSION} to {EXTENDED_FORMAT_VERSION}, "
+            f"policy {path}: expected format version {FORMAT_VERSION} to {COST_FORMAT_VERSION}, "
             f"found {found.get('format_version')!r}; use the mlgokit that wrote it or train again"
         )
     if problem is not None and found.get("problem") != problem:
@@ -247,6 +260,18 @@ def _count(description: dict[str, Any], key: str) -> int:
     return value
 
 
+def _csr_first_time_cost(description: dict[str, Any], output: OutputKind) -> int:
+    if description["format_version"] < COST_FORMAT_VERSION:
+        return 0
+    cost = _count(description, "csr_first_time_cost")
+    if output is not OutputKind.LOG2_FACTOR or not 1 <= cost <= MOST_COST:
+        raise ValueError(
+            f"csr_first_time_cost: expected a whole number from 1 to {MOST_COST}, beside log2-factor alone, "
+            f"found {cost}"
+        )
+    return cost
+
+
 def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
     boundaries = _expect(tensors, "normaliser.boundaries", (count, None))
     if (np.diff(boundaries, axis=1) < 0).any():
@@ -318,6 +343,7 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         margin=_not_negative(description, "margin") if departs else 0.0,
         most_departures=_count(description, "most_departures") if departs else 0,
         mask=mask,
+        csr_first_time_cost=_csr_first_time_cost(description, output),
         gate=_gate(description, features) if effect or numbers else None,
         targets=_targets(description),
     )

@@ -5,6 +5,8 @@ Commands, each with its arguments:
 - log <log> <column>...: a line for each observation.
 - policy <policy> <problem> <feature> <weight> <bias> [hidden]: the output is weight * log(1 + feature) + bias;
   with hidden units, the mean of two networks that spread the logarithm over them.
+- priced <policy> <cost> [gated]: of spill weights, which it leaves alone, with a cost of callee-saved registers;
+  gated, as policies for executed instructions are.
 - decisions <table> <log>: each decision of the log turned into its opposite.
 - defers <table>: compile steps leave all to the link.
 - trials <trials>: none, so that the plugin lists the functions.
@@ -24,10 +26,12 @@ Commands, each with its arguments:
 import os
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mlgokit.algorithms.live_range_search import GATES, linear_policy
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
 from mlgokit.compiler.reuse.resident import Residents
@@ -48,6 +52,7 @@ from mlgokit.compiler.reuse.trials import (
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
+from mlgokit.problems import REGALLOC_WEIGHT
 from mlgokit.tables.decisions import entry_of, table_bytes
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, override_bytes
 from mlgokit.traces import read_log
@@ -103,6 +108,14 @@ def write_policy(path: str, problem: str, feature: str, weight: str, bias: str, 
         mask="mask" if problem == "regalloc-eviction" else "",
     )
     save_policy(policy, Path(path))
+
+
+def write_priced(path: str, cost: str, gated: str = "") -> None:
+    ones = np.ones(1, np.float32)
+    gate = GATES["executed"] if gated else None
+    normaliser = SignedLog(mean=0 * ones, scale=ones, clip=16.0)
+    policy = linear_policy(REGALLOC_WEIGHT, ["li_size"], normaliser, np.zeros(1), gate=gate)
+    save_policy(replace(policy, csr_first_time_cost=int(cost)), Path(path))
 
 
 def write_decisions(path: str, log_path: str) -> None:
@@ -211,6 +224,7 @@ COMMANDS = {
     "passes": write_passes,
     "log": print_log,
     "policy": write_policy,
+    "priced": write_priced,
     "decisions": write_decisions,
     "defers": write_deferral,
     "trials": write_trials,

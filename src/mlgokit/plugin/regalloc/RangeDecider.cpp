@@ -32,6 +32,10 @@ const std::vector<TensorSpec> &features() {
 
 } // namespace
 
+bool isClosedIn(const Policy &P, const MachineFunction &MF) {
+  return P.gateFeature() == LevelFeature && !P.believes(isForSize(MF));
+}
+
 Error RangeDecider::open(const Settings &S, const Module &M) {
   const bool Asked = S.hasPolicy(K.Of), HasLog = !S.of(K.Of).Log.empty();
   const bool OnlyTuned = (S.hasAllocations() || hasTrials(Stage::Registers)) && !Asked;
@@ -85,7 +89,6 @@ Error RangeDecider::decideBy(Expected<Policy> Loaded) {
   Sources = std::move(*Found);
   const auto Gate = find(P->features(), P->gateFeature());
   GateAt = Gate == P->features().end() ? std::nullopt : std::optional(size_t(Gate - P->features().begin()));
-  GatedByLevel = GateAt && *Gate == LevelFeature;
   SeesOurs = Log || any_of(Sources, [](size_t Source) { return Source >= Llvms; });
   if (!Draws)
     Draws.emplace(nameOf(K.Of), 0);
@@ -93,7 +96,7 @@ Error RangeDecider::decideBy(Expected<Policy> Loaded) {
 }
 
 bool RangeDecider::isWantedIn(const MachineFunction &MF) const {
-  return Log || (isWanted() && !(P && GatedByLevel && !P->believes(isForSize(MF))));
+  return Log || (isWanted() && !(P && isClosedIn(*P, MF)));
 }
 
 std::optional<float> RangeDecider::decide(StringRef Name, const RangeValues &Values,

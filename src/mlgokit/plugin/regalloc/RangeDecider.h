@@ -29,6 +29,9 @@ struct RangeValues {
   std::vector<float> Ours;
 };
 
+/// Whether \p P leaves all live ranges of \p MF to LLVM, as its gate goes by the level at which they are compiled.
+bool isClosedIn(const Policy &P, const llvm::MachineFunction &MF);
+
 /// Decides for the live ranges of one module.
 class RangeDecider {
 public:
@@ -72,7 +75,6 @@ private:
   std::optional<Policy> P;
   std::vector<size_t> Sources;
   std::optional<size_t> GateAt; // which of these the policy's gate goes by
-  bool GatedByLevel = false;    // it is whether the function is compiled for minimal size
   bool SeesOurs = false;
   std::unique_ptr<llvm::Logger> Log;
   std::string Function;

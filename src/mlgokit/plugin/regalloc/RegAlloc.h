@@ -1,4 +1,4 @@
-// The advisors of the greedy register allocator, in front of LLVM's own.
+// What the plugin changes of the greedy register allocator.
 #ifndef MLGOKIT_REGALLOC_REGALLOC_H
 #define MLGOKIT_REGALLOC_REGALLOC_H
 
@@ -7,6 +7,7 @@ namespace mlgokit {
 /// Put the plugin's analyses in the place of LLVM's. They stand aside when nobody gave them a policy.
 void registerEvictionAdvisor();
 void registerPriorityAdvisor();
+void registerFirstTimeCost();
 
 } // namespace mlgokit
 

@@ -22,7 +22,7 @@ namespace mlgokit {
 namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
-                  ExtendedFormatVersion = 5;
+                  ExtendedFormatVersion = 5, CostFormatVersion = 6;
 constexpr size_t MostElements = size_t(1) << 26;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
@@ -180,8 +180,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
     return failure(Origin, "its description is not a JSON object");
 
   const std::optional<int64_t> Version = Description->getInteger("format_version");
-  if (!Version || *Version < FormatVersion || *Version > ExtendedFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(ExtendedFormatVersion) +
+  if (!Version || *Version < FormatVersion || *Version > CostFormatVersion)
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(CostFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   TensorFile Tensors{*Header, Data, Origin, Data.size() / sizeof(float)};
   Policy P;
@@ -296,6 +296,13 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin) {
                    "expected 'effect-bytes', 'logits', 'column-logit', 'column-effect', 'priority' or 'log2-factor' "
                    "as output, found '" +
                        printable(Output) + "'");
+  }
+  if (Version >= CostFormatVersion) {
+    const int64_t Cost = Description->getInteger("csr_first_time_cost").value_or(0);
+    if (N.Output != OutputKind::Log2Factor || Cost < 1 || Cost > std::numeric_limits<uint32_t>::max())
+      return failure(Origin, "expected a whole number from 1 to 4294967295 as 'csr_first_time_cost', beside "
+                             "'log2-factor' alone");
+    P.CsrFirstTimeCost = unsigned(Cost);
   }
 
   const size_t Members = size_t(Description->getInteger("members").value_or(0));
