@@ -217,7 +217,7 @@ def test_what_callee_saved_registers_are_best_said_to_cost_is_in_the_policy(
     learning = Learning(preset=TRIALS, setting=setting, validation_share=0.5)
     learned = learn_live_ranges(compiler, seldom, "es", learning, problem=REGALLOC_WEIGHT, folder=tmp_path)
 
-    assert learned.policy.csr_first_time_cost == cost
+    assert learned.policy.csr_first_time_cost == learned.rows[-1]["learner/csr_first_time_cost"] == cost
     (found,) = measured
     # LLVM's own, and the policy at three costs.
     assert np.isfinite(found).all()

@@ -113,6 +113,8 @@ def learn_live_ranges(
             best_gain=judged.gain,
         )
         rows[-1] = {**rows[-1], "validation_gain": float(judged.gain)}
+        if settings.csr_first_time_costs:
+            rows[-1] = {**rows[-1], "learner/csr_first_time_cost": float(policy.csr_first_time_cost)}
         write_metrics(folder, rows)
     return Learned(
         policy=policy,
