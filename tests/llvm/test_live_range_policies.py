@@ -52,19 +52,22 @@ def corpus(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> Path:
     return corpus_of("priorities", {f"m{number}": SOURCE.replace("NUMBER", str(number + 2)) for number in range(4)})
 
 
+def of_two_projects(corpus: Path) -> list[Module]:
+    found = load_corpus(corpus).modules
+    return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
+
+
 @pytest.fixture(scope="module")
 def modules(corpus: Path) -> list[Module]:
     """Four modules of two projects."""
-    found = load_corpus(corpus).modules
-    return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
+    return of_two_projects(corpus)
 
 
 @pytest.fixture(scope="module")
 def seldom(corpus_of: Callable[[str, Mapping[str, str]], Path]) -> list[Module]:
     """The same with functions in which callee-saved registers may cost too much."""
     sources = {f"m{number}": (SOURCE + SELDOM).replace("NUMBER", str(number + 2)) for number in range(4)}
-    found = load_corpus(corpus_of("seldom", sources)).modules
-    return [dataclasses.replace(module, project=f"p{place % 2}") for place, module in enumerate(found)]
+    return of_two_projects(corpus_of("seldom", sources))
 
 
 @pytest.fixture
