@@ -1,5 +1,6 @@
 """The plugin in real register allocators: plain objects when it echoes, legal decisions, logs, clear failures."""
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 from tests.llvm.pressure import PRESSURE
 
+from mlgokit.algorithms.live_range_search import GATES, linear_policy
 from mlgokit.compiler import process
 from mlgokit.compiler.reuse.trials import request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.normaliser import SignedLog, fit_signed_log
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
 from mlgokit.traces import Log, read_log
 
 pytestmark = pytest.mark.llvm
@@ -304,3 +306,41 @@ def test_trials_without_a_place_for_their_results_are_refused(bench: Bench) -> N
     sentence = "error: mlgokit: trials: expected room for their results, found none"
     assert sentence in bench.refused(trials="trials")
     assert sentence in bench.refused(trials="trials", tried="/dev/full")
+
+
+def test_threads_of_a_link_do_not_meet_in_what_callee_saved_registers_cost(bench: Bench) -> None:
+    seldom = """
+    __attribute__((LEVEL)) long seldom_PART_NUMBER(long a, long b, long c) {
+      if (__builtin_expect(a == NUMBER, 0)) b += sink(c, a);
+      return a + b * c;
+    }
+    """
+    objects: list[str] = []
+    for part in range(8):
+        functions = [
+            seldom.replace("LEVEL", level).replace("PART", str(part)).replace("NUMBER", str(number))
+            for number, level in enumerate(("noinline", "minsize") * 20)
+        ]
+        text = "".join(functions)
+        (bench.folder / "source.cpp").write_text(f'extern "C" {{ long sink(long, long); {text} }}')
+        bench.compile(f"part{part}", "-flto=thin")
+        objects.append(f"part{part}.o")
+
+    def link(*words: str, **settings: str) -> bytes:
+        assert bench.toolchain.lld is not None
+        done = bench.run(bench.toolchain.lld, "-shared", *words, *objects, "-o", "linked.so", **settings)
+        assert done.returncode == 0, done.stderr
+        return (bench.folder / "linked.so").read_bytes()
+
+    ones = np.ones(1, np.float32)
+    for name, gate in (("all", None), ("gated", GATES["executed"])):
+        normaliser = SignedLog(mean=0 * ones, scale=ones, clip=16.0)
+        policy = linear_policy(REGALLOC_WEIGHT, ["li_size"], normaliser, np.zeros(1), gate=gate)
+        save_policy(dataclasses.replace(policy, csr_first_time_cost=1 << 14), bench.folder / f"{name}.policy")
+
+    load = f"--load-pass-plugin={bench.plugin}"
+    plain, option = link(), link("--mllvm=-regalloc-csr-first-time-cost=16384")
+    found = {link(load, f"--thinlto-jobs={jobs}", weight_policy="all.policy") for jobs in (1, 4)}
+    gated = {link(load, f"--thinlto-jobs={jobs}", weight_policy="gated.policy") for jobs in (1, 4, 4, 4)}
+    assert found == {option}
+    assert len(gated | {plain, option}) == 3

@@ -4,6 +4,7 @@
 // advisors. So it is set by the analysis that runs last before that and for nobody else: of spill slots.
 #include "regalloc/RangeDecider.h"
 #include "regalloc/RegAlloc.h"
+#include "regalloc/RegAllocAnalysis.h"
 #include "shared/Files.h"
 #include "shared/Settings.h"
 
@@ -13,14 +14,11 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
-#include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Support/CommandLine.h"
 
+#include <mutex>
 #include <optional>
-
-#include <sys/syscall.h>
-#include <unistd.h>
 
 using namespace llvm;
 
@@ -34,27 +32,59 @@ using SpillSlots = LiveStacksWrapperLegacy;
 using SpillSlots = LiveStacks;
 #endif
 
-/// LLVM's option; null if it is not there, or a user has set it.
-cl::opt<unsigned> *findOption() {
-  cl::Option *Found = cl::getRegisteredOptions().lookup("regalloc-csr-first-time-cost");
-  return Found && !Found->getNumOccurrences() ? static_cast<cl::opt<unsigned> *>(Found) : nullptr;
-}
+using CostOption = cl::opt<unsigned>;
 
-/// The option is the process's: where other threads generate code, what they get would be a matter of luck.
-bool isMainThread() { return syscall(SYS_gettid) == getpid(); }
+/// LLVM's option; null if it is not there, or a user has set it.
+CostOption *findOption() {
+  cl::Option *Found = cl::getRegisteredOptions().lookup("regalloc-csr-first-time-cost");
+  return Found && !Found->getNumOccurrences() ? static_cast<CostOption *>(Found) : nullptr;
+}
 
 bool isByPolicy(const Settings &S) {
   const StringRef Named = S.of(Problem::RegallocWeight).Policy;
   return S.hasPolicy(Problem::RegallocWeight) && !Named.starts_with(":");
 }
 
+/// The option is the process's: of threads that generate code, as those of ThinLTO in a linker and of rustc, one comes
+/// to the allocator after the other.
+std::mutex OneAtATime;
+
+/// The turn of a thread, in which the option has the value for its function. It ends when the allocator asks for
+/// advisors. That of x86 runs for tile registers first, so a function with any has LLVM's value for the others.
+class Turn {
+public:
+  ~Turn() { end(); }
+
+  void begin(CostOption &For, std::optional<unsigned> Cost) {
+    if (!Lock.owns_lock()) {
+      Lock = std::unique_lock(OneAtATime);
+      Option = &For;
+      Llvms = For.getValue();
+    }
+    For.setValue(Cost.value_or(Llvms));
+  }
+
+  void end() {
+    if (!Lock.owns_lock())
+      return;
+    Option->setValue(Llvms);
+    Lock.unlock();
+  }
+
+private:
+  std::unique_lock<std::mutex> Lock;
+  CostOption *Option = nullptr;
+  unsigned Llvms = 0;
+};
+thread_local Turn Mine;
+
 class Analysis final : public SpillSlots {
   bool doInitialization(Module &M) override {
     Expected<Settings> S = readSettings();
-    if (S && isByPolicy(*S) && isMainThread()) {
+    if (S && isByPolicy(*S)) {
       Expected<Policy> Loaded = loadPolicy(Problem::RegallocWeight, *S);
-      if (Loaded && Loaded->csrFirstTimeCost() && Loaded->isFor(M) && (Option = findOption())) {
-        Llvms = Option->getValue();
+      if (Loaded && Loaded->csrFirstTimeCost() && (Option = findOption())) {
+        IsFor = Loaded->isFor(M);
         P.emplace(std::move(*Loaded));
       }
       // The advisor says what is wrong with it, as with the settings.
@@ -65,25 +95,27 @@ class Analysis final : public SpillSlots {
   }
 
   bool runOnMachineFunction(MachineFunction &MF) override {
+    const bool Changed = SpillSlots::runOnMachineFunction(MF);
     if (P)
-      Option->setValue(isClosedIn(*P, MF) ? Llvms : P->csrFirstTimeCost());
-    return SpillSlots::runOnMachineFunction(MF);
+      Mine.begin(*Option, IsFor && !isClosedIn(*P, MF) ? std::optional(P->csrFirstTimeCost()) : std::nullopt);
+    return Changed;
   }
 
-  bool doFinalization(Module &M) override {
+  /// Functions without virtual registers never come to the advisors.
+  void releaseMemory() override {
     if (P)
-      Option->setValue(Llvms);
-    return SpillSlots::doFinalization(M);
+      Mine.end();
+    SpillSlots::releaseMemory();
   }
 
-  std::optional<Policy> P; // none if it does not say, or not for this module
-  cl::opt<unsigned> *Option = nullptr;
-  unsigned Llvms = 0;
+  std::optional<Policy> P; // none if it does not say
+  bool IsFor = false;      // whether it is for this module
+  CostOption *Option = nullptr;
 };
 
-PassInfo::NormalCtor_t MakeLlvms = nullptr;
-
 } // namespace
+
+void leaveFirstTimeCost() { Mine.end(); }
 
 void registerFirstTimeCost() {
   PassRegistry &Registry = *PassRegistry::getPassRegistry();
@@ -92,15 +124,7 @@ void registerFirstTimeCost() {
 #else
   initializeLiveStacksPass(Registry);
 #endif
-  auto *Info = const_cast<PassInfo *>(Registry.getPassInfo(&SpillSlots::ID));
-  MakeLlvms = Info->getNormalCtor();
-  Info->setNormalCtor([]() -> Pass * {
-    Expected<Settings> S = readSettings();
-    if (S && isByPolicy(*S))
-      return new Analysis;
-    consumeError(S.takeError());
-    return MakeLlvms();
-  });
+  replaceAnalysis<Analysis, Problem::RegallocWeight>();
 }
 
 } // namespace mlgokit

@@ -146,6 +146,7 @@ public:
   }
 
   std::unique_ptr<RegAllocPriorityAdvisor> advise(const MachineFunction &MF, const RAGreedy &RA, SlotIndexes *Indexes) {
+    leaveFirstTimeCost();
     FunctionPlan *const Planned = planOf(MF);
     const bool StandsAside = Planned ? !Planned->ByRule && !Planned->hasTriedPolicy() && Planned->Priorities.isIdle()
                                      : !M.Priorities.isWantedIn(MF) && !M.Weights.isWantedIn(MF);

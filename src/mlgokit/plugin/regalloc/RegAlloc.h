@@ -9,6 +9,9 @@ void registerEvictionAdvisor();
 void registerPriorityAdvisor();
 void registerFirstTimeCost();
 
+/// Says that the allocator has read what a callee-saved register costs in the function that this thread is at.
+void leaveFirstTimeCost();
+
 } // namespace mlgokit
 
 #endif
