@@ -1,6 +1,5 @@
 """The plugin in real register allocators: plain objects when it echoes, legal decisions, logs, clear failures."""
 
-import dataclasses
 import itertools
 import os
 import subprocess
@@ -8,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.plugin.tool import write_priced
 from tests.llvm.pressure import PRESSURE
 
-from mlgokit.algorithms.live_range_search import GATES, linear_policy
 from mlgokit.compiler import process
 from mlgokit.compiler.reuse.trials import request_bytes
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import SignedLog, fit_signed_log
+from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
-from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
+from mlgokit.problems import PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
 pytestmark = pytest.mark.llvm
@@ -332,11 +331,8 @@ def test_threads_of_a_link_do_not_meet_in_what_callee_saved_registers_cost(bench
         assert done.returncode == 0, done.stderr
         return (bench.folder / "linked.so").read_bytes()
 
-    ones = np.ones(1, np.float32)
-    for name, gate in (("all", None), ("gated", GATES["executed"])):
-        normaliser = SignedLog(mean=0 * ones, scale=ones, clip=16.0)
-        policy = linear_policy(REGALLOC_WEIGHT, ["li_size"], normaliser, np.zeros(1), gate=gate)
-        save_policy(dataclasses.replace(policy, csr_first_time_cost=1 << 14), bench.folder / f"{name}.policy")
+    write_priced(str(bench.folder / "all.policy"), "16384")
+    write_priced(str(bench.folder / "gated.policy"), "16384", "gated")
 
     load = f"--load-pass-plugin={bench.plugin}"
     plain, option = link(), link("--mllvm=-regalloc-csr-first-time-cost=16384")
