@@ -153,7 +153,8 @@ class OptimizerSpace:
                 unit.gains.clear()
 
     def _enter(self, unit: PassModule, step: PassStep) -> None:
-        unit.tried |= step.vain
+        # Letting a pass run again, which is the same move, may have been in vain before.
+        unit.tried = unit.tried - step.again | step.vain
         for key, _, _ in step.made:
             unit.moves[key] = unit.moves.get(key, 0) + 1
         if step.build is not None:

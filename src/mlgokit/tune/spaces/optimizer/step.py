@@ -80,7 +80,8 @@ class PassStep:
         left_out: what does not run in it.
         composed_steps: how many steps with gains it is ahead of the last build that was compiled; 0 if it was.
         made: the moves that were made.
-        vain: those of them that gave nothing.
+        vain: those of them, or of earlier steps, that gave nothing.
+        again: moves of earlier steps that did not stay, but may be made again.
         saved: bytes that the others did.
         compilations: how many were made.
         user_seconds: their processor time.
@@ -94,6 +95,7 @@ class PassStep:
     composed_steps: int = 0
     made: frozenset[LeftOut] = frozenset()
     vain: frozenset[LeftOut] = frozenset()
+    again: frozenset[LeftOut] = frozenset()
     saved: float = 0.0
     compilations: int = 0
     user_seconds: float = 0.0
@@ -267,11 +269,25 @@ def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: froz
 
 
 def _back(done: PassStep, unit: PassModule) -> PassStep:
-    """The step, if its build gave nothing after all: nor did the moves that led to it."""
+    """The step, if its build gave nothing after all: nor did the moves that led to it, in half of the functions.
+
+    Some may only be at odds with each other, as where they come from steps that were under way together; so the others
+    may be made again.
+    """
     confirmed, left_out = unit.confirmed
     lost = (unit.left_out ^ left_out) | (done.left_out ^ left_out)
+    functions = sorted({key for key, _, _ in lost})
+    blamed = set(functions[: (len(functions) + 1) // 2])
+    again = frozenset(move for move in lost if move[0] not in blamed)
     return dataclasses.replace(
-        done, build=confirmed, variants=(), left_out=left_out, composed_steps=0, vain=done.vain | lost, saved=0.0
+        done,
+        build=confirmed,
+        variants=(),
+        left_out=left_out,
+        composed_steps=0,
+        vain=done.vain | lost - again,
+        again=again,
+        saved=0.0,
     )
 
 
