@@ -41,11 +41,11 @@ class RegallocStress:
     """Share of these over LLVM's interactive channels; only modules smaller than the median."""
     builds: int = 4
     """Builds of each project and compiler under random policies, the last over the pipes; heavy projects get two."""
-    minutes: float = 25.0
+    minutes: float = 60.0
     """After this nothing new is begun, and the result says what is missing; starting again goes on."""
     seed: int = 1
     """Of all draws."""
-    timeout_seconds: float = 120.0
+    timeout_seconds: float = 600.0
     """Deadline of one compilation."""
     records: Path = Path("quickstart/regalloc_stress.jsonl")
     """One line for each thing that is done; what is in it is not done again."""
