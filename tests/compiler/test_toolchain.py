@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler import toolchain as module
+from mlgokit.compiler import program_version, toolchain as module
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, find_toolchain, find_toolchains, survey
 from mlgokit.errors import ToolError
 
@@ -153,7 +153,7 @@ def test_a_broken_program_is_reported_beside_the_good_ones(tmp_path: Path, text:
 
 
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "VERSION_SECONDS", 0.2)
+    monkeypatch.setattr(program_version, "VERSION_SECONDS", 0.2)
     program(tmp_path / "clang", "read -r line < /dev/zero; while :; do :; done")
 
     (entry,) = survey([tmp_path]).unusable

@@ -1,6 +1,5 @@
 """Which compilers this machine has: found by folder, identified by what they print, never by their name."""
 
-import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_loading import replay_sentence, why_it_loads_nothing
 from mlgokit.compiler.prebuilt import find_prebuilt
+from mlgokit.compiler.program_version import VERSION_SECONDS, program_version
 from mlgokit.errors import ToolError
 
 SUPPORTED_MAJORS = (19, 22)
@@ -21,13 +21,7 @@ LOCATION_VARIABLE = "MLGOKIT_LLVM"
 If it is set, only its compilers are taken, unless another major is asked for.
 """
 
-VERSION_SECONDS = 20.0
 _SYSTEM_FOLDERS = "/usr/lib"
-_VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)?\w*)")
-_CLANG_VERSION = re.compile(
-    r"^(?P<text>(?P<vendor>.*?)\s*\bclang version (?P<version>\d+(?:\.\d+)+\w*).*)$", re.MULTILINE
-)
-_TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
 _HEADER_MAJOR = re.compile(r"^#define LLVM_VERSION_MAJOR (\d+)$", re.MULTILINE)
 
 
@@ -83,7 +77,7 @@ class Toolchain:
         return {
             "clang": self.version_text or self.version,
             "target": self.target,
-            "lld": "" if self.lld is None else _printed_version(self.lld).version,
+            "lld": "" if self.lld is None else program_version(self.lld).version,
         }
 
 
@@ -112,21 +106,6 @@ class Survey:
 
     toolchains: tuple[Toolchain, ...]
     unusable: tuple[UnusableProgram, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Printed:
-    """What a program says about itself; ``reason`` is empty if it says a version."""
-
-    version: str = ""
-    vendor: str = ""
-    text: str = ""
-    target: str = ""
-    reason: str = ""
-
-    @property
-    def major(self) -> int:
-        return int(self.version.split(".", 1)[0]) if self.version else 0
 
 
 def apt_command(*packages: str) -> str:
@@ -311,7 +290,7 @@ def _rank(toolchain: Toolchain, wanted: Path | None) -> tuple[bool, bool, bool, 
 
 def _look_at(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProgram:
     """Identify one program, and collect the tools of its major, those of the same installation first."""
-    printed = _printed_version(program)
+    printed = program_version(program)
     if printed.reason:
         return UnusableProgram(path=program, reason=printed.reason)
     if not printed.text:
@@ -324,7 +303,7 @@ def _look_at(program: Path, folders: Sequence[Path]) -> Toolchain | UnusableProg
     def tool(name: str, places: Sequence[Path] = nearby) -> Path | None:
         candidates = (folder / word for folder in places for word in (f"{name}-{printed.major}", name))
         return next(
-            (path for path in candidates if path.exists() and _printed_version(path).major == printed.major), None
+            (path for path in candidates if path.exists() and program_version(path).major == printed.major), None
         )
 
     clangxx = tool("clang++")
@@ -371,37 +350,3 @@ def _header_major(folder: Path) -> int:
         return 0
     found = _HEADER_MAJOR.search(text)
     return int(found[1]) if found else 0
-
-
-def _printed_version(program: Path) -> _Printed:
-    """Ask a program for its version, once as long as the file stays the same."""
-    try:
-        status = program.stat()
-    except OSError as error:
-        return _Printed(reason=f"nothing that can be read ({error.strerror})")
-    return _ask(program, status.st_mtime_ns, status.st_size)
-
-
-@functools.lru_cache(maxsize=512)
-def _ask(program: Path, _mtime_ns: int, _size_bytes: int) -> _Printed:
-    try:
-        completed = process.run([program, "--version"], timeout_seconds=VERSION_SECONDS)
-    except ToolError:
-        return _Printed(reason="a file that cannot be executed")
-    if completed.timed_out:
-        return _Printed(reason=f"no answer to --version in {VERSION_SECONDS:g} s")
-    output = completed.stdout.decode("utf-8", "replace")
-    if completed.returncode != 0:
-        complaint = (completed.stderr.strip() or output.strip() or "nothing").splitlines()[0]
-        return _Printed(reason=f"exit status {completed.returncode} of --version, with: {complaint}")
-    if clang := _CLANG_VERSION.search(output):
-        target = _TARGET.search(output)
-        return _Printed(
-            version=clang["version"],
-            vendor=clang["vendor"].strip(),
-            text=clang["text"].strip(),
-            target=target[1] if target else "",
-        )
-    if other := _VERSION.search(output):
-        return _Printed(version=other[1])
-    return _Printed(reason="no version in the output of --version")
