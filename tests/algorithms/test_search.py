@@ -1,6 +1,7 @@
 import dataclasses
 
 import numpy as np
+from tests.algorithms.builds import build_of
 
 from mlgokit.algorithms.credit import Credit, ScoredBuild, attribute
 from mlgokit.algorithms.search import (
@@ -13,32 +14,20 @@ from mlgokit.algorithms.search import (
 )
 
 
-def compiled(calls: list[tuple[int, int, bool]]) -> ScoredBuild:
-    caller, callee, inlined = (np.array(column) for column in zip(*calls, strict=True))
-    return ScoredBuild(
-        caller=caller.astype(np.int64),
-        callee=callee.astype(np.int64),
-        inlined=inlined.astype(bool),
-        flipped=np.zeros(len(calls), bool),
-        functions=np.zeros(0, np.int64),
-        scores=np.zeros(0),
-    )
-
-
 def test_like_decisions_about_one_callee_are_a_move_and_unlike_ones_are_not():
-    run = compiled([(1, 9, False), (2, 9, True), (3, 9, False), (4, 8, True)])
+    run = build_of([(1, 9, False), (2, 9, True), (3, 9, False), (4, 8, True)])
     assert moves_of(run) == [(0,), (1,), (2,), (3,), (0, 2)]
 
 
 def test_a_callee_with_very_many_calls_has_no_move_of_its_own():
     assert (
-        len(moves_of(compiled([(caller, 9, False) for caller in range(100, 100 + LARGEST_MOVE + 1)])))
+        len(moves_of(build_of([(caller, 9, False) for caller in range(100, 100 + LARGEST_MOVE + 1)])))
         == LARGEST_MOVE + 1
     )
 
 
 def test_moves_in_functions_that_are_inlined_into_one_another_are_not_made_together():
-    run = compiled([(1, 2, True), (2, 3, False), (1, 4, False), (5, 6, False)])
+    run = build_of([(1, 2, True), (2, 3, False), (1, 4, False), (5, 6, False)])
     moves = [(index,) for index in range(4)]
     # The call in 2 is also in 1, because 2 is inlined there.
     assert independent_moves(run, moves, [1, 2, 3], most=9) == [1, 3]
@@ -46,12 +35,12 @@ def test_moves_in_functions_that_are_inlined_into_one_another_are_not_made_toget
 
 
 def test_moves_about_one_callee_are_not_made_together():
-    run = compiled([(1, 9, False), (2, 9, False)])
+    run = build_of([(1, 9, False), (2, 9, False)])
     assert independent_moves(run, [(0,), (1,)], [0, 1], most=9) == [0]
 
 
 def test_no_more_moves_than_asked_for():
-    run = compiled([(index, 100 + index, False) for index in range(10)])
+    run = build_of([(index, 100 + index, False) for index in range(10)])
     assert independent_moves(run, moves_of(run), range(10), most=3) == [0, 1, 2]
 
 
@@ -103,7 +92,7 @@ def composed_of(
 
     def weighed(calls: list[tuple[int, int, bool]], sizes: dict[int, int], flips: set[int]) -> ScoredBuild:
         return dataclasses.replace(
-            compiled(calls),
+            build_of(calls),
             flipped=np.array([position in flips for position in range(len(calls))]),
             functions=np.array(list(sizes), np.int64),
             scores=np.array(list(sizes.values()), float),
