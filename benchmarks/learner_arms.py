@@ -52,7 +52,8 @@ class Learners:
     compilations: int = 3000
     """Budget of each arm; searches spend it on the held-out modules themselves."""
     minutes: float = math.inf
-    """Budget of each arm in core-minutes; give it --compilations 1000000 to count alone."""
+    """Budget of each learner in core-minutes, a turn that was begun being finished; give it --compilations 1000000 to
+    count alone. Rules learn nothing and searches count compilations, so both are left out then."""
     algorithms: tuple[str, ...] = ()
     """Only these, as ppo or ppo:reference; all with all presets if none is named."""
     thresholds: tuple[int, ...] = (0, 15, 50, 225)
@@ -85,17 +86,23 @@ class Bench:
     report: Report
 
 
+def is_timed(config: Learners) -> bool:
+    """Whether the budget is time."""
+    return math.isfinite(config.minutes)
+
+
 def every_arm(bench: Bench) -> list[Arm]:
     """Each gives by project the sizes before and after, linked (or 0) and link-aware.
 
     Rules first, then learners and searches seed by seed, so that a first slice has one of each.
     """
-    config = bench.config
-    arms = [Arm(name=name, seed=0, run=lambda rule=rule: judged(bench, rule)) for name, rule in RULES.items()]
-    arms += [
-        Arm(name=f"threshold {value}", seed=0, run=lambda value=value: with_threshold(bench, value))
-        for value in config.thresholds
-    ]
+    config, arms = bench.config, list[Arm]()
+    if not is_timed(config):
+        arms += [Arm(name=name, seed=0, run=lambda rule=rule: judged(bench, rule)) for name, rule in RULES.items()]
+        arms += [
+            Arm(name=f"threshold {value}", seed=0, run=lambda value=value: with_threshold(bench, value))
+            for value in config.thresholds
+        ]
     names = list(config.algorithms) or [
         algorithm if preset == "default" else f"{algorithm}:{preset}"
         for algorithm, entry in LEARNERS.items()
@@ -107,6 +114,8 @@ def every_arm(bench: Bench) -> list[Arm]:
         arms += [
             Arm(name=name, seed=seed, run=lambda name=name, seed=seed: learned(bench, name, seed)) for name in names
         ]
+        if is_timed(config):
+            continue
         arms.append(Arm(name="random", seed=seed, run=lambda seed=seed: at_random(bench, seed)))
         arms.append(Arm(name="random search", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=False)))
         arms.append(Arm(name="greedy flips", seed=seed, run=lambda seed=seed: searched(bench, seed, greedy=True)))
@@ -122,7 +131,7 @@ def learned(bench: Bench, name: str, seed: int) -> dict[str, Any]:
     config = bench.config
     algorithm, _, preset = name.removesuffix(CLONED).partition(":")
     folder = config.folder / "runs" / f"{file_name(name)}-{seed}"
-    if math.isinf(config.minutes) and not (folder / "store").exists():
+    if not is_timed(config) and not (folder / "store").exists():
         shutil.copytree(defaults(bench), folder / "store", copy_function=os.link)
     deadline = time.monotonic() + 60 * config.minutes
     start, cloning = None, 0

@@ -1,16 +1,24 @@
 """The table and the picture of the benchmark ``learners``, from the arms that are there."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from arms import mean_of
-from learner_arms import Learners
+from learner_arms import Learners, is_timed
 from results import Cell, Result, Table, percent
 
 from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.files import atomic_write
+
+_SEARCHES = (
+    "Random search and greedy flips search on the held-out modules themselves and are not linked; theirs are sums of "
+    "link-aware scores."
+)
+_TIMED = (
+    "What the heuristic does with the training modules is compiled within the budget. A turn that was begun is "
+    "finished, and the last column has the judging, too."
+)
 
 
 def summed_up(config: Learners, found: Sequence[dict[str, Any]], *, missing: int) -> Result:
@@ -32,9 +40,7 @@ def summed_up(config: Learners, found: Sequence[dict[str, Any]], *, missing: int
         rows.append(tuple(cells))
     atomic_write(config.json.with_suffix(".svg"), picture(changes))
     best = min(changes, key=lambda name: changes[name][0], default="")
-    budget = f"{config.compilations} compilations" + (
-        "" if math.isinf(config.minutes) else f" or {config.minutes:g} core-minutes"
-    )
+    budget = f"{config.minutes:g} core-minutes" if is_timed(config) else f"{config.compilations} compilations"
     return Result(
         benchmark="learners",
         question=f"Which learner makes held-out C++ projects smallest at a budget of {budget}?",
@@ -50,8 +56,7 @@ def summed_up(config: Learners, found: Sequence[dict[str, Any]], *, missing: int
                 ),
                 rows=tuple(rows),
                 note="Change against plain -Oz in the geometric mean over held-out projects, mean over seeds; the "
-                "intervals are for other projects. Random search and greedy flips search on the held-out modules "
-                "themselves and are not linked; theirs are sums of link-aware scores.",
+                "intervals are for other projects. " + (_TIMED if is_timed(config) else _SEARCHES),
             ),
         ),
     )  # fmt: skip

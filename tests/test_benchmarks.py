@@ -422,6 +422,20 @@ def test_learners_of_registers_are_compared_over_projects_and_seeds(benchmark: C
     assert trials[-4] is None
 
 
+def test_a_budget_of_learners_in_minutes_is_for_those_that_learn(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("learner_arms")
+
+    def names(**budget: float) -> list[tuple[str, int]]:
+        config = module.Learners(algorithms=("es", "ppo"), seeds=(1, 2), thresholds=(0,), **budget)
+        nobody = dict.fromkeys(("toolchain", "plugin", "training", "held_out", "report"))
+        return [(arm.name, arm.seed) for arm in module.every_arm(module.Bench(config=config, **nobody))]
+
+    assert names(minutes=2.0) == [("es", 1), ("ppo", 1), ("es", 2), ("ppo", 2)]
+    assert {name for name, _ in names()} == {
+        "echo", "never", "always", "threshold 0", "es", "ppo", "random", "random search", "greedy flips"
+    }  # fmt: skip
+
+
 def test_a_search_turns_decisions_round_by_their_place(benchmark: Callable[[str], ModuleType]):
     module = benchmark("learner_arms")
     flips = module.Flips(frozenset({1}))
