@@ -285,7 +285,12 @@ def test_json_is_all_that_goes_to_standard_output(position: str, corpus: Path, c
     assert (json.loads(out)["folder"], json.loads(out)["modules"]) == (str(corpus), 20)
 
 
-def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_progress_goes_to_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    # A folder of an earlier run is told of, too.
+    monkeypatch.chdir(tmp_path)
+
     def run_trace(_: trace.Trace, *, report: Callable[[int, int, str], None]) -> dict[str, Any]:
         report(0, 2, "default trace")
         report(2, 2, "default trace")
