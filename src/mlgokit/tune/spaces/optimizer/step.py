@@ -269,10 +269,10 @@ def compile_variants(compile_with: CompileWith, unit: PassModule, left_out: froz
 
 
 def _back(done: PassStep, unit: PassModule) -> PassStep:
-    """The step, if its build gave nothing after all: nor did the moves that led to it, in half of the functions.
+    """The step, if its build gave nothing after all. Of the moves that led to it, half are in vain, by function.
 
-    Some may only be at odds with each other, as where they come from steps that were under way together; so the others
-    may be made again.
+    The others may be made again. Moves may only be at odds with each other, as where they come from steps that were
+    under way together.
     """
     confirmed, left_out = unit.confirmed
     lost = (unit.left_out ^ left_out) | (done.left_out ^ left_out)
