@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -384,8 +384,9 @@ def test_only_training_needs_jax(corpus: Path):
     assert python("-c", without, "corpus", "info", "--no-counts", "--corpus", str(corpus)).returncode == 0
 
 
-def test_a_reader_that_goes_away_is_no_disk_error(corpus: Path):
+@pytest.mark.parametrize("options", [("info", "--no-counts", "--json"), ("extract", "--help")])
+def test_a_reader_that_goes_away_is_no_error(corpus: Path, options: Sequence[str]):
     closed = "import os, sys; from mlgokit.cli import main; os.close(0); r, w = os.pipe(); os.close(r); os.dup2(w, 1); "
-    done = python("-c", f"{closed} main()", "corpus", "info", "--no-counts", "--json", "--corpus", str(corpus))
+    done = python("-c", f"{closed} main()", "corpus", *options, "--corpus", str(corpus))
 
     assert (done.returncode, done.stderr) == (141, "")

@@ -114,17 +114,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if old is not None:
         open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
         sys.exit(UsageError.exit_code)
-    parsed = tyro.cli(
-        _arguments(),
-        prog="mlgokit",
-        description=DESCRIPTION,
-        args=arguments,
-        config=(
-            tyro.conf.CascadeSubcommandArgs,
-            tyro.conf.OmitSubcommandPrefixes,
-            tyro.conf.FlagCreatePairsOff,
-        ),
-    )
+    try:
+        try:
+            parsed = tyro.cli(
+                _arguments(),
+                prog="mlgokit",
+                description=DESCRIPTION,
+                args=arguments,
+                config=(
+                    tyro.conf.CascadeSubcommandArgs,
+                    tyro.conf.OmitSubcommandPrefixes,
+                    tyro.conf.FlagCreatePairsOff,
+                ),
+            )
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.exit(_nobody_reads())
     sys.exit(run(parsed.command, as_json=parsed.json))
 
 
@@ -158,9 +164,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         errors.print(f"mlgokit: {error}", style="red", markup=False, highlight=False)
         return error.exit_code
     except BrokenPipeError:
-        # Python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return _nobody_reads()
     except OSError as error:
         errors.print(
             f"mlgokit: expected to be able to use {error.filename or 'the disk'}, found: {error.strerror or error}; "
@@ -171,6 +175,12 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         )
         return StorageError.exit_code
     return code
+
+
+def _nobody_reads() -> int:
+    # Python would complain once more when it flushes at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return NOBODY_READS
 
 
 def _arguments() -> Any:
