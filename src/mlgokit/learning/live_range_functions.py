@@ -105,9 +105,20 @@ def gather_functions(
     settings: RangeTrialsConfig,
     config: Learning,
     *,
+    known: frozenset[PlacedFunction] | None = None,
     report: Report,
 ) -> RangeBench:
     """Find the functions that teach and those that judge.
+
+    Args:
+        compiler: compiles.
+        modules: that may teach or judge.
+        problem: what a policy decides.
+        settings: how policies are tried.
+        config: which projects judge, and what a policy may see.
+        known: those that policies by one feature change, if an earlier call with the same modules and settings has
+            found them.
+        report: progress.
 
     Raises:
         CorpusError: there are none that teach.
@@ -147,9 +158,12 @@ def gather_functions(
     single = settings.opening * single_weights(len(features))
     probes = [row for row in single if features[int(np.abs(row).argmax())] in _PROBES]
     policies = [linear_policy(problem, features, normaliser, row, gate=gate) for row in probes]
-    depending, user_seconds = changed_functions(
-        compiler, problem, teaching, policies, settings.score, report=report, label="which functions depend on them"
-    )
+    if known is None:
+        depending, user_seconds = changed_functions(
+            compiler, problem, teaching, policies, settings.score, report=report, label="which functions depend on them"
+        )
+    else:
+        depending, user_seconds = known, 0.0
     if not depending:
         raise CorpusError(
             "training: expected functions that what live ranges get makes better or worse, found none; add projects "

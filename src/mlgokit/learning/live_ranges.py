@@ -3,18 +3,20 @@
 Priorities or spill weights: each generation allocates a part of the functions that teach (``live_range_functions.py``)
 by all its policies, and CMA-ES moves to where scores are lower. After some generations the search's centre is tried on
 all functions, and those that it changes teach, too: a function that needs no spill as LLVM allocates it may get one by
-no policy but such a one. A generation is kept when it ends, so a run that was interrupted goes on. At last functions of
-projects kept apart judge the policy.
+no policy but such a one. What is found before the first generation is kept, and each generation when it ends, so a run
+that was interrupted goes on. At last functions of projects kept apart judge the policy.
 """
 
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
@@ -41,8 +43,10 @@ from mlgokit.problems import REGALLOC_WEIGHT, Problem
 from mlgokit.progress import Report, say_nothing
 
 ALGORITHM = "es"
+_DEPENDING = "depending"
+"""In the state [D, 2] of functions that teach from the beginning: places and keys."""
 _JOINED = "joined"
-"""In the state [J, 2] of functions that began to teach later: places and keys."""
+"""In the state [J, 2] of those that began to teach later, alike."""
 
 
 def learn_live_ranges(
@@ -88,13 +92,16 @@ def learn_live_ranges(
     _check_costs(problem, settings)
     check_ready(modules)
     with locked(folder):
-        bench = gather_functions(compiler, modules, problem, settings, config, report=report)
+        kept = load_checkpoint(folder, algorithm)
+        known = _functions_of(kept[0], _DEPENDING) if kept and _DEPENDING in kept[0] else None
+        bench = gather_functions(compiler, modules, problem, settings, config, known=known, report=report)
         run = _Run(compiler=compiler, settings=settings, seed=config.seed, report=report, bench=bench)
-        known = load_checkpoint(folder, algorithm)
-        state, counters = known or (
+        state, counters = kept or (
             run.opening(),
             Counters(evaluations=bench.compilations, user_seconds=bench.user_seconds, failed=len(bench.left_out)),
         )
+        state = {**state, _DEPENDING: _rows_of(bench.depending)}
+        save_checkpoint(folder, algorithm, state, counters)
         rows = rows_up_to(counters.turn, folder)
         while counters.turn < settings.generations and (not counters.turn or time.monotonic() < deadline):
             state, counters, row = run.generation(state, counters)
@@ -155,11 +162,11 @@ class _Run:
         gained, _, _ = self._rewards(taught, single, rng, "policies by one feature")
         best = single[int(np.nanargmax(gained))]
         state = cma.start(best, spread=self.settings.spread, population=self.settings.population)
-        return {**state, _JOINED: np.zeros((0, 2), np.uint64)}
+        return {**state, _JOINED: _rows_of(())}
 
     def taught(self, state: State, turn: int) -> tuple[ModuleFunctions, ...]:
         """The functions that teach in a turn, with their modules; another draw after others have joined."""
-        depending = self.bench.depending | _functions_of(state)
+        depending = self.bench.depending | _functions_of(state, _JOINED)
         renewals = (turn - 1) // self.settings.renewed if self.settings.renewed > 0 else 0
         return self.bench.drawn(depending, self.settings.functions, np.random.default_rng([self.seed, renewals, 1]))
 
@@ -174,7 +181,8 @@ class _Run:
         taught = self.taught(state, turn)
         tested = cma.ask(state, rng)
         gained, failed, user_seconds = self._rewards(taught, tested, rng, label)
-        state = {**cma.tell(state, tested, gained), _JOINED: state[_JOINED]}
+        functions = {name: state[name] for name in (_DEPENDING, _JOINED)}
+        state = {**cma.tell(state, tested, gained), **functions}
         compilations = len(taught)
         if self.settings.renewed > 0 and turn % self.settings.renewed == 0 and turn < self.settings.generations:
             joined, more_seconds = changed_functions(
@@ -186,8 +194,8 @@ class _Run:
                 report=self.report,
                 label=f"{label}, which functions join",
             )
-            known = _functions_of(state) | (joined - self.bench.depending)
-            state = {**state, _JOINED: np.array(sorted(known), np.uint64).reshape(-1, 2)}
+            known = _functions_of(state, _JOINED) | (joined - self.bench.depending)
+            state = {**state, _JOINED: _rows_of(known)}
             compilations += len(self.bench.teaching)
             user_seconds += more_seconds
         counters = dataclasses.replace(
@@ -282,6 +290,10 @@ def _check_costs(problem: Problem, settings: RangeTrialsConfig) -> None:
         )
 
 
-def _functions_of(state: State) -> frozenset[PlacedFunction]:
-    rows: list[list[int]] = state[_JOINED].tolist()
+def _functions_of(state: State, name: str) -> frozenset[PlacedFunction]:
+    rows: list[list[int]] = state[name].tolist()
     return frozenset((place, key) for place, key in rows)
+
+
+def _rows_of(functions: Iterable[PlacedFunction]) -> npt.NDArray[Any]:
+    return np.array(sorted(functions), np.uint64).reshape(-1, 2)
