@@ -1,13 +1,12 @@
 """Mutated command lines of databases, corpora, objects, projects and links, against the real gate and a real clang.
 
-A case is a line of :mod:`gate_cases`, in one of the places where a stranger's command lines come from (:data:`DOORS`).
-What the gate lets through is compiled, as any build or corpus is. A finding is a library that was loaded, a program
-that was started, a file that changed or came to be where none should, or an exception that is none of ours.
+A case is a line of :mod:`gate_cases`, and comes in by one of :mod:`gate_doors`. What the gate lets through is compiled,
+as any build or corpus is. A finding is a library that was loaded, a program that was started, a file that changed or
+came to be where none should, or an exception that is none of ours.
 """
 
 import contextlib
 import functools
-import json
 import multiprocessing
 import os
 import shlex
@@ -15,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,58 +24,17 @@ from unittest import mock
 import gate_cases
 import numpy as np
 from forked_clang import forked_clang
+from gate_doors import DOORS, Line
+from gate_place import Place, changes, inside, prepare, state
 from harness import Ledger, Setup, open_ledger, run_benchmark
-from made_objects import make_elf
 from results import Result, Table
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.importers.database import import_commands
-from mlgokit.corpus.importers.object_lists import ObjectFile
-from mlgokit.corpus.importers.objects import import_objects
-from mlgokit.corpus.layout import encode_command_line
-from mlgokit.corpus.options.override import fill_override, link_options
-from mlgokit.corpus.sources.extract import extract_projects
-from mlgokit.corpus.sources.projects import load_projects
-from mlgokit.errors import CorpusError, MlgokitError, ToolError, UsageError
+from mlgokit.errors import MlgokitError, UsageError
 
 BATCH = 100
 """Command lines of one batch; who is to blame for a finding is found by running its lines one by one."""
-SOURCE = "int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n"
-CANARY = """
-#include <fcntl.h>
-__attribute__((constructor)) static void loaded(void) { open("CANARY", O_CREAT | O_WRONLY, 0600); }
-"""
-PROGRAMS = (
-    "nvptx-arch", "amdgpu-arch", "offload-arch", "evil", "ld", "ld.lld", "lld", "as", "gcc", "cc1", "cc1plus", "cpp",
-    "dot", "xdg-open", "ptxas", "fatbinary", "llvm-objcopy", "touch", "clang-offload-bundler", "x86_64-linux-gnu-as",
-)  # fmt: skip
-"""That a compiler may want to start; each leaves the canary."""
-LISTED = """[[project]]
-name = "p"
-language = "{language}"
-standard = "{standard}"
-archive = {{ registry = "pypi", package = "p", version = "1", file = "p-1.tar.gz", sha256 = "{digest}" }}
-root = "p-1"
-options = {options}
-sources = ["a.c"]
-license = "MIT"
-"""
-ODD_SOURCES = ("@evil.rsp.c", "-load.c", "--.c", "-fplugin=evil.so.c", "a b;touch new.c")
-ODD_OUTPUTS = (
-    "../../out/new.o",
-    "/../precious",
-    "@x.o",
-    "-o.o",
-    "-fpass-plugin=evil.so",
-    "",
-    ".",
-    "a\nb.o",
-    "\x1b[31m.o",
-)
-Line = list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,103 +57,9 @@ class FuzzGate:
     """Where the result goes; the Markdown goes beside it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Folders of one batch.
-
-    Attributes:
-        whole: all of them; what changes here but in ``scratch`` is a finding.
-        build: what a stranger's build has, the source, response files, libraries and programs with canaries.
-        scratch: what mlgokit may write to, corpora and temporary files.
-    """
-
-    whole: Path
-    build: Path
-    scratch: Path
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     return run_benchmark(FuzzGate, measure, arguments)
-
-
-def prepare(whole: Path, toolchain: Toolchain) -> Place:
-    """A build folder with libraries and programs that leave a canary beside it, and something to overwrite."""
-    place = Place(whole=whole, build=whole / "build", scratch=whole / "scratch")
-    for folder in (place.build, place.scratch / "temporary", whole / "home", whole / "programs", whole / "out"):
-        folder.mkdir(parents=True)
-    build = place.build
-    (build / "a.c").write_text(SOURCE)
-    for name in ODD_SOURCES:
-        (build / name).write_text(SOURCE)
-    (build / "a.h").write_text("")
-    words = f"-fplugin=./evil.so -Xclang -load -Xclang {build}/evil.so -o precious"
-    for name in ("evil.rsp", "evil.cfg", "clang.cfg", "x86_64-pc-linux-gnu-clang.cfg"):
-        (build / name).write_text(words)
-    (build / "nested.rsp").write_text("-O2 @evil.rsp -MF precious")
-    (build / "module.modulemap").write_text('module a { header "a.h" }\n')
-    (build / "overlay.yaml").write_text("{'version': 0, 'roots': []}")
-    canary = whole / "canary.c"
-    canary.write_text(CANARY.replace("CANARY", str(whole / "canary")))
-    done = process.run([toolchain.clang, "-shared", "-fPIC", canary, "-o", build / "evil.so"], timeout_seconds=60)
-    if done.returncode != 0:
-        raise ToolError(f"canary: expected {toolchain.clang} to compile it, found: {done.stderr}; check the compiler")
-    good = [toolchain.clang, "-cc1", "-triple", toolchain.target, "-O2", "-disable-llvm-passes", "-emit-llvm-bc"]
-    done = process.run([*good, "-o", build / "good.bc", build / "a.c"], timeout_seconds=60)
-    if done.returncode != 0:
-        raise ToolError(f"good.bc: expected {toolchain.clang} to compile it, found: {done.stderr}; check the compiler")
-    for name in PROGRAMS:
-        for folder in (build, whole / "programs"):
-            (folder / name).write_text(f"#!/bin/sh\n: >{shlex.quote(str(whole / 'canary'))}\n")
-            (folder / name).chmod(0o755)
-    for folder in (build, whole, whole / "out"):
-        (folder / "precious").write_text("precious\n")
-    return place
-
-
-@contextlib.contextmanager
-def inside(place: Place) -> Generator[None]:
-    """Let everything happen in the place: its folder, its programs first, a home and a folder for what is temporary."""
-    programs = f"{place.whole / 'programs'}{os.pathsep}{os.environ.get('PATH', '')}"
-    temporary = str(place.scratch / "temporary")
-    # Which corpora were made here is noted in a state folder of mlgokit's own.
-    state_home = str(place.scratch / "state")
-    changed = {
-        "PATH": programs, "HOME": str(place.whole / "home"), "TMPDIR": temporary, "XDG_STATE_HOME": state_home,
-    }  # fmt: skip
-    with (
-        mock.patch.dict(os.environ, changed),
-        mock.patch.object(tempfile, "tempdir", temporary),
-        contextlib.chdir(place.build),
-    ):
-        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
-            os.environ.pop(name, None)
-        yield
-
-
-def state(place: Place) -> dict[str, object]:
-    """All that must stay as it is: of each file time, size and inode."""
-    found: dict[str, object] = {}
-    for folder, folders, files in os.walk(place.whole):
-        if Path(folder) == place.whole:
-            folders.remove("scratch")
-        for name in files:
-            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118  (thousands of them)
-            found[os.path.relpath(os.path.join(folder, name), place.whole)] = (  # noqa: PTH118
-                status.st_mtime_ns,
-                status.st_size,
-                status.st_ino,
-            )
-        found.update({os.path.relpath(os.path.join(folder, name), place.whole): None for name in folders})  # noqa: PTH118
-    return found
-
-
-def changes(place: Place, before: Mapping[str, object]) -> str:
-    """What is not as it was, and what was left where temporary files are."""
-    after = state(place)
-    different = {name for name in before.keys() | after.keys() if before.get(name, "") != after.get(name, "")}
-    different |= {f"scratch/temporary/{path.name}" for path in (place.scratch / "temporary").iterdir()}
-    return ", ".join(sorted(different))
 
 
 def remembering(run: Callable[..., process.Completed]) -> Callable[..., process.Completed]:
@@ -224,132 +88,6 @@ def remembering(run: Callable[..., process.Completed]) -> Callable[..., process.
 def _put(words: Sequence[str], place: Place) -> Line:
     """The words with the folders' real names."""
     return [word.replace("BUILD", str(place.build)).replace("OUT", str(place.whole / "out")) for word in words]
-
-
-def _compile_all(corpus: Path, toolchain: Toolchain) -> int:
-    modules = load_corpus(corpus).modules
-    for module in modules:
-        ClangCompiler(toolchain=toolchain, timeout_seconds=20).compile(module)
-    return len(modules)
-
-
-def by_database(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.random.Generator) -> int:
-    """A compilation database: words or a shell's line, some of them in response files; how many modules came of it."""
-    entries: list[dict[str, Any]] = []
-    for number, line in enumerate(lines):
-        # One lone surrogate, and the whole database is refused.
-        words = [word.encode("utf-8", "replace").decode() for word in line]
-        driver = str(
-            rng.choice(["clang", "clang++", "gcc", "cc", "env A=b cc", "ccache clang", "aarch64-linux-gnu-gcc"])
-        )
-        how = rng.random()
-        words = [*driver.split(), *words]
-        file = str(rng.choice(ODD_SOURCES)) if rng.random() < 0.05 else "a.c"
-        output = str(rng.choice(ODD_OUTPUTS)) if rng.random() < 0.05 else f"{number}.o"
-        words += ["-O2", "-c", file, "-o", output] if how < 0.9 else [file, "-c"]
-        entry: dict[str, Any] = {"directory": str(place.build), "file": file}
-        if how < 0.15:
-            response = place.scratch / "database" / f"{number}.rsp"
-            text = " ".join(map(shlex.quote, words[1:]))
-            response.write_text(text, errors="surrogateescape")
-            words = [words[0], f"@{response}"]
-        if how < 0.7:
-            entry["arguments"] = words
-        else:
-            entry["command"] = shlex.join(words)
-        entries.append(entry)
-    database = place.scratch / "database" / "compile_commands.json"
-    database.write_text(json.dumps(entries))
-    corpus = place.scratch / "corpus"
-    import_commands(database, toolchain=toolchain, corpus_folder=corpus, project="p")
-    return _compile_all(corpus, toolchain)
-
-
-def by_corpus(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.random.Generator) -> int:
-    """Command lines of a corpus, each of a module of its own, or all of them by one override."""
-    corpus = place.scratch / "corpus"
-    corpus.mkdir()
-    names = [f"{number}.o" for number in range(len(lines))]
-    overrides = [line for line in lines if rng.random() < 0.02][:2]
-    for name, line in zip(names, lines, strict=True):
-        shutil.copyfile(place.build / "good.bc", corpus / f"{name}.bc")
-        (corpus / f"{name}.cmd").write_bytes(encode_command_line(_cc1(line, toolchain, rng)))
-    description: dict[str, Any] = {"has_thinlto": False, "modules": names}
-    taken = 0
-    for override in (None, *overrides):
-        if override is not None:
-            description |= {"modules": names[:1], "global_command_override": _cc1(override, toolchain, rng)}
-        (corpus / "corpus_description.json").write_text(json.dumps(description))
-        with contextlib.suppress(CorpusError):
-            taken += _compile_all(corpus, toolchain)
-    return taken
-
-
-def _cc1(line: Line, toolchain: Toolchain, rng: np.random.Generator) -> Line:
-    words = [word.replace("\0", "") for word in line]
-    if rng.random() < 0.97:
-        return ["-cc1", "-triple", toolchain.target, *words, "-O2"] if rng.random() < 0.5 else ["-cc1", "-O2", *words]
-    return words
-
-
-def by_objects(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.random.Generator) -> int:
-    """Objects with embedded bitcode and command lines."""
-    bitcode = (place.build / "good.bc").read_bytes()
-    objects: list[ObjectFile] = []
-    for number, line in enumerate(lines):
-        path = place.scratch / "database" / f"{number}.o"
-        embedded = encode_command_line(_cc1(line, toolchain, rng))
-        path.write_bytes(make_elf({".text": b"\x90", ".llvmbc": bitcode, ".llvmcmd": embedded}))
-        objects.append(ObjectFile(name=path.name, path=path, base=place.build))
-    import_objects(objects, corpus_folder=place.scratch / "corpus", project="p")
-    return _compile_all(place.scratch / "corpus", toolchain)
-
-
-def by_projects(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.random.Generator) -> int:
-    """Lists of projects, of one project each."""
-    sources, taken = place.scratch / "database", 0
-    (sources / "p").mkdir()
-    (sources / "p" / "p-1").symlink_to(place.build)
-    for number, line in enumerate(lines):
-        path, corpus = sources / f"{number}.toml", place.scratch / f"corpus{number}"
-        language, standard = ("c", "c17") if rng.random() < 0.7 else ("c++", "c++17")
-        options = json.dumps(line).encode("utf-8", "replace").decode()
-        text = LISTED.format(digest="0" * 64, options=options, language=language, standard=standard)
-        path.write_text(text)
-        with contextlib.suppress(CorpusError):
-            extract_projects(load_projects(path), toolchain=toolchain, sources_folder=sources, corpus_folder=corpus)
-            taken += _compile_all(corpus, toolchain)
-        shutil.rmtree(corpus, ignore_errors=True)
-    return taken
-
-
-def by_link(lines: Sequence[Line], place: Place, toolchain: Toolchain, rng: np.random.Generator) -> int:
-    """Link commands, whose options a corpus without any takes over."""
-    taken = 0
-    for line in lines:
-        tool = str(rng.choice(["clang", "clang++", "ld.lld", "python3 wrap.py -- ld.lld", "ccache clang"])).split()
-        words = [word for word in line if "\0" not in word]
-        with contextlib.suppress(MlgokitError):
-            found = link_options([*tool, *words, "-flto", "-o", "prog", "a.o"], toolchain=toolchain, folder=place.build)
-            corpus = place.scratch / "corpus"
-            shutil.rmtree(corpus, ignore_errors=True)
-            corpus.mkdir()
-            shutil.copyfile(place.build / "good.bc", corpus / "a.o.bc")
-            waiting = {"global_command_override": ["<UNSPECIFIED>"], "has_thinlto": False, "modules": ["a.o"]}
-            (corpus / "corpus_description.json").write_text(json.dumps(waiting))
-            fill_override(corpus, found.options)
-            taken += _compile_all(corpus, toolchain)
-    return taken
-
-
-DOORS: dict[str, tuple[Callable[..., int], float, bool]] = {
-    "compilation database": (by_database, 0.35, False),
-    "command lines of a corpus": (by_corpus, 0.3, True),
-    "objects with embedded command lines": (by_objects, 0.1, True),
-    "list of projects": (by_projects, 0.15, False),
-    "link command": (by_link, 0.1, False),
-}
-"""By name, what takes the lines in, its share of the batches, and whether its lines are those of ``-cc1``."""
 
 
 def drawn(seed: int, number: int, count: int = BATCH, *, door: str | None = None) -> tuple[str, list[Line]]:
