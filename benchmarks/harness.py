@@ -23,6 +23,7 @@ from results import Result, write_result
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
+from mlgokit.corpus.identity import digest_modules
 from mlgokit.errors import MlgokitError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
 from mlgokit.manifest import digest_value, package_version
@@ -55,9 +56,11 @@ class Setup:
         return toolchain
 
     def corpus(self, folder: Path, name: str = "corpus") -> Corpus:
-        """A corpus, whose description is one of the inputs."""
+        """A corpus, whose description and modules are one of the inputs."""
         corpus = load_corpus(folder)
-        self.inputs[name] = digest_file(folder / "corpus_description.json")
+        # Corpora of one list at two levels have the same description.
+        description = digest_file(folder / "corpus_description.json")
+        self.inputs[name] = digest_value([description, digest_modules(corpus.modules)])
         return corpus
 
     def policies(self, paths: Sequence[Path]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
+from mlgokit.corpus.layout import encode_command_line
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.records import (
     BuiltImage,
@@ -24,6 +25,7 @@ from mlgokit.evaluation.records import (
     Sizes,
 )
 from mlgokit.module import Module
+from mlgokit.progress import say_nothing
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log
 
@@ -219,6 +221,27 @@ def test_a_result_names_what_it_was_made_with(benchmark: Callable[[str], ModuleT
     assert list(values["versions"]) == ["mlgokit", "clang", "python", "numpy", "processor", "load when it began"]
     assert values["inputs"] == {"corpus": "ab12"}
     assert "python benchmarks/x.py --json .../x.json" in (tmp_path / "x.md").read_text().splitlines()
+
+
+def test_corpora_of_one_list_at_two_levels_are_different_inputs(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    digests: list[str] = []
+    for name, bitcode, level in (
+        ("a", b"BC", "-Oz"),
+        ("b", b"BC", "-O2"),
+        ("c", b"other", "-Oz"),
+        ("again", b"BC", "-Oz"),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "m.o.bc").write_bytes(bitcode)
+        (folder / "m.o.cmd").write_bytes(encode_command_line(["-cc1", level]))
+        (folder / "corpus_description.json").write_text('{"has_thinlto": false, "modules": ["m.o"]}')
+        setup = benchmark("harness").Setup(report=say_nothing)
+        setup.corpus(folder)
+        digests.append(setup.inputs["corpus"])
+
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
 
 
 def made_modules(count: int) -> list[Module]:

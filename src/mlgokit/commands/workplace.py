@@ -1,6 +1,5 @@
 """The folder that a command compiles into, and the store of what it compiles."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,12 @@ from mlgokit.commands.options import NO_CLUSTER, ClusterChoice, CompilerOptions,
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.development import DevelopmentCompiler
-from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.shared_store import open_shared
 from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.identity import digest_modules
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.files import digest_file
-from mlgokit.manifest import check_manifest, digest_value, write_manifest
+from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
@@ -57,17 +56,8 @@ def claim_folder(
     """Sign the folder, or refuse one that something else made, such as other code under the names of ``modules``."""
     versions = workshop.toolchain.describe()
     inputs = {"corpus": digest_file(corpus.folder / "corpus_description.json"), "workshop": workshop.identity}
-    inputs["modules"] = _digest(modules)
+    inputs["modules"] = digest_modules(modules)
     # Without changes the configuration is what it was before there could be any.
     settings = {**config, "option_changes": edits.words} if edits.words else config
     if not check_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs):
         write_manifest(folder, kind=kind, config=settings, toolchain=versions, inputs=inputs)
-
-
-def _digest(modules: Sequence[Module]) -> str:
-    """Of all that is compiled, by content; what is missing will fail to compile, and is as good as nothing."""
-    facts: dict[str, object] = {}
-    for module in modules:
-        with contextlib.suppress(OSError):
-            facts[module.name] = module_facts(module)
-    return digest_value(facts)

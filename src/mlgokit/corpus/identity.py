@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
-from mlgokit.compiler.inputs import digest_once
+from mlgokit.compiler.inputs import digest_once, module_facts
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
@@ -17,6 +17,7 @@ from mlgokit.corpus.content import ModuleContent, append_contents, content_of, r
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.errors import CorpusError
 from mlgokit.files import digest_file
+from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 
 LEAST_SHARED = 0.2
@@ -79,6 +80,15 @@ def known_contents(folder: Path, modules: Sequence[Module]) -> Contents:
         digests=digests,
         by_name={name: content for name, digest in digests.items() if (content := remembered.get(digest))},
     )
+
+
+def digest_modules(modules: Sequence[Module]) -> str:
+    """Of all that is compiled, by content; what is missing will fail to compile, and is as good as nothing."""
+    facts: dict[str, object] = {}
+    for module in modules:
+        with contextlib.suppress(OSError):
+            facts[module.name] = module_facts(module)
+    return digest_value(facts)
 
 
 def _digest_of(module: Module) -> str | None:
