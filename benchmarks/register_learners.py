@@ -58,6 +58,9 @@ class RegisterLearners:
     """One arm of each learner for each."""
     minutes: float = 3.0
     """Budget of each arm in minutes of one core, after which no turn begins."""
+    compilations: int = 0
+    """Budget of each arm in compilations in place of minutes, after which no turn begins; 0 for minutes. Trials of
+    functions in copies of a compiler count as the one compilation that they are part of."""
     modules: int = 60
     """Training modules drawn from all; 0 for all."""
     judges: int = 60
@@ -109,7 +112,8 @@ def measure(config: RegisterLearners, setup: Setup) -> Result:
         held_out=draw_modules(held_out, config.judges, rng),
         report=setup.report,
     )
-    of = {name: getattr(config, name) for name in ("minutes", "modules", "judges", "largest", "module_trials")}
+    budget = "compilations" if config.compilations else "minutes"
+    of = {name: getattr(config, name) for name in (budget, "modules", "judges", "largest", "module_trials")}
     arms = [arm for problem in config.problems for arm in _arms(bench, PROBLEMS[problem])]
     found = finished_arms(
         config.folder, arms, of=of | {"corpus": setup.inputs["corpus"]}, most=config.slice, report=setup.report
@@ -204,29 +208,57 @@ def _allocated(
     return whole[:, 0], whole[:, 1]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """How many turns of learners that do not count compilations a budget is good for.
+
+    Attributes:
+        of_evictions: rounds of trials, in each of which a module is compiled twice.
+        of_live_ranges: generations, in each of which it is compiled once, and twice before the first.
+    """
+
+    of_evictions: int
+    of_live_ranges: int
+
+
+def turns_within(compilations: int, modules: int) -> Turns:
+    """The turns within a budget; for 0 compilations the budget is another one.
+
+    Example:
+        >>> turns_within(320, 40)
+        Turns(of_evictions=4, of_live_ranges=6)
+    """
+    if not compilations:
+        return Turns(of_evictions=1, of_live_ranges=1000)
+    rounds = compilations // modules
+    return Turns(of_evictions=max(1, rounds // 2), of_live_ranges=max(1, rounds - 2))
+
+
 def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path) -> tuple[Path, dict[str, int]]:
     """The policy of a learner, one that it refuses too, and what it took; nothing is kept apart for validation."""
     config = bench.config
     algorithm, _, preset = name.partition(":")
     learning = Learning(preset=preset or "default", seed=seed, evaluate_every=0, validation_share=0.0)
-    deadline = time.monotonic() + 60 * config.minutes
+    deadline = np.inf if config.compilations else time.monotonic() + 60 * config.minutes
+    turns = turns_within(config.compilations, len(bench.training))
     final = folder / "final.policy"
     try:
         if problem is REGALLOC_EVICTION and problem.name in LEARNERS[algorithm].of_problem:
-            learning = dataclasses.replace(
-                learning, setting=(f"module_trials={config.module_trials}", f"judges={config.judges}")
-            )
+            setting = (f"module_trials={config.module_trials}", f"judges={config.judges}")
+            learning = dataclasses.replace(learning, setting=(*setting, f"rounds={turns.of_evictions}"))
             done = learn_evictions(
                 bench.compiler, bench.training, algorithm, learning, folder=folder, report=bench.report
             )
         elif preset == TRIALS:
-            learning = dataclasses.replace(learning, setting=("score=spill-cost", "judges=0", "generations=1000"))
+            setting = ("score=spill-cost", "judges=0", f"generations={turns.of_live_ranges}")
+            learning = dataclasses.replace(learning, setting=setting)
             done = learn_live_ranges(
                 bench.compiler, bench.training, algorithm, learning, problem=problem, folder=folder,
                 report=bench.report, deadline=deadline,
             )  # fmt: skip
         else:
-            learning = dataclasses.replace(learning, iterations=1_000_000)
+            budget = {"compilations": config.compilations} if config.compilations else {"iterations": 1_000_000}
+            learning = dataclasses.replace(learning, **budget)
             done = learn(
                 bench.compiler, bench.training, problem, algorithm, learning, folder=folder, deadline=deadline,
                 report=bench.report,
@@ -262,11 +294,12 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
                     *(mean_of(arms, name) for name in ("turns", "compilations", "minutes", "core_minutes")),
                 )
             )  # fmt: skip
+    budget = f"{config.compilations} compilations" if config.compilations else f"{config.minutes:g} minutes of a core"
     said = "; ".join(f"{problem}: {name} {fine(change)}" for problem, (change, name) in best.items())
     return Result(
         benchmark="register_learners",
         question="Which learner of register allocation pays most where nothing taught it, "
-        f"after {config.minutes:g} minutes of a core?",
+        f"after {budget}?",
         answer=f"{COLUMNS[_SPILLS]}, in the mean of held-out projects: {said or 'nothing was trained'} "
         f"({missing} arms missing)",
         seed=config.seeds[0],
@@ -282,7 +315,7 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
                 note="Functions of held-out modules that ask, against LLVM's own allocation, in the mean of projects "
                 f"and seeds. {NOTE} A policy that its training refuses is judged as well, and has no turns. "
                 "All learn from LLVM's cost of spills, reloads and copies. A turn that was begun within "
-                "the minutes is finished, and evictions by effect regression go by trials.",
+                "the budget is finished, and evictions by effect regression go by trials, not by minutes.",
             ),
         ),
     )  # fmt: skip

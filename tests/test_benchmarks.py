@@ -438,6 +438,9 @@ def test_learners_of_registers_are_compared_over_projects_and_seeds(benchmark: C
     assert result.answer == (
         "functions with spills, in the mean of held-out projects: regalloc-priority: es:trials -4.00 % (2 arms missing)"
     )
+    assert result.question.endswith("after 3 minutes of a core?")
+    counted = module.summed_up(module.RegisterLearners(compilations=320), found, missing=0)
+    assert counted.question.endswith("after 320 compilations?")
     ppo, trials = result.tables[0].rows
     assert ppo[1:4] == ("ppo", 2, "+0.00 %")
     assert ppo[5:8] == ("-10.00 % to +10.00 %", "+0.00 %", "+2.00 %")
