@@ -208,30 +208,19 @@ def _allocated(
     return whole[:, 0], whole[:, 1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """How many turns of learners that do not count compilations a budget is good for.
+def turns_within(compilations: int, modules: int) -> tuple[int, int]:
+    """Turns of the learners that do not count compilations; for 0 compilations the budget is another one.
 
-    Attributes:
-        of_evictions: rounds of trials, in each of which a module is compiled twice.
-        of_live_ranges: generations, in each of which it is compiled once, and twice before the first.
-    """
-
-    of_evictions: int
-    of_live_ranges: int
-
-
-def turns_within(compilations: int, modules: int) -> Turns:
-    """The turns within a budget; for 0 compilations the budget is another one.
+    Returns:
+        Rounds of evictions from trials, in each of which a module is compiled twice; generations of live ranges, in
+        each of which it is compiled once, and twice before the first.
 
     Example:
         >>> turns_within(320, 40)
-        Turns(of_evictions=4, of_live_ranges=6)
+        (4, 6)
     """
-    if not compilations:
-        return Turns(of_evictions=1, of_live_ranges=1000)
-    rounds = compilations // modules
-    return Turns(of_evictions=max(1, rounds // 2), of_live_ranges=max(1, rounds - 2))
+    each = compilations // modules
+    return max(1, each // 2), max(1, each - 2) if compilations else 1000
 
 
 def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path) -> tuple[Path, dict[str, int]]:
@@ -240,17 +229,17 @@ def _trained(bench: _Bench, problem: Problem, name: str, seed: int, folder: Path
     algorithm, _, preset = name.partition(":")
     learning = Learning(preset=preset or "default", seed=seed, evaluate_every=0, validation_share=0.0)
     deadline = np.inf if config.compilations else time.monotonic() + 60 * config.minutes
-    turns = turns_within(config.compilations, len(bench.training))
+    rounds, generations = turns_within(config.compilations, len(bench.training))
     final = folder / "final.policy"
     try:
         if problem is REGALLOC_EVICTION and problem.name in LEARNERS[algorithm].of_problem:
             setting = (f"module_trials={config.module_trials}", f"judges={config.judges}")
-            learning = dataclasses.replace(learning, setting=(*setting, f"rounds={turns.of_evictions}"))
+            learning = dataclasses.replace(learning, setting=(*setting, f"rounds={rounds}"))
             done = learn_evictions(
                 bench.compiler, bench.training, algorithm, learning, folder=folder, report=bench.report
             )
         elif preset == TRIALS:
-            setting = ("score=spill-cost", "judges=0", f"generations={turns.of_live_ranges}")
+            setting = ("score=spill-cost", "judges=0", f"generations={generations}")
             learning = dataclasses.replace(learning, setting=setting)
             done = learn_live_ranges(
                 bench.compiler, bench.training, algorithm, learning, problem=problem, folder=folder,

@@ -115,20 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         open_console(sys.stderr, soft_wrap=True).print(f"mlgokit: {old}", style="red", highlight=False)
         sys.exit(UsageError.exit_code)
     try:
-        try:
-            parsed = tyro.cli(
-                _arguments(),
-                prog="mlgokit",
-                description=DESCRIPTION,
-                args=arguments,
-                config=(
-                    tyro.conf.CascadeSubcommandArgs,
-                    tyro.conf.OmitSubcommandPrefixes,
-                    tyro.conf.FlagCreatePairsOff,
-                ),
-            )
-        finally:
-            sys.stdout.flush()
+        parsed = _parsed(arguments)
     except BrokenPipeError:
         sys.exit(_nobody_reads())
     sys.exit(run(parsed.command, as_json=parsed.json))
@@ -175,6 +162,24 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         )
         return StorageError.exit_code
     return code
+
+
+def _parsed(arguments: Sequence[str] | None) -> Any:
+    """A configuration as ``command``, and ``json``; help and errors are printed, and end the process."""
+    try:
+        return tyro.cli(
+            _arguments(),
+            prog="mlgokit",
+            description=DESCRIPTION,
+            args=arguments,
+            config=(
+                tyro.conf.CascadeSubcommandArgs,
+                tyro.conf.OmitSubcommandPrefixes,
+                tyro.conf.FlagCreatePairsOff,
+            ),
+        )
+    finally:
+        sys.stdout.flush()
 
 
 def _nobody_reads() -> int:

@@ -100,8 +100,9 @@ def learn_live_ranges(
             run.opening(),
             Counters(evaluations=bench.compilations, user_seconds=bench.user_seconds, failed=len(bench.left_out)),
         )
-        state = {**state, _DEPENDING: _rows_of(bench.depending)}
-        save_checkpoint(folder, algorithm, state, counters)
+        if known is None:
+            state = {**state, _DEPENDING: _rows_of(bench.depending)}
+            save_checkpoint(folder, algorithm, state, counters)
         rows = rows_up_to(counters.turn, folder)
         while counters.turn < settings.generations and (not counters.turn or time.monotonic() < deadline):
             state, counters, row = run.generation(state, counters)
