@@ -1,7 +1,7 @@
 """What eviction and priority cost in the plugin: processor time of compilations at ``-O2`` over that of plain ones."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_
 
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import HEURISTIC, PluginUse
+from mlgokit.errors import UsageError
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 
-BAR = 1.15
-PROBLEMS = (REGALLOC_EVICTION.name, REGALLOC_PRIORITY.name)
+BARS = {REGALLOC_EVICTION.name: 1.10, REGALLOC_PRIORITY.name: 1.05}
+"""Most that the median over modules may be, by what is decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ def measure(config: OverheadRegalloc, setup: Setup) -> Result:
 
     Raises:
         CorpusError: no module compiles in all builds.
+        UsageError: a policy decides something else.
     """
     rng = np.random.default_rng(config.seed)
     toolchain = setup.toolchain(config.llvm)
@@ -59,10 +61,17 @@ def measure(config: OverheadRegalloc, setup: Setup) -> Result:
     drawn = draw_modules(corpus.modules, config.modules, rng)
     plugin = build_plugin(toolchain)
     uses: dict[str, PluginUse | None] = {"plain": None}
-    for name in PROBLEMS:
-        uses[f"{name} echo"] = PluginUse(plugin=plugin, policies={name: HEURISTIC}, logs=(name,))
+    decides: dict[str, str] = {}
+    for name in BARS:
+        decides[build := f"{name} echo"] = name
+        uses[build] = PluginUse(plugin=plugin, policies={name: HEURISTIC}, logs=(name,))
     for path in config.policies:
-        uses[path.name] = PluginUse(plugin=plugin, policies={load_policy(path).problem: str(path)})
+        decides[path.name] = problem = load_policy(path).problem
+        if problem not in BARS:
+            raise UsageError(
+                f"{path}: expected a policy that decides one of {', '.join(BARS)}, found {problem}; leave it out"
+            )
+        uses[path.name] = PluginUse(plugin=plugin, policies={problem: str(path)})
     timings, failures = time_modules(
         toolchain,
         drawn,
@@ -73,13 +82,17 @@ def measure(config: OverheadRegalloc, setup: Setup) -> Result:
         corpus=config.corpus,
         report=setup.report,
     )
-    return summarise(timings, failures, config=config)
+    return summarise(timings, failures, config=config, decides=decides)
 
 
 def summarise(
-    timings: Sequence[dict[str, Timing]], failures: Sequence[tuple[Cell, ...]], *, config: OverheadRegalloc
+    timings: Sequence[dict[str, Timing]],
+    failures: Sequence[tuple[Cell, ...]],
+    *,
+    config: OverheadRegalloc,
+    decides: Mapping[str, str],
 ) -> Result:
-    """The table, and whether the medians over modules reach the bar."""
+    """The table, and whether the medians over modules reach the bars of what each build decides."""
     rng = np.random.default_rng(config.seed)
     builds = tuple(timings[0])
     ratios: dict[str, Ratios] = {}
@@ -112,8 +125,8 @@ def summarise(
             f"is compiled {config.repetitions} times per build, the builds in turns; the least time counts."
         ),
         answer=f"Medians over {len(timings)} modules of user time over plain -O2: {medians}",
-        bar=f"every median <= {BAR:.2f}",
-        passed=all(found.median <= BAR for found in ratios.values()),
+        bar="; ".join(f"{problem}: every median <= {bar:.2f}" for problem, bar in BARS.items()),
+        passed=all(found.median <= BARS[decides[build]] for build, found in ratios.items()),
         seed=config.seed,
         tables=(table, *left_out(failures)),
     )

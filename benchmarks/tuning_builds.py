@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from build_systems import BUILD_SYSTEMS
 from treatments import clean_environment
 from tuning_projects import TunedProject
 
@@ -141,14 +142,7 @@ def build_project(
     flags = [*FLAGS, *project.flags]
     flags += [] if project.assertions else ["-DNDEBUG"]
     flags += shlex.split(plugin_flag)
-    doors = {
-        "CMake, Ninja": cmake_by_flags,
-        "CMake, Make": cmake_by_toolchain_file,
-        "Meson": meson_by_native_file,
-        "autotools": autotools,
-        "Make": make,
-    }
-    configure, compile_words, make_words = doors[project.system](build, source, toolchain, flags, linking)
+    configure, compile_words, make_words = BUILD_SYSTEMS[project.system](build, source, toolchain, flags, linking)
     marks = {"{source}": str(source), "{build}": str(build), "{cc}": str(toolchain.clang)}
     marks["{linking}"] = shlex.join(linking)
     options = filled(project.options, marks, make_words)
@@ -171,87 +165,6 @@ def build_project(
         output += done.stdout.decode("utf-8", "replace")
     counts = [int(group) for found in re.finditer(project.counted, output) for group in found.groups() if group]
     return Built(image=image, tests=sum(counts), seconds=seconds)
-
-
-def cmake_by_flags(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """CMake's own variables, and Ninja."""
-    shown = shlex.join(flags)
-    configure = [
-        *_cmake(build, source, "Ninja", linking),
-        f"-DCMAKE_C_COMPILER={toolchain.clang}", f"-DCMAKE_CXX_COMPILER={toolchain.clangxx}",
-        f"-DCMAKE_C_FLAGS={shown}", f"-DCMAKE_CXX_FLAGS={shown}",
-    ]  # fmt: skip
-    return configure, ["cmake", "--build", str(build)], []
-
-
-def cmake_by_toolchain_file(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """A toolchain file, and Make."""
-    file = build / "toolchain.cmake"
-    file.write_text(
-        f"set(CMAKE_C_COMPILER {toolchain.clang})\nset(CMAKE_CXX_COMPILER {toolchain.clangxx})\n"
-        f'string(APPEND CMAKE_C_FLAGS_INIT " {shlex.join(flags)}")\n'
-        f'string(APPEND CMAKE_CXX_FLAGS_INIT " {shlex.join(flags)}")\n'
-    )
-    configure = [*_cmake(build, source, "Unix Makefiles", linking), f"-DCMAKE_TOOLCHAIN_FILE={file}"]
-    return configure, ["cmake", "--build", str(build)], []
-
-
-def _cmake(build: Path, source: Path, generator: str, linking: Sequence[str]) -> list[str]:
-    # A build type would add its own -O behind ours, and some projects set one if there is none: this one has no flags.
-    return [
-        "cmake", "-G", generator, "-S", str(source), "-B", str(build), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
-        "-DCMAKE_BUILD_TYPE=Tuned", f"-DCMAKE_EXE_LINKER_FLAGS={shlex.join(linking)}",
-        f"-DCMAKE_SHARED_LINKER_FLAGS={shlex.join(linking)}",
-    ]  # fmt: skip
-
-
-def meson_by_native_file(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """A native file."""
-    file = build.with_name(f"{build.name}.native.ini")
-    listed, linked = ("[" + ", ".join(f"'{flag}'" for flag in each) + "]" for each in (flags, linking))
-    file.write_text(
-        f"[binaries]\nc = '{toolchain.clang}'\ncpp = '{toolchain.clangxx}'\n"
-        f"[built-in options]\nc_args = {listed}\ncpp_args = {listed}\n"
-        f"c_link_args = {linked}\ncpp_link_args = {linked}\n"
-    )
-    configure = ["meson", "setup", str(build), str(source), "--native-file", str(file), "--buildtype=plain"]
-    return configure, ["meson", "compile", "-C", str(build)], []
-
-
-def autotools(
-    build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """A configure script beside the build folder, and make under Bear."""
-    configure = [str(source / "configure"), *_variables(toolchain, flags, linking)]
-    return configure, _bear(build, ["make"]), ["make"]
-
-
-def make(
-    build: Path, _source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """Make alone, in a copy of the sources, under Bear."""
-    words = ["make", *_variables(toolchain, flags, linking)]
-    return [], _bear(build, words), words
-
-
-def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]) -> list[str]:
-    # Libtool leaves it out of LDFLAGS.
-    linker = [flag for flag in linking if flag.startswith("--ld-path=")]
-    shown = shlex.join(flags)
-    cc, cxx = (shlex.join([str(compiler), *linker]) for compiler in (toolchain.clang, toolchain.clangxx))
-    return [
-        f"CC={cc}", f"CXX={cxx}", f"CFLAGS={shown}", f"CXXFLAGS={shown}", f"LDFLAGS={shlex.join(linking)}",
-    ]  # fmt: skip
-
-
-def _bear(build: Path, words: Sequence[str]) -> list[str]:
-    return ["bear", "--output", str(build / DATABASE_NAME), "--", *words]
 
 
 def filled(words: Sequence[str], marks: Mapping[str, str], make_words: Sequence[str] = ()) -> list[str]:

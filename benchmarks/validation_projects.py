@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tuning_builds import FLAGS, LINKING, cmake_by_flags, import_project, run_command, unpacked
+from build_systems import cmake_by_flags
+from tuning_builds import FLAGS, LINKING, import_project, run_command, unpacked
 from tuning_projects import debian
 
 from mlgokit.compiler.toolchain import Toolchain

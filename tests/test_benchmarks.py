@@ -43,6 +43,7 @@ NAMES = (
 )
 PARTS = (
     "arms",
+    "build_systems",
     "changes",
     "chromium",
     "doubt",
@@ -105,6 +106,7 @@ PARTS = (
     "timing",
     "treatments",
     "tuning_asked",
+    "tuning_one_module_tables",
     "tuning_registers",
     "tuning_spill_cost",
     "tuning_tables",
