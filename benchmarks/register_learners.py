@@ -40,6 +40,11 @@ from mlgokit.progress import Report
 _DECIDED = ("regalloc-eviction", "regalloc-priority", "regalloc-weight")
 _SPILLS, _EXECUTED = 2, 3
 """Where these are among what is compared."""
+_TIMED = "Evictions by effect regression go by trials, not by minutes."
+_COMPILED = (
+    "Evictions by effect regression compile each module twice in a round, and es:trials twice before its first turn to "
+    "find the functions, which is part of the budget, but not among its compilations here."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +309,7 @@ def summed_up(config: RegisterLearners, found: Sequence[dict[str, Any]], *, miss
                 note="Functions of held-out modules that ask, against LLVM's own allocation, in the mean of projects "
                 f"and seeds. {NOTE} A policy that its training refuses is judged as well, and has no turns. "
                 "All learn from LLVM's cost of spills, reloads and copies. A turn that was begun within "
-                "the budget is finished, and evictions by effect regression go by trials, not by minutes.",
+                f"the budget is finished. {_COMPILED if config.compilations else _TIMED}",
             ),
         ),
     )  # fmt: skip
