@@ -17,6 +17,7 @@ from mlgokit.bench.workloads import packaged_workloads
 from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.commands.options import CompilerOptions
+from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.policy.pretrained import policy_files
 
@@ -37,6 +38,8 @@ class PolicyBench:
     """Options that are added to both builds, which are at -Oz, such as another level."""
     unseen: bool = False
     """Programs of unseen_programs.toml, by which no policy was chosen, in place of those of `mlgokit bench`."""
+    guessed: bool = False
+    """Programs of guessed_programs.toml, of whose loops LLVM has too low an opinion, in place of those."""
     folder: Path = Path("build/policy_bench")
     """Where builds are; a call whose bench.json is there is not made again."""
     llvm: int | None = None
@@ -51,7 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(config: PolicyBench, setup: Setup) -> Result:
-    """Count, and make the tables."""
+    """Count, and make the tables.
+
+    Raises:
+        UsageError: both other lists of programs are asked for.
+    """
+    if config.unseen and config.guessed:
+        raise UsageError("--unseen, --guessed: expected one list of programs, found two; leave one out")
+    listing = {"unseen": config.unseen, "guessed": config.guessed}
+    named = next((name for name, is_asked in listing.items() if is_asked), None)
     setup.toolchain(config.llvm)
     policies = () if config.knob else (config.policy,)
     setup.policies(policy_files(policies))
@@ -61,7 +72,7 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
             policy=policies,
             options=f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options,
             against_options=config.options,
-            manifest=listed(config.folder / "list") if config.unseen else None,
+            manifest=listed(config.folder / "list", named) if named else None,
             folder=config.folder,
             counter="callgrind",
             time_seconds=0,
@@ -101,13 +112,15 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     )
 
 
-def listed(folder: Path) -> Path:
-    """One list of the unseen workloads and their projects, with all drivers beside it."""
+def listed(folder: Path, name: str) -> Path:
+    """One list of the workloads of ``<name>_programs.toml`` and their projects, with all drivers beside it."""
     drivers = folder / "drivers"
     for path in (packaged_workloads().parent / "drivers" / "input.h", *(_HERE / "drivers").iterdir()):
         atomic_write(drivers / path.name, path.read_bytes())
     found = folder / "workloads.toml"
-    atomic_write(found, MANIFEST.read_text() + (_HERE / "unseen_programs.toml").read_text())
+    # Those of the list of guessed programs stand in it.
+    projects = MANIFEST.read_text() if name == "unseen" else ""
+    atomic_write(found, projects + (_HERE / f"{name}_programs.toml").read_text())
     return found
 
 

@@ -299,7 +299,7 @@ def test_unseen_programs_are_of_the_validation_split_and_have_their_drivers(
 ):
     split_of = benchmark("public_projects").split_of
 
-    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path))
+    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path, "unseen"))
 
     assert len(workloads) == 8
     for workload in workloads:

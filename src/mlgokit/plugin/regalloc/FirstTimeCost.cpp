@@ -1,7 +1,9 @@
-// What the first use of a callee-saved register costs in a function, as far as a policy of spill weights says.
+// What the first use of a callee-saved register costs in a function, as far as a policy of spill weights says, and in
+// which functions such a policy is not to be believed.
 //
 // LLVM has one number for it, an option that the allocator reads as it comes to a function, before it asks for
 // advisors. So it is set by the analysis that runs last before that and for nobody else: of spill slots.
+#include "regalloc/LoopGuesses.h"
 #include "regalloc/RangeDecider.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAnalysis.h"
@@ -10,7 +12,9 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/CodeGen/LiveStacks.h"
+#include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
 #include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/CodeGen/MachineLoopInfo.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 #include "llvm/InitializePasses.h"
@@ -78,12 +82,22 @@ private:
 };
 thread_local Turn Mine;
 
+/// The function that this thread is at, if a policy stands aside in it.
+thread_local const MachineFunction *Doubted = nullptr;
+
 class Analysis final : public SpillSlots {
+  void getAnalysisUsage(AnalysisUsage &AU) const override {
+    AU.addRequired<MachineBlockFrequencyInfoWrapperPass>();
+    AU.addRequired<MachineLoopInfoWrapperPass>();
+    SpillSlots::getAnalysisUsage(AU);
+  }
+
   bool doInitialization(Module &M) override {
     Expected<Settings> S = readSettings();
     if (S && isByPolicy(*S)) {
       Expected<Policy> Loaded = loadPolicy(Problem::RegallocWeight, *S);
-      if (Loaded && Loaded->csrFirstTimeCost() && (Option = findOption())) {
+      if (Loaded && Loaded->csrFirstTimeCost()) {
+        Option = findOption();
         IsFor = Loaded->isFor(M);
         P.emplace(std::move(*Loaded));
       }
@@ -96,24 +110,31 @@ class Analysis final : public SpillSlots {
 
   bool runOnMachineFunction(MachineFunction &MF) override {
     const bool Changed = SpillSlots::runOnMachineFunction(MF);
-    if (P)
+    if (!P)
+      return Changed;
+    const bool HasDoubt = hasUnlikelyLoop(MF, getAnalysis<MachineLoopInfoWrapperPass>().getLI(),
+                                          getAnalysis<MachineBlockFrequencyInfoWrapperPass>().getMBFI());
+    Doubted = HasDoubt ? &MF : nullptr;
+    if (Option)
       Mine.begin(*Option, IsFor && !isClosedIn(*P, MF) ? std::optional(P->csrFirstTimeCost()) : std::nullopt);
     return Changed;
   }
 
   /// Functions without virtual registers never come to the advisors.
   void releaseMemory() override {
-    if (P)
-      Mine.end();
+    Mine.end();
+    Doubted = nullptr;
     SpillSlots::releaseMemory();
   }
 
-  std::optional<Policy> P; // none if it does not say
-  bool IsFor = false;      // whether it is for this module
-  CostOption *Option = nullptr;
+  std::optional<Policy> P;      // none if it does not say
+  bool IsFor = false;           // whether it is for this module
+  CostOption *Option = nullptr; // null if it is not ours to set
 };
 
 } // namespace
+
+bool isDoubted(const MachineFunction &MF) { return Doubted == &MF; }
 
 void leaveFirstTimeCost() { Mine.end(); }
 

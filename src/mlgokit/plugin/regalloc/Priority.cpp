@@ -107,13 +107,13 @@ private:
     if (!DecidesPriorities)
       return Heuristic();
     observe(Range, M.Priorities);
-    const std::optional<float> Decided = M.Priorities.decide(MF.getName(), M.Values, Heuristic);
+    const std::optional<float> Decided = M.Priorities.decide(MF, M.Values, Heuristic);
     return Decided ? unsigned(*Decided) : Heuristic();
   }
 
   void weigh(const LiveInterval &Range) const {
     observe(Range, M.Weights);
-    const std::optional<float> Decided = M.Weights.decide(MF.getName(), M.Values, [] { return 0; });
+    const std::optional<float> Decided = M.Weights.decide(MF, M.Values, [] { return 0; });
     if (!Decided)
       return;
     // An infinite weight would say that the live range must not be spilled.

@@ -1,6 +1,7 @@
 #include "regalloc/RangeDecider.h"
 
 #include "regalloc/RangeFeatures.h"
+#include "regalloc/RegAlloc.h"
 #include "trials/Trials.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -33,7 +34,7 @@ const std::vector<TensorSpec> &features() {
 } // namespace
 
 bool isClosedIn(const Policy &P, const MachineFunction &MF) {
-  return P.gateFeature() == LevelFeature && !P.believes(isForSize(MF));
+  return (P.gateFeature() == LevelFeature && !P.believes(isForSize(MF))) || (P.csrFirstTimeCost() && isDoubted(MF));
 }
 
 Error RangeDecider::open(const Settings &S, const Module &M) {
@@ -99,16 +100,16 @@ bool RangeDecider::isWantedIn(const MachineFunction &MF) const {
   return Log || (isWanted() && !(P && isClosedIn(*P, MF)));
 }
 
-std::optional<float> RangeDecider::decide(StringRef Name, const RangeValues &Values,
+std::optional<float> RangeDecider::decide(const MachineFunction &MF, const RangeValues &Values,
                                           function_ref<unsigned()> AskHeuristic) {
   if (!isWanted())
     return std::nullopt;
-  enter(Name);
+  enter(MF);
   SmallVector<double, 32> Row;
   const double First[] = {double(Values.Size), double(Values.Stage), double(Values.Weight)};
   for (size_t Source : Sources)
     Row.push_back(Source < Llvms ? First[Source] : double(Values.Ours[Source - Llvms]));
-  const bool ByHeuristic = R == Rule::Default || (GateAt && !P->believes(Row[*GateAt] != 0));
+  const bool ByHeuristic = R == Rule::Default || IsClosed || (GateAt && !P->believes(Row[*GateAt] != 0));
   const Draw D = Draws->next();
   const unsigned Default = Log ? AskHeuristic() : 0;
   RangeDecision Decided;
@@ -122,11 +123,12 @@ std::optional<float> RangeDecider::decide(StringRef Name, const RangeValues &Val
   return ByHeuristic ? std::nullopt : std::optional(Decided.Value);
 }
 
-void RangeDecider::enter(StringRef Name) {
-  if (Function == Name)
+void RangeDecider::enter(const MachineFunction &MF) {
+  if (Function == MF.getName())
     return;
-  Function = Name.str();
-  Draws->enter(Name);
+  Function = MF.getName().str();
+  Draws->enter(Function);
+  IsClosed = P && isClosedIn(*P, MF);
 }
 
 void RangeDecider::write(const RangeValues &Values, unsigned Default, const RangeDecision &Decided) {

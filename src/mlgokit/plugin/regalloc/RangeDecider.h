@@ -29,7 +29,8 @@ struct RangeValues {
   std::vector<float> Ours;
 };
 
-/// Whether \p P leaves all live ranges of \p MF to LLVM, as its gate goes by the level at which they are compiled.
+/// Whether \p P leaves all live ranges of \p MF to LLVM, as its gate goes by the level at which they are compiled, or
+/// as it cannot be believed there.
 bool isClosedIn(const Policy &P, const llvm::MachineFunction &MF);
 
 /// Decides for the live ranges of one module.
@@ -59,14 +60,14 @@ public:
   /// Whether features of ours are read.
   bool seesOurs() const { return SeesOurs; }
 
-  /// The decision about a live range of \p Function; none if it is the heuristic's. \p AskHeuristic gives the latter.
-  std::optional<float> decide(llvm::StringRef Function, const RangeValues &Values,
+  /// The decision about a live range of \p MF; none if it is the heuristic's. \p AskHeuristic gives the latter.
+  std::optional<float> decide(const llvm::MachineFunction &MF, const RangeValues &Values,
                               llvm::function_ref<unsigned()> AskHeuristic);
 
 private:
   enum class Rule { Policy, Default, Random };
 
-  void enter(llvm::StringRef Name);
+  void enter(const llvm::MachineFunction &MF);
   void write(const RangeValues &Values, unsigned Default, const RangeDecision &Decided);
 
   const Kind &K;
@@ -78,6 +79,7 @@ private:
   bool SeesOurs = false;
   std::unique_ptr<llvm::Logger> Log;
   std::string Function;
+  bool IsClosed = false; // whether the policy has nothing to say in it
   std::optional<FunctionDraws> Draws;
 };
 

@@ -2,6 +2,8 @@
 #ifndef MLGOKIT_REGALLOC_REGALLOC_H
 #define MLGOKIT_REGALLOC_REGALLOC_H
 
+#include "llvm/CodeGen/MachineFunction.h"
+
 namespace mlgokit {
 
 /// Put the plugin's analyses in the place of LLVM's. They stand aside when nobody gave them a policy.
@@ -11,6 +13,9 @@ void registerFirstTimeCost();
 
 /// Says that the allocator has read what a callee-saved register costs in the function that this thread is at.
 void leaveFirstTimeCost();
+
+/// Whether a policy that says what callee-saved registers cost stands aside in \p MF, which this thread is at.
+bool isDoubted(const llvm::MachineFunction &MF);
 
 } // namespace mlgokit
 
