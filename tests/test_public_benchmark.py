@@ -16,6 +16,7 @@ import mlgokit.bench
 from mlgokit.bench.workloads import load_workloads
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import FetchError, InputError, UsageError
+from mlgokit.progress import say_nothing
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PUBLIC = BENCHMARKS / "public_projects.toml"
@@ -307,3 +308,18 @@ def test_unseen_programs_are_of_the_validation_split_and_have_their_drivers(
         assert (workload.drivers / "input.h").is_file()
         assert {split_of(project.name) for project in workload.projects} == {"validation"}
         assert not any(project.name in {one.name for one in load_projects()} for project in workload.projects)
+
+
+def test_guessed_programs_have_their_projects_and_drivers(benchmark: Callable[[str], ModuleType], tmp_path: Path):
+    workloads = load_workloads(benchmark("policy_bench").listed(tmp_path, "guessed"))
+
+    assert [workload.name for workload in workloads] == ["bzip2", "bunzip2"]
+    assert all((workload.drivers / workload.driver).is_file() for workload in workloads)
+    assert {project.name for workload in workloads for project in workload.projects} == {"bzip2"}
+
+
+def test_one_list_of_programs_at_a_time(benchmark: Callable[[str], ModuleType]):
+    module = benchmark("policy_bench")
+
+    with pytest.raises(UsageError, match=r"^--unseen, --guessed: expected one list of programs, found two; leave one"):
+        module.measure(module.PolicyBench(unseen=True, guessed=True), benchmark("harness").Setup(report=say_nothing))
