@@ -61,8 +61,7 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     """
     if config.unseen and config.guessed:
         raise UsageError("--unseen, --guessed: expected one list of programs, found two; leave one out")
-    listing = {"unseen": config.unseen, "guessed": config.guessed}
-    named = next((name for name, is_asked in listing.items() if is_asked), None)
+    named = "unseen" if config.unseen else "guessed" if config.guessed else None
     setup.toolchain(config.llvm)
     policies = () if config.knob else (config.policy,)
     setup.policies(policy_files(policies))

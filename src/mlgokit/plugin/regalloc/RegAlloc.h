@@ -2,7 +2,9 @@
 #ifndef MLGOKIT_REGALLOC_REGALLOC_H
 #define MLGOKIT_REGALLOC_REGALLOC_H
 
-#include "llvm/CodeGen/MachineFunction.h"
+namespace llvm {
+class MachineFunction;
+} // namespace llvm
 
 namespace mlgokit {
 
