@@ -12,6 +12,8 @@ from fuzz_reader import Reader
 from made_objects import make_coff, make_elf, make_mach_o
 
 from mlgokit.compiler import process
+from mlgokit.compiler.options.parse import parse_options, spell_options
+from mlgokit.compiler.options.safety import check_command_line
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import OPTIONS_NAME, build_notes
@@ -36,8 +38,6 @@ from mlgokit.corpus.options.command_line import options_for_ir, read_dry_run
 from mlgokit.corpus.options.edits import command_line_edits, edited
 from mlgokit.corpus.options.linker_words import translate_linker
 from mlgokit.corpus.options.override import fill_override, link_options, split_link_command
-from mlgokit.corpus.options.parse import parse_options, spell_options
-from mlgokit.corpus.options.safety import check_command_line
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.split import split_corpus
 from mlgokit.errors import CorpusError, MlgokitError

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from mlgokit.corpus.options.parse import option_table
+from mlgokit.compiler.options.parse import option_table
 
 Rng = np.random.Generator
 

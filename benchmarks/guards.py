@@ -19,9 +19,9 @@ from timing import RATIO_COLUMNS, compare_times, spent
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import command
 from mlgokit.compiler.limits import USERS_LIMITS, ModuleLimits
+from mlgokit.compiler.options.safety import check_command_line
 from mlgokit.compiler.sandbox import Sandbox, inside_environment, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.options.safety import check_command_line
 from mlgokit.disk import Room
 from mlgokit.errors import CorpusError
 from mlgokit.locks import locked

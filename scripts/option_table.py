@@ -1,4 +1,4 @@
-"""Writes src/mlgokit/corpus/options/clang_options.tsv: what each option of ``clang -cc1`` and of ``-mllvm`` takes.
+"""Writes src/mlgokit/compiler/options/clang_options.tsv: what each option of ``clang -cc1`` and of ``-mllvm`` takes.
 
 Usage::
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from mlgokit.compiler import process
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "src" / "mlgokit" / "corpus" / "options" / "clang_options.tsv"
+OUTPUT = ROOT / "src" / "mlgokit" / "compiler" / "options" / "clang_options.tsv"
 KINDS = {3: "flag", 4: "joined", 6: "separate", 9: "comma", 11: "either", 12: "pair"}
 """Numbers of ``llvm::opt::Option::OptionClass``."""
 STRICTNESS = (*KINDS.values(), "llvm-flag", "llvm-number", "llvm-choice", "llvm-text")

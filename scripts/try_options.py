@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.corpus.options.parse import option_table
+from mlgokit.compiler.options.parse import option_table
 
 CALLS = "openat,open,creat,execve,mkdir,mkdirat,rename,renameat,renameat2,unlink,socket,connect,symlink,link"
 READS = re.compile(r'openat\((?!.*(O_WRONLY|O_RDWR|O_CREAT|O_APPEND|O_TRUNC))|"/dev/null"|execve\(.*"-cc1"|exited|SIG')

@@ -22,6 +22,7 @@ PLACES = re.compile(
     )
 )
 
+
 def project_files() -> list[Path]:
     """Everything that is or would be committed."""
     done = subprocess.run(

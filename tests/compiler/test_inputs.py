@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.compiler import inputs
 from mlgokit.compiler.inputs import digest_once, named_files
-from mlgokit.corpus.options.parse import option_table
+from mlgokit.compiler.options.parse import option_table
 from mlgokit.files import digest_file
 
 

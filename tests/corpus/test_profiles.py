@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.compiler.options.parse import Option, parse_options
 from mlgokit.corpus.build_notes import OPTIONS_NAME, BuildOptionCounts, build_notes, read_options, write_options
-from mlgokit.corpus.options.parse import Option, parse_options
 from mlgokit.corpus.profiles import ProfileCopies, counts_by_front_end, profile_of
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.module import Module

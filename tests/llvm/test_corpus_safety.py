@@ -8,12 +8,12 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.parse import LLVM_KINDS, option_table, parse_options
+from mlgokit.compiler.options.safety import check_command_line, is_left_out
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.layout import encode_command_line
-from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
-from mlgokit.corpus.options.safety import check_command_line, is_left_out
 from mlgokit.testing import toy_source
 
 FILES = ("file", "<path", "directory", "plugin", "<dir", "output")

@@ -29,11 +29,11 @@ from mlgokit.commands.options import (
     spread,
 )
 from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
-from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
 from mlgokit.evaluation.compare import Intervals, compare_projects
 from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
 from mlgokit.commands.options import clang_for, spread
+from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -20,7 +21,6 @@ from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.corpus.importers.recorded import write_database
 from mlgokit.corpus.options.edits import CommandLineEdits
-from mlgokit.corpus.options.parse import parse_options
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.build import BuildPlan, compare_build
 from mlgokit.evaluation.compare import Intervals, compare_projects

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.compiler.options.parse import parse_options
+from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.corpus.files import opened, read_bytes
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
@@ -31,8 +33,6 @@ from mlgokit.corpus.layout import (
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
 from mlgokit.corpus.options.override import from_driver
-from mlgokit.corpus.options.parse import parse_options
-from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -92,7 +92,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     """Read a corpus; bitcode is not opened, only its presence and size are checked.
 
     A name that the description has twice gives one module. Command lines are given as they are compiled: edited,
-    without what only the front end needs, and checked (:mod:`mlgokit.corpus.options.safety`). A module whose command
+    without what only the front end needs, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command
     line is refused is missing.
 
     Args:

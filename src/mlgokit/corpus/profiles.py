@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgokit.compiler.options.parse import Option, parse_options
+from mlgokit.compiler.options.safety import MOST_PROFILE_BYTES, names_a_profile
 from mlgokit.corpus.files import copy_bytes, opened, placing, read_bytes
-from mlgokit.corpus.options.parse import Option, parse_options
-from mlgokit.corpus.options.safety import MOST_PROFILE_BYTES, names_a_profile
 from mlgokit.errors import InputError
 
 PROFILES = "profiles"

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, strategies as st
 
+from mlgokit.compiler.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
 from mlgokit.corpus.options.edits import NO_EDITS, command_line_edits, command_line_to_compile, edited
-from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options, spell_options
 from mlgokit.errors import UsageError
 
 CLANG_WORDS = sorted(word for word, kind in option_table().kinds.items() if kind not in LLVM_KINDS)

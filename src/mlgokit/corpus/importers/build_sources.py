@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from mlgokit.compiler.options.parse import spell_options
+from mlgokit.compiler.options.safety import check_front_end
 from mlgokit.compiler.source import SourceCall
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
@@ -16,8 +18,6 @@ from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.project_name import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
-from mlgokit.corpus.options.parse import spell_options
-from mlgokit.corpus.options.safety import check_front_end
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.errors import CorpusError, UsageError
 

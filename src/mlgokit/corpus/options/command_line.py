@@ -2,8 +2,8 @@
 
 ``clang -###`` prints the ``-cc1`` line of a compilation. Of it a module keeps what decides how IR becomes an object,
 which is also what LLVM itself puts into the ``.llvmcmd`` section minus what only the front end reads: files, macros,
-include folders and paths of the machine (:func:`mlgokit.corpus.options.safety.is_left_out`). So the same options serve
-in any folder.
+include folders and paths of the machine (:func:`mlgokit.compiler.options.safety.is_left_out`). So the same options
+serve in any folder.
 """
 
 import os
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.corpus.options.parse import parse_options, spell_options
-from mlgokit.corpus.options.safety import is_left_out
+from mlgokit.compiler.options.parse import parse_options, spell_options
+from mlgokit.compiler.options.safety import is_left_out
 from mlgokit.errors import ToolError
 
 _SECONDS = 60.0

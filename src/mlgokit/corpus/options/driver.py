@@ -3,13 +3,13 @@
 A driver that is only asked (``-###``) starts programs all the same: it looks for accelerators with ``nvptx-arch`` from
 the folder where it runs, and for ``-gen-reproducer=always`` it preprocesses with whatever plugins it was given. So here
 too an option is let through because it was reviewed. What it then becomes is checked once more, as ``clang -cc1`` gets
-it (:mod:`mlgokit.corpus.options.safety`).
+it (:mod:`mlgokit.compiler.options.safety`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
-from mlgokit.corpus.options.parse import Option
+from mlgokit.compiler.options.parse import Option
 
 
 def _words(text: str) -> frozenset[str]:

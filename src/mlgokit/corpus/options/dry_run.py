@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.compiler.options.parse import Option, spell_options
+from mlgokit.compiler.options.safety import check_command_line, check_front_end
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
-from mlgokit.corpus.options.parse import Option, spell_options
-from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.errors import ToolError
 

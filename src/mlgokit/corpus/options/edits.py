@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.corpus.options.parse import MLLVM, Option, canonical_name, option_table, parse_options, spell_options
-from mlgokit.corpus.options.safety import LONGEST_COMMAND_LINE, check_options, is_left_out, names_a_profile
+from mlgokit.compiler.options.parse import MLLVM, Option, canonical_name, option_table, parse_options, spell_options
+from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_options, is_left_out, names_a_profile
 from mlgokit.errors import UsageError
 
 
@@ -105,7 +105,7 @@ def command_line_to_compile(
     """What is given to the compiler of a corpus's command line, and why it is refused, if it is.
 
     The user's edits are made first and not questioned; then what only the front end needs is left out
-    (:func:`mlgokit.corpus.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
+    (:func:`mlgokit.compiler.options.safety.is_left_out`), and with ``has_thinlto`` the path that the index had in the
     build; the rest is checked. Profiles of the corpus get their whole paths.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlgokit.corpus.options.parse import LLVM_KINDS, option_table
+from mlgokit.compiler.options.parse import LLVM_KINDS, option_table
 
 DEFAULT_LEVEL = "2"
 """What lld optimizes with if nothing is said."""

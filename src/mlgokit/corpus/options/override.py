@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from mlgokit.compiler.options.parse import Option, parse_options, spell_options
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver, printed_words
 from mlgokit.corpus.options.driver import may_be_asked, may_be_left_out
 from mlgokit.corpus.options.linker_words import LinkOptions, Words, translate_linker, word_set
-from mlgokit.corpus.options.parse import Option, parse_options, spell_options
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write

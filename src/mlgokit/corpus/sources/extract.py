@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
 
+from mlgokit.compiler.options.safety import check_command_line, check_front_end
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus
@@ -23,7 +24,6 @@ from mlgokit.corpus.front_end import (
 )
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
-from mlgokit.corpus.options.safety import check_command_line, check_front_end
 from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import CorpusError, UsageError

@@ -67,7 +67,7 @@ def option_table() -> OptionTable:
     """The table that comes with mlgokit."""
     kinds: dict[str, str] = {}
     names: dict[str, str] = {}
-    text = resources.files("mlgokit.corpus.options").joinpath("clang_options.tsv").read_text(encoding="utf-8")
+    text = resources.files("mlgokit.compiler.options").joinpath("clang_options.tsv").read_text(encoding="utf-8")
     for line in text.splitlines()[1:]:
         word, kind, *alias = line.split("\t")
         kinds[word] = kind

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mlgokit.corpus.options.parse import canonical_name, option_table, parse_options, spell_options
+from mlgokit.compiler.options.parse import canonical_name, option_table, parse_options, spell_options
 
 WORDS = st.one_of(
     st.sampled_from(sorted(option_table().kinds)),

@@ -4,7 +4,7 @@ A corpus is data, and so is a build's database, but their command lines are argu
 libraries, start others, and write where it is told to. So what nobody has reviewed is refused: clang's options and
 LLVM's own (``-mllvm``), flags and those with values, are taken if they are in ``option_review.toml``. Both kinds of
 compilation pass here, that of bitcode (:func:`check_command_line`) and that of sources (:func:`check_front_end`), with
-the options as LLVM's own parser cuts them (:mod:`mlgokit.corpus.options.parse`): nothing is looked for in words.
+the options as LLVM's own parser cuts them (:mod:`mlgokit.compiler.options.parse`): nothing is looked for in words.
 The remedy is to delete or to replace the option (:mod:`mlgokit.corpus.options.edits`): what a user adds is not
 questioned.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from mlgokit.corpus.options.parse import LLVM_KINDS, Option, parse_options
+from mlgokit.compiler.options.parse import LLVM_KINDS, Option, parse_options
 
 LONGEST_COMMAND_LINE = 1 << 20
 """Bytes; Linux takes 2 MiB of arguments and environment."""
@@ -186,7 +186,7 @@ def _is_harmless_llvm(option: Option) -> bool:
 
 @functools.cache
 def _review() -> _Review:
-    text = resources.files("mlgokit.corpus.options").joinpath("option_review.toml").read_text(encoding="utf-8")
+    text = resources.files("mlgokit.compiler.options").joinpath("option_review.toml").read_text(encoding="utf-8")
     return _Review(**{key: _matcher(entries.split()) for key, entries in tomllib.loads(text).items()})
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.corpus.options.parse import LLVM_KINDS, option_table, parse_options
-from mlgokit.corpus.options.safety import (
+from mlgokit.compiler.options.parse import LLVM_KINDS, option_table, parse_options
+from mlgokit.compiler.options.safety import (
     LONGEST_COMMAND_LINE,
     MOST_PROFILE_BYTES,
     check_command_line,
