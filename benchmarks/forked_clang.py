@@ -77,13 +77,14 @@ def _run(
     limits: process.Limits | None = None,
     **others: Any,
 ) -> Completed:
+    process.expect_judged(argv)
     words = [os.fspath(word) for word in argv]
     if words[0] not in channels:
         return _started(
             argv, timeout_seconds=timeout_seconds, cwd=cwd, env=env, stdin=stdin, stderr_bytes=stderr_bytes,
             limits=limits, **others,
         )  # fmt: skip
-    limits = process.limits_of(words, limits)
+    limits = process.limits_of(argv, limits)
     files = [folder / name for name in ("in", "out", "err")]
     for path, data in zip(files, (stdin, b"", b""), strict=True):
         path.write_bytes(data)

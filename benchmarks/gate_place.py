@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from mlgokit.compiler import process
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 
@@ -62,8 +63,9 @@ def prepare(whole: Path, toolchain: Toolchain) -> Place:
     done = process.run([toolchain.clang, "-shared", "-fPIC", canary, "-o", build / "evil.so"], timeout_seconds=60)
     if done.returncode != 0:
         raise ToolError(f"canary: expected {toolchain.clang} to compile it, found: {done.stderr}; check the compiler")
-    good = [toolchain.clang, "-cc1", "-triple", toolchain.target, "-O2", "-disable-llvm-passes", "-emit-llvm-bc"]
-    done = process.run([*good, "-o", build / "good.bc", build / "a.c"], timeout_seconds=60)
+    good = ["-triple", toolchain.target, "-O2", "-disable-llvm-passes", "-emit-llvm-bc"]
+    own = [*good, "-o", str(build / "good.bc"), str(build / "a.c")]
+    done = process.run(Cc1Line(toolchain.clang, own=own), timeout_seconds=60)
     if done.returncode != 0:
         raise ToolError(f"good.bc: expected {toolchain.clang} to compile it, found: {done.stderr}; check the compiler")
     for name in PROGRAMS:

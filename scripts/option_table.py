@@ -15,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.options.cc1 import Cc1Line
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "src" / "mlgokit" / "compiler" / "options" / "clang_options.tsv"
@@ -52,7 +53,7 @@ def llvm_rows(folder: Path) -> list[tuple[str, str, str]]:
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "empty.c")
         source.write_text("")
-        argv = [str(folder / "bin" / "clang"), "-cc1", "-mllvm", "-help-list-hidden", str(source)]
+        argv = Cc1Line(folder / "bin" / "clang", own=["-mllvm", "-help-list-hidden", str(source)])
         shown = process.run(argv, timeout_seconds=60).stdout.decode().splitlines()
     rows: list[tuple[str, str, str]] = []
     for number, line in enumerate(shown):

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import option_table
 
 CALLS = "openat,open,creat,execve,mkdir,mkdirat,rename,renameat,renameat2,unlink,socket,connect,symlink,link"
@@ -55,8 +56,8 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         inputs = {"c++": Path(scratch, "a.cc"), "ir": Path(scratch, "a.bc")}
         inputs["c++"].write_text(SOURCE)
-        front_end = [clang, "-cc1", "-O2", "-disable-llvm-passes", "-emit-llvm-bc", "-o", inputs["ir"], inputs["c++"]]
-        if process.run(front_end, timeout_seconds=60).returncode:
+        own = ["-O2", "-disable-llvm-passes", "-emit-llvm-bc", "-o", str(inputs["ir"]), str(inputs["c++"])]
+        if process.run(Cc1Line(clang, own=own), timeout_seconds=60).returncode:
             sys.exit(f"{clang}: expected it to compile, found an error")
         tried = [
             (words, language) for word, kind in option_table().kinds.items() for words, language in attempts(word, kind)

@@ -42,6 +42,7 @@ class Module:
         split: who decided that, if a split did; see :mod:`mlgokit.corpus.split`.
         bitcode: path of the bitcode.
         command_line: options for clang, ``-cc1`` first, without input and output.
+        allowed_options: options in it that the gate does not question, by their words: those that the user gave.
         source: path of the source below the project's root, if known.
         bitcode_bytes: size of the bitcode.
         bitcode_sha256: its digest when it was extracted, if known.
@@ -63,6 +64,7 @@ class Module:
     split: str | None = None
     bitcode: Path
     command_line: tuple[str, ...]
+    allowed_options: tuple[tuple[str, ...], ...] = ()
     source: str | None = None
     bitcode_bytes: int
     bitcode_sha256: str | None = None

@@ -119,26 +119,34 @@ def test_the_object_is_kept_where_it_is_wanted(compile_with: Compile, tmp_path: 
 
 
 def test_a_plain_compilation_gets_its_options_and_nothing_else(compile_with: Compile, tmp_path: Path):
-    compile_with(f"printf '%s\\n' \"$@\" > words; {SUCCEED}", ("-cc1", "-Oz", "", "-DNAME=a b"))
+    compile_with(f"printf '%s\\n' \"$@\" > words; {SUCCEED}", ("-cc1", "-Oz", "-dwarf-version=4"))
 
     *words, output = given_words(tmp_path)
-    assert words == ["-cc1", "-Oz", "-DNAME=a b", "-x", "ir", str(tmp_path / "module.bc"), "-emit-obj", "-o"]
+    assert words == ["-cc1", "-Oz", "-dwarf-version=4", "-x", "ir", str(tmp_path / "module.bc"), "-emit-obj", "-o"]
     assert Path(output).name == "module.o"
+
+
+def test_a_line_that_is_refused_is_a_failed_compilation(compile_with: Compile, tmp_path: Path):
+    ended = compile_with(f"touch started; {SUCCEED}", ("-cc1", "-Oz", "-target-cpu", "", "-target-feature", "-load"))
+
+    assert ended.status is CompileStatus.FAILED
+    assert ended.reason.startswith("clang -cc1: expected options that only decide the code, found -target-cpu an empty")
+    assert not (tmp_path / "started").exists()
 
 
 def test_what_a_compiler_reads_and_writes_is_named_by_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A relative one may read as an option, in whatever corpus it is."""
     monkeypatch.chdir(tmp_path)
     toolchain = Toolchain(major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang"))
-    words = command(
-        toolchain, ("-cc1",), Path("-fplugin=x.bc"), Path("-load"), None, thinlto_index=Path("-fplugin=x.thinlto.bc")
-    )
+    module = toy_source("x", bitcode=Path("-fplugin=x.bc"), command_line=("-cc1",))
+    imported = dataclasses.replace(module, thinlto_index=Path("-fplugin=x.thinlto.bc"))
+    words = command(toolchain, imported, Path("-load"), None)
     assert [word for word in words if "x.bc" in word or "x.thinlto" in word or "-load" in word] == [
         f"-fthinlto-index={tmp_path}/-fplugin=x.thinlto.bc",
         f"{tmp_path}/-fplugin=x.bc",
         f"{tmp_path}/-load",
     ]
-    assert command(toolchain, ("-cc1",), Path("a.bc"), Path("-"), None)[-1] == "-"
+    assert command(toolchain, module, Path("-"), None)[-1] == "-"
 
 
 def test_the_plugin_comes_after_the_recorded_options(compile_with: Compile, tmp_path: Path):

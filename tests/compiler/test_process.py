@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler.limits import COMPILER_LIMITS, TOOL_LIMITS, USERS_LIMITS, Limits
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.process import TAIL_BYTES, kill_pool, kill_running, run
 from mlgokit.errors import ToolError
 
@@ -202,7 +203,7 @@ def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
     wait = LIMITED.replace("-f", "-v")
     compiler.write_text(f'#!/bin/sh\ntest "$1" = -cc1 && {{ {wait}; }}\nulimit -f\nulimit -v\n')
     compiler.chmod(0o755)
-    found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
+    found = run(Cc1Line(compiler), timeout_seconds=LONG).stdout.decode().split()
     # In blocks of 512 bytes and in KiB.
     assert found[1] == str((COMPILER_LIMITS.memory_bytes or 0) // 1024)
     assert int(found[0]) in {(COMPILER_LIMITS.file_bytes or 0) // 512, (COMPILER_LIMITS.file_bytes or 0) // 1024}
@@ -219,7 +220,7 @@ def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
     compiler = tmp_path / "clang"
     compiler.write_text(f"#!/bin/sh\n# __asan_init\n{LIMITED}\nulimit -f\nulimit -v\n")
     compiler.chmod(0o755)
-    found = run([compiler, "-cc1"], timeout_seconds=LONG).stdout.decode().split()
+    found = run(Cc1Line(compiler), timeout_seconds=LONG).stdout.decode().split()
     assert found[0] != "unlimited"
     assert found[1] == "unlimited"
 

@@ -8,6 +8,7 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import LLVM_KINDS, option_table, parse_options
 from mlgokit.compiler.options.safety import check_command_line, is_left_out
 from mlgokit.compiler.request import CompileRequest
@@ -57,7 +58,7 @@ pytestmark = pytest.mark.llvm
 
 
 def test_options_that_clang_says_take_files_are_refused_left_out_or_reviewed(toolchain: Toolchain):
-    shown = process.run([toolchain.clang, "-cc1", "--help"], timeout_seconds=60).stdout.decode().splitlines()
+    shown = process.run(Cc1Line(toolchain.clang, own=["--help"]), timeout_seconds=60).stdout.decode().splitlines()
     suspects: set[str] = set()
     for number, line in enumerate(shown):
         text = line if len(line) > 24 else f"{line} {shown[number + 1] if number + 1 < len(shown) else ''}"
@@ -82,8 +83,8 @@ def test_no_corpus_writes_or_runs_what_it_likes(toolchain: Toolchain, tmp_path: 
     source = tmp_path / "a.c"
     source.write_text("int twice(int x) { for (int i = 0; i < 9; i++) x += i * x; return x; }\n")
     bitcode = corpus / "good.bc"
-    front_end = [toolchain.clang, "-cc1", "-Oz", "-disable-llvm-passes", "-emit-llvm-bc", "-o", bitcode, source]
-    assert process.run(front_end, timeout_seconds=60).returncode == 0
+    own = ["-Oz", "-disable-llvm-passes", "-emit-llvm-bc", "-o", str(bitcode), str(source)]
+    assert process.run(Cc1Line(toolchain.clang, own=own), timeout_seconds=60).returncode == 0
     (corpus / "good.cmd").write_bytes(encode_command_line(("-cc1", "-Oz")))
     for name, words in EVIL.items():
         (corpus / f"{name}.bc").write_bytes(bitcode.read_bytes())
@@ -106,8 +107,8 @@ def test_the_action_that_a_foreign_corpus_names_is_not_the_one_that_is_done(tool
     actions = (("-emit-obj",), ("-S",), ("-emit-llvm-bc",), ("-emit-llvm", "-S", "-x", "c"))
     for number, action in enumerate(actions):
         bitcode = tmp_path / f"{number}.bc"
-        front_end = [toolchain.clang, "-cc1", "-Oz", "-disable-llvm-passes", "-emit-llvm-bc", "-o", bitcode, source]
-        assert process.run(front_end, timeout_seconds=60).returncode == 0
+        own = ["-Oz", "-disable-llvm-passes", "-emit-llvm-bc", "-o", str(bitcode), str(source)]
+        assert process.run(Cc1Line(toolchain.clang, own=own), timeout_seconds=60).returncode == 0
         bitcode.with_suffix(".cmd").write_bytes(encode_command_line(("-cc1", *action, "-disable-llvm-passes", "-Oz")))
     names = [str(number) for number in range(len(actions))]
     (tmp_path / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": names}))
@@ -124,8 +125,8 @@ def test_the_environment_does_not_reach_the_compiler(
 ):
     source, bitcode = tmp_path / "a.c", tmp_path / "a.bc"
     source.write_text("int f(void) { return 1; }\n")
-    front_end = [toolchain.clang, "-cc1", "-Oz", "-emit-llvm-bc", "-o", bitcode, source]
-    assert process.run(front_end, timeout_seconds=60).returncode == 0
+    own = ["-Oz", "-emit-llvm-bc", "-o", str(bitcode), str(source)]
+    assert process.run(Cc1Line(toolchain.clang, own=own), timeout_seconds=60).returncode == 0
     plain = ClangCompiler(toolchain=toolchain).compile(toy_source("a", bitcode=bitcode))
     monkeypatch.setenv("CCC_OVERRIDE_OPTIONS", "+-no-such-option")
     monkeypatch.setenv("CC_PRINT_OPTIONS", "1")
@@ -138,13 +139,13 @@ def test_the_environment_does_not_reach_the_compiler(
 
 
 def test_the_table_has_every_option_that_clang_lists(toolchain: Toolchain):
-    shown = process.run([toolchain.clang, "-cc1", "--help"], timeout_seconds=60).stdout.decode()
+    shown = process.run(Cc1Line(toolchain.clang, own=["--help"]), timeout_seconds=60).stdout.decode()
     names = set(re.findall(r"^  (--?[A-Za-z][\w+-]*=?)", shown, re.MULTILINE))
     assert len(names) > 900
     kinds = option_table().kinds
     assert {name for name in names if name not in kinds and not any(word.startswith(name) for word in kinds)} == set()
     llvm = process.run(
-        [toolchain.clang, "-cc1", "-mllvm", "-help-list-hidden", "-"], timeout_seconds=60
+        Cc1Line(toolchain.clang, own=["-mllvm", "-help-list-hidden", "-"]), timeout_seconds=60
     ).stdout.decode()
     listed = set(re.findall(r"^  --?([A-Za-z][\w.-]*)", llvm, re.MULTILINE))
     assert len(listed) > 2000

@@ -17,6 +17,7 @@ import pytest
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import import_commands
@@ -141,8 +142,8 @@ def test_what_a_database_may_not_have_is_left_out(build: Path, toolchain: Toolch
 def a_corpus(folder: Path, toolchain: Toolchain, lines: dict[str, tuple[str, ...]]) -> None:
     (folder / "a.c").write_text(SOURCE)
     for name, words in lines.items():
-        argv = [toolchain.clang, "-cc1", "-O2", "-disable-llvm-passes", "-emit-llvm-bc", "-o", folder / f"{name}.bc"]
-        run(*argv, folder / "a.c")
+        own = ["-O2", "-disable-llvm-passes", "-emit-llvm-bc", "-o", str(folder / f"{name}.bc"), str(folder / "a.c")]
+        assert process.run(Cc1Line(toolchain.clang, own=own), timeout_seconds=60).returncode == 0
         (folder / f"{name}.cmd").write_bytes(encode_command_line(("-cc1", "-O2", *words)))
     (folder / "a.c").unlink()
     description = {"has_thinlto": False, "modules": list(lines)}
@@ -260,7 +261,9 @@ def test_the_canaries_of_the_fuzzer_sing(
 
     def open_door(lines: list[list[str]], place: Any, toolchain: Toolchain, _: object) -> int:
         for line in lines:
-            process.run([toolchain.clang, *line], timeout_seconds=60)
+            is_cc1 = line[0] == "-cc1"
+            argv = Cc1Line(toolchain.clang, own=line[1:]) if is_cc1 else [toolchain.clang, *line]
+            process.run(argv, timeout_seconds=60)
         return len(lines)
 
     monkeypatch.setitem(fuzz.DOORS, "open", (open_door, 0.0, False))
@@ -281,8 +284,9 @@ def test_the_canaries_of_the_fuzzer_sing(
 
 def test_a_forked_compiler_is_the_same_compiler(fuzz: ModuleType, toolchain: Toolchain, tmp_path: Path):
     (tmp_path / "a.c").write_text(SOURCE)
-    argv = [toolchain.clang, "-cc1", "-O2", "-triple", toolchain.target, "-emit-obj", "-o", "a.o"]
-    for words in ([*argv, "a.c"], [*argv, "none.c"], [toolchain.clang, "-###", "-c", "a.c"]):
+    own = ["-O2", "-triple", toolchain.target, "-emit-obj", "-o", "a.o"]
+    lines = [Cc1Line(toolchain.clang, own=[*own, source]) for source in ("a.c", "none.c")]
+    for words in (*lines, [toolchain.clang, "-###", "-c", "a.c"]):
         plain = process.run(words, timeout_seconds=60, cwd=tmp_path)
         made = (tmp_path / "a.o").read_bytes()
         with forked(toolchain):

@@ -176,6 +176,9 @@ def unpack(parcel: Parcel, place: Place, kept: Path) -> tuple[Module, CompileReq
         bitcode=Path(placed[str(module.bitcode)]),
         thinlto_index=None if module.thinlto_index is None else Path(placed[str(module.thinlto_index)]),
         command_line=tuple(_with_places(word, placed) for word in module.command_line),
+        allowed_options=tuple(
+            tuple(_with_places(word, placed) for word in option) for option in module.allowed_options
+        ),
     )
     request = parcel.request
     use = request.use

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from mlgokit.compiler.loaded import Loaded, look_at
 from mlgokit.compiler.lto import folds_code, image_of, is_back_end, link_for_object, take_object
 from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.objects.measure import measure_object
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.compiler.outcome import failure_of, first_error, with_outputs
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import record_options
@@ -32,7 +34,7 @@ from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.disk import Room
-from mlgokit.errors import UsageError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.files import writing
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
@@ -50,31 +52,32 @@ THINLTO_INDEX = "-fthinlto-index="
 
 def command(
     toolchain: Toolchain,
-    command_line: tuple[str, ...],
-    bitcode: Path,
+    module: Module,
     output: Path,
     plugin: Path | None,
     *,
     record: Path | None = None,
-    thinlto_index: Path | None = None,
     lto: Lto = "",
-) -> list[str]:
+) -> Cc1Line:
     """The compiler call for one module: its recorded ``-cc1`` options, its bitcode, plugin, record and ThinLTO index.
 
     The bitcode of a ThinLTO module has its imports already, which LLVM has to be told.
+
+    Raises:
+        InputError: the module's options are none that may be started.
     """
     extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
     extra += [] if record is None else record_options(record)
-    options = [option for option in command_line if option]
+    options = module.command_line
     # A compiler takes an absolute path for nothing else.
-    bitcode, output = bitcode.absolute(), output if output == Path("-") else output.absolute()
-    if thinlto_index is not None:
-        thinlto_index = thinlto_index.absolute()
-        options = [option for option in options if not option.startswith(THINLTO_INDEX)]
-        extra += [f"{THINLTO_INDEX}{thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
+    bitcode, output = module.bitcode.absolute(), output if output == Path("-") else output.absolute()
+    if module.thinlto_index is not None:
+        options = spell_options(option for option in parse_options(options) if option.name != THINLTO_INDEX)
+        extra += [f"{THINLTO_INDEX}{module.thinlto_index.absolute()}", "-mllvm", "-thinlto-assume-merged"]
     # What the driver asks of -cc1 for -flto.
     kind = [f"-flto={lto}", "-flto-unit", "-emit-llvm-bc"] if lto else ["-emit-obj"]
-    return [str(toolchain.clang), *options, *extra, "-x", "ir", str(bitcode), *kind, "-o", str(output)]
+    own = [*extra, "-x", "ir", str(bitcode), *kind, "-o", str(output)]
+    return Cc1Line(toolchain.clang, options=options, own=own, allowed=module.allowed_options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,18 +232,19 @@ def plugin_of(own: Path | None, use: PluginUse | None) -> Path | None:
 
 def _words(
     toolchain: Toolchain, module: Module, request: CompileRequest, plugin: Path | None, record: Path | None
-) -> Callable[..., list[str]]:
-    """What gives the words that compile a module, for an ``output``."""
+) -> Callable[..., Sequence[str]]:
+    """What gives the words that compile a module, for an ``output``.
+
+    A line that is refused raises :class:`InputError`.
+    """
     if module.link_folder is not None:
         return functools.partial(link_for_object, module, plugin=plugin, keeps=request.keep_object is not None)
     return functools.partial(
         command,
         toolchain,
-        module.command_line,
-        module.bitcode,
+        module,
         plugin=plugin,
         record=record,
-        thinlto_index=module.thinlto_index,
         lto=request.lto,
     )
 
@@ -282,6 +286,10 @@ def _compile(
         settings |= known.settings(folder)
         plugin = plugin_of(compiler.plugin, use)
         words = _words(compiler.toolchain, module, request, plugin, record)
+        try:
+            line = words(output=output)
+        except InputError as error:
+            return Compilation(status=CompileStatus.FAILED, reason=str(error))
         deadline = compiler.limits.deadline(module.name, compiler.timeout_seconds)
         timeout_seconds = deadline + request.extra_seconds
         only_object = record is None and (use is None or not use.logs)
@@ -317,7 +325,7 @@ def _compile(
         if done is None:
             limits = compiler.limits.of(module.name, only_object=only_object)
             done = process.run(
-                words(output=output),
+                line,
                 timeout_seconds=timeout_seconds,
                 env=environment | settings,
                 cwd=module.link_folder,

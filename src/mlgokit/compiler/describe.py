@@ -7,7 +7,7 @@ import enum
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.compiler import process
-from mlgokit.compiler.compile import ClangCompiler, command
+from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.sandbox import Sandbox, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError
 from mlgokit.module import Module
 
 DESCRIBE_SECONDS = 60.0
@@ -91,6 +94,7 @@ def describe_module(
     bitcode: Path,
     *,
     command_line: Sequence[str] = (),
+    allowed_options: Collection[tuple[str, ...]] = (),
     at: DescribeAt = DescribeAt.START,
     timeout_seconds: float = DESCRIBE_SECONDS,
     sandbox: Sandbox | None = None,
@@ -102,6 +106,7 @@ def describe_module(
         plugin: built for that clang, see :func:`mlgokit.compiler.plugin_build.build_plugin`.
         bitcode: the module.
         command_line: its recorded ``-cc1`` options. At the start only the target triple of them is used.
+        allowed_options: see :attr:`mlgokit.module.Module.allowed_options`.
         at: before or after the passes.
         timeout_seconds: deadline of the compiler.
         sandbox: where it runs; ``None`` for the open.
@@ -115,8 +120,12 @@ def describe_module(
     ) as scratch:
         output = Path(scratch) / "description"
         options = tuple(command_line) if at is DescribeAt.END else ("-cc1", *_triple(command_line), "-O0")
-        argv = command(toolchain, options, bitcode, Path(scratch) / "module.o", plugin)
-        argv += ["-mllvm", "-enable-detailed-function-properties"]
+        own = [f"-fpass-plugin={plugin}", "-mllvm", "-enable-detailed-function-properties"]
+        own += ["-x", "ir", str(bitcode.absolute()), "-emit-obj", "-o", str(Path(scratch) / "module.o")]
+        try:
+            argv = Cc1Line(toolchain.clang, options=options, own=own, allowed=allowed_options)
+        except InputError as error:
+            return ModuleDescription(reason=str(error))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")}
         environment |= {
             "MLGOKIT_DESCRIBE": str(output),
@@ -130,20 +139,19 @@ def describe_module(
             inside = sandbox(limits, program=toolchain.clang, writable=Path(scratch), readable=readable)
         done = process.run(argv, timeout_seconds=timeout_seconds, env=environment, inside=inside)
         if done.timed_out:
-            return ModuleDescription(
-                reason=f"not described after {timeout_seconds:g} s", wall_seconds=done.wall_seconds
-            )
-        if done.exceeded or done.returncode < 0:
+            reason = f"not described after {timeout_seconds:g} s"
+        elif done.exceeded or done.returncode < 0:
             reason = done.exceeded or f"the compiler was ended by signal {-done.returncode}"
-            return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
-        if done.returncode != 0:
+        elif done.returncode != 0:
             check_room(Path(scratch), done.stderr)
-            return ModuleDescription(reason=first_error(done.stderr), wall_seconds=done.wall_seconds)
-        if not output.exists():
+            reason = first_error(done.stderr)
+        elif not output.exists():
             reason = "the compiler ran no passes; check the options for one that turns them off"
-            return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
-        if output.stat().st_size > MOST_BYTES:
+        elif output.stat().st_size > MOST_BYTES:
             reason = f"expected at most {MOST_BYTES} bytes of description, found {output.stat().st_size}"
+        else:
+            reason = ""
+        if reason:
             return ModuleDescription(reason=reason, wall_seconds=done.wall_seconds)
         return read_description(output.read_text(encoding="utf-8"), wall_seconds=done.wall_seconds)
 
@@ -157,6 +165,7 @@ def function_names(compiler: ClangCompiler, module: Module) -> tuple[str, ...]:
         compiler.plugin,
         module.bitcode,
         command_line=module.command_line,
+        allowed_options=module.allowed_options,
         sandbox=compiler.sandbox,
     ).names
 
@@ -189,15 +198,11 @@ def read_description(text: str, *, wall_seconds: float = 0.0) -> ModuleDescripti
         return ModuleDescription(reason=f"the description cannot be read: {error!r}", wall_seconds=wall_seconds)
 
 
-def _triple(command_line: Sequence[str]) -> list[str]:
+def _triple(command_line: Sequence[str]) -> tuple[str, ...]:
     """Clang would put its default target in place of the module's.
 
     Example:
         >>> _triple(("-cc1", "-triple", "aarch64-linux-gnu", "-Oz"))
-        ['-triple', 'aarch64-linux-gnu']
+        ('-triple', 'aarch64-linux-gnu')
     """
-    words = list(command_line)
-    if "-triple" not in words[:-1]:
-        return []
-    index = words.index("-triple")
-    return words[index : index + 2]
+    return spell_options(option for option in parse_options(command_line[1:]) if option.name == "-triple")

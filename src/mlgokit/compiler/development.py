@@ -93,9 +93,9 @@ class DevelopmentCompiler:
         with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
             folder = Path(scratch)
             output = folder / "module.o" if request.keep_object is None else request.keep_object
-            words = command(self.toolchain, module.command_line, module.bitcode, output, None)
+            words = command(self.toolchain, module, output, None)
             for name, policy in asked.items():
-                words += development_options(PROBLEMS[name], folder / f"{name}.log", policy)
+                words = words.extended(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
             done = process.run(
                 words,
                 timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.inputs import digest_once, stamp_of
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import ToolError
 
 START_SECONDS = 30.0
@@ -117,7 +118,7 @@ def _mapped(clang: Path, environment: Mapping[str, str]) -> set[str]:
     ):
         # What was written is gone from the pipe when the compiler reads: then all is loaded, and it waits for the rest.
         pipe.write(b"\n")
-        argv = [clang, "-cc1", "-fsyntax-only", "-x", "c", "-"]
+        argv = Cc1Line(clang, own=("-fsyntax-only", "-x", "c", "-"))
         child = process.start(argv, stdin=source, stderr=err, env=environment)
         try:
             with process.awaited(child.pid):

@@ -19,7 +19,8 @@ from typing import IO, Any
 
 from mlgokit.compiler import limits as limiting
 from mlgokit.compiler.limits import Limits
-from mlgokit.errors import ToolError
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.errors import ToolError, UsageError
 
 TAIL_BYTES = 8192
 STANDARD_ERROR = 2
@@ -137,12 +138,15 @@ def start(
     """Start a program as the leader of a group of its own; whoever calls this must :func:`end` it on every path.
 
     See :func:`limits_of` for ``limits``. With ``core`` it runs on that processor alone. With ``inside``, words that
-    limit it too, it runs in a :class:`~mlgokit.compiler.sandbox.Sandbox`.
+    limit it too, it runs in a :class:`~mlgokit.compiler.sandbox.Sandbox`. ``clang -cc1`` is only started for a line
+    that was judged as a whole (:class:`~mlgokit.compiler.options.cc1.Cc1Line`).
 
     Raises:
         ToolError: the program cannot be started at all.
+        UsageError: it is a line of ``-cc1`` that was not judged, or changed since.
     """
     program = os.fspath(argv[0])
+    expect_judged(argv)
     if shutil.which(program, path=None if env is None else env.get("PATH")) is None:
         raise ToolError(f"{program}: expected an executable program, found none; install it or give another path")
     try:
@@ -177,14 +181,31 @@ def _pinned(core: int | None) -> Generator[None]:
         os.sched_setaffinity(0, before)
 
 
+def expect_judged(argv: Sequence[str | os.PathLike[str]]) -> None:
+    """Refuse a line of ``clang -cc1`` that is not the one that was judged.
+
+    Raises:
+        UsageError: it is such a line.
+    """
+    if _is_cc1(argv) and not isinstance(argv, Cc1Line):
+        raise UsageError(
+            f"{os.fspath(argv[0])}: expected a command line that was judged as a whole, found words for {argv[1]!s}; "
+            "make a Cc1Line of them, or call the driver"
+        )
+
+
+def _is_cc1(argv: Sequence[str | os.PathLike[str]]) -> bool:
+    # The driver hands over to a tool of clang's for a first option that begins so (clang/tools/driver/driver.cpp).
+    return len(argv) > 1 and os.fspath(argv[1]).startswith("-cc1")
+
+
 def limits_of(argv: Sequence[str | os.PathLike[str]], limits: Limits | None) -> Limits:
     """The limits of a child: those that are given, else of a compiler (called with ``-cc1``), else of a tool.
 
     Never more than this process has: who limits mlgokit, as by ``ulimit``, limits its children.
     """
     if limits is None:
-        is_compiler = len(argv) > 1 and os.fspath(argv[1]) == "-cc1"
-        limits = limiting.COMPILER_LIMITS if is_compiler else limiting.TOOL_LIMITS
+        limits = limiting.COMPILER_LIMITS if _is_cc1(argv) else limiting.TOOL_LIMITS
     own = [resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)]
     if own == [resource.RLIM_INFINITY] * 2:
         return limits

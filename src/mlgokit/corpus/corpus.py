@@ -266,7 +266,9 @@ def _prepare(
     )
     if reason is not None:
         return ModuleFailure(name=module.name, project=module.project, reason=reason)
-    return module if words == module.command_line else replace(module, command_line=words)
+    if words == module.command_line and not edits.allowed:
+        return module
+    return replace(module, command_line=words, allowed_options=edits.allowed)
 
 
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:

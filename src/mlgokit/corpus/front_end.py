@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
@@ -300,8 +301,10 @@ def _run_front_end(
     """Run clang once; what it did, and why there is no usable bitcode, if there is none."""
     # Compiled modules go to a folder that goes away: the driver's is in the user's home.
     modules = [f"-fmodules-cache-path={making.partial / 'modules'}"] if "-fmodules" in job.front_end else []
-    words = front_end_words(job.front_end)
-    argv = [*words, *modules, *FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output), *job.input]
+    clang, *options = job.front_end
+    words, warnings = front_end_words(options)
+    own = [*warnings, *modules, *FRONT_END, *DEPENDENCIES, str(dependencies), "-o", str(output)]
+    argv = Cc1Line(clang, options=words, own=own, source=job.input)
     if making.cancelled.is_set():
         raise CancelledError
     limits = making.limits

@@ -191,6 +191,7 @@ def _look(search: _Search, module: Module) -> _Seen:
             search.plugin,
             module.bitcode,
             command_line=module.command_line,
+            allowed_options=module.allowed_options,
             timeout_seconds=search.timeout_seconds,
             sandbox=search.sandbox,
         )

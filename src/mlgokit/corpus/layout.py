@@ -41,14 +41,15 @@ def encode_command_line(options: Iterable[str]) -> bytes:
 
 
 def decode_command_line(data: bytes) -> tuple[str, ...]:
-    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent, empty options are left out.
+    r"""The options of a ``.cmd`` file; the NUL after the last one may be absent.
 
     Example:
         >>> decode_command_line(b"-cc1\x00-Oz\x00")
         ('-cc1', '-Oz')
     """
     # Modules of a project share most options: interned, a hundred thousand command lines fit into memory.
-    return tuple(sys.intern(option) for option in data.decode("utf-8", "surrogateescape").split("\0") if option)
+    text = data.decode("utf-8", "surrogateescape").removesuffix("\0")
+    return tuple(sys.intern(option) for option in text.split("\0")) if text else ()
 
 
 def language_of(name: str, command_line: tuple[str, ...]) -> str:

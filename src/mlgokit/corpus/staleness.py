@@ -11,6 +11,8 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import Limits
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, profiles_in, with_profiles
 from mlgokit.module import Module
 
@@ -55,9 +57,9 @@ def fit_of(module: Module) -> ProfileFit | None:
     return ProfileFit(mismatched=module.profile_mismatched, missing=module.profile_missing)
 
 
-def front_end_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The front end's options, with its warnings about profiles if it reads one."""
-    return _loud(words, _MATCHED_BY_FRONT_END) if _by_front_end(words) else tuple(words)
+def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The front end's options, and those of ours for its warnings about profiles if it reads one."""
+    return (_not_quiet(words), _MATCHED_BY_FRONT_END) if _by_front_end(words) else (tuple(words), ())
 
 
 def profile_fit(
@@ -80,7 +82,8 @@ def profile_fit(
     words = with_profiles(command_line, lambda option: str(folder / option.values[0]))
     if _by_front_end(words):
         return _from_front_end(said)
-    argv = [clang, *_loud(words, _MATCHED_BY_OPTIMIZER), "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
+    own = [*_MATCHED_BY_OPTIMIZER, "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
+    argv = Cc1Line(clang, options=_not_quiet(words), own=own)
     done = process.run(argv, timeout_seconds=seconds, limits=limits)
     return _from_optimizer(done.stderr) if done.returncode == 0 else None
 
@@ -92,8 +95,8 @@ def _by_front_end(words: Sequence[str]) -> bool:
     )
 
 
-def _loud(words: Sequence[str], warnings: Sequence[str]) -> tuple[str, ...]:
-    return (*(word for word in words if word != _QUIET), *warnings)
+def _not_quiet(words: Sequence[str]) -> tuple[str, ...]:
+    return spell_options(option for option in parse_options(words) if option.name != _QUIET)
 
 
 def _from_front_end(said: str) -> ProfileFit:

@@ -20,6 +20,7 @@ import numpy as np
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import COMPILE_SECONDS
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import in_order
 from mlgokit.compiler.request import Compiler, CompileRequest
@@ -135,7 +136,11 @@ def compiled_in_one_go(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = 
         if job is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
         output = folder / "build.o"
-        argv = [*job.front_end, "-emit-obj", "-o", str(output), *job.input]
+        clang, *options = job.front_end
+        try:
+            argv = Cc1Line(clang, options=options, own=("-emit-obj", "-o", str(output)), source=job.input)
+        except InputError as error:
+            return str(error)
         done = process.run(argv, timeout_seconds=timeout_seconds, cwd=job.directory, env=front_end_environment())
         if done.returncode != 0:
             return "the build's command did not finish in time" if done.timed_out else first_error(done.stderr)

@@ -202,7 +202,11 @@ def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:
         return list(modules)
     edits: CommandLineEdits = command_line_edits(add=[" ".join(side.options)])
     return [
-        dataclasses.replace(module, command_line=("-cc1", *edited(module.command_line[1:], edits, where=module.name)))
+        dataclasses.replace(
+            module,
+            command_line=("-cc1", *edited(module.command_line[1:], edits, where=module.name)),
+            allowed_options=(*module.allowed_options, *edits.allowed),
+        )
         for module in modules
     ]
 

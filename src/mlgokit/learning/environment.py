@@ -265,15 +265,7 @@ def _start(
     timeout_seconds: float,
 ) -> Session:
     record = folder / "module.opt.yaml" if problem.by_regalloc_cost else None
-    argv = command(
-        toolchain,
-        module.command_line,
-        module.bitcode,
-        folder / "module.o",
-        None,
-        record=record,
-        thinlto_index=module.thinlto_index,
-    )
+    argv = command(toolchain, module, folder / "module.o", None, record=record)
     return stack.enter_context(
         open_session(
             argv,

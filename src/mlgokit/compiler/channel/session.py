@@ -21,6 +21,7 @@ from mlgokit.advisors import Advice, Advisor, Observation
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.conversation import Conversation
 from mlgokit.compiler.limits import COMPILER_LIMITS, exceeded
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.problems import Problem
 from mlgokit.traces import Log
@@ -371,7 +372,11 @@ def open_session(
                 f"found {error.strerror}; free space or choose another folder"
             ) from error
         words = [word.replace("{base}", lines[name].base) for name, use in channels.items() for word in use.options]
-        child = process.start([*argv, *words], stderr=stderr, cwd=cwd, env=env)
+        if not isinstance(argv, Cc1Line) and list(argv[1:2]) == ["-cc1"]:
+            # A caller of the library wrote it; command lines of modules come judged.
+            argv = Cc1Line(argv[0], own=[os.fspath(word) for word in argv[2:]])
+        line = argv.extended(words) if isinstance(argv, Cc1Line) else [*argv, *words]
+        child = process.start(line, stderr=stderr, cwd=cwd, env=env)
         ended = os.pidfd_open(child.pid)
         stack.callback(os.close, ended)
         poller = select.poll()

@@ -26,10 +26,17 @@ LONGEST_COMMAND_LINE = 1 << 20
 """Bytes; Linux takes 2 MiB of arguments and environment."""
 MOST_PROFILE_BYTES = 1 << 30
 
-_WORD = re.compile(r"[\w.,+:=%-]*")
-_DASHED = frozenset({"-target-feature", "-aux-target-feature"})
-"""Options whose value may begin with a dash. Of any other, a value that does is meant to be taken for an option."""
 _REMEDY = "delete or replace it with --delete-options or --replace-options if you trust it"
+_WORD = re.compile(r"[\w.,+:=%-]*")
+_NAME = re.compile(r"[\w][\w.+-]*")
+_TEXT = re.compile(r"(?![-@])[^\x00-\x08\x0a-\x1f\x7f]*")
+_FEATURE = re.compile(r"[+-][\w][\w.+-]*")
+_VALUES = {
+    **dict.fromkeys(("-target-feature", "-aux-target-feature"), _FEATURE),
+    **dict.fromkeys(("-target-cpu", "-aux-target-cpu", "-tune-cpu", "-target-abi", "-triple", "-aux-triple"), _NAME),
+    **dict.fromkeys(("-mfpmath", "-mfloat-abi", "-mrelocation-model", "-mthread-model", "-exception-model"), _NAME),
+}
+"""What values look like; of all other options :data:`_TEXT`, which is nothing that begins like an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +88,26 @@ def check_command_line(words: Sequence[str], *, folder: Path | None = None) -> s
 def check_options(options: Iterable[Option], *, folder: Path | None = None) -> str | None:
     """The same for options that are parsed already, without the ``-cc1``."""
     for option in options:
-        if option.name == "-cc1":
-            return "expected one command line, found a second -cc1; extract the objects before they are joined"
-        found = " ".join(option.words)[:200]
-        if not _is_harmless(option):
-            return f"expected options that only decide the code, found {found}; {_REMEDY}"
-        if names_a_profile(option) and (trouble := _profile_trouble(option, folder)) is not None:
-            return f"expected options that only decide the code, found {found} ({trouble}); {_REMEDY}"
+        if is_left_out(option) and _is_plain(option):
+            continue
+        trouble = _trouble(option, is_taken=_is_harmless(option)) or _profile_trouble(option, folder)
+        if trouble is not None:
+            return trouble
     return None
+
+
+def option_trouble(option: Option, *, from_source: bool) -> str | None:
+    """Why an option of the line that is about to be started is refused, or ``None``.
+
+    Args:
+        option: of somebody else.
+        from_source: whether the line reads a source, and not bitcode.
+    """
+    is_taken = _is_harmless(option) and not is_left_out(option)
+    trouble = _trouble(option, is_taken=is_taken or (from_source and _is_front_end(option)))
+    if trouble is None and names_a_profile(option) and not Path("".join(option.values)).is_absolute():
+        return _refused(option, " (no whole path)")
+    return trouble
 
 
 def check_front_end(words: Sequence[str]) -> str | None:
@@ -107,9 +126,8 @@ def check_front_end(words: Sequence[str]) -> str | None:
     for option in parse_options(words[1:]):
         taken = _is_harmless(option) and not is_left_out(option) and not names_a_profile(option)
         if not (taken or _is_front_end(option)):
-            found = " ".join(option.words)[:200]
             return (
-                f"expected options that decide the code, found {found}, which extraction does not do; "
+                f"expected options that decide the code, found {_spelled(option)}, which extraction does not do; "
                 "take it out of the build's command"
             )
     return None
@@ -126,18 +144,32 @@ def check_file(path: Path, what: str, *, folder: Path, most_bytes: int) -> str |
     return None if size <= most_bytes else f"expected at most {most_bytes} bytes of {what} in {path.name}, found {size}"
 
 
+def _trouble(option: Option, *, is_taken: bool) -> str | None:
+    if option.name == "-cc1":
+        return "expected one command line, found a second -cc1; extract the objects before they are joined"
+    return None if is_taken else _refused(option)
+
+
+def _refused(option: Option, why: str = "") -> str:
+    return f"expected options that only decide the code, found {_spelled(option)}{why}; {_REMEDY}"
+
+
+def _spelled(option: Option) -> str:
+    """The option as a message has it."""
+    return " ".join(word or "an empty word" for word in option.words)[:200]
+
+
 def _is_plain(option: Option) -> bool:
     """Whether the option is one to the compiler as well, and nothing else."""
     # The compiler replaces @file by the words in it wherever it stands.
     if option.kind in {"input", "unknown"} or not option.is_whole:
         return False
-    if any(word.startswith("@") or "\0" in word for word in option.words):
+    if any(not word or word.startswith("@") or "\0" in word for word in option.words):
         return False
-    return option.name in _DASHED or option.kind in LLVM_KINDS or not any(map(_begins_an_option, option.values))
-
-
-def _begins_an_option(value: str) -> bool:
-    return value.startswith(("-", "@"))
+    if option.kind in LLVM_KINDS:
+        return True
+    pattern = _VALUES.get(option.name, _TEXT)
+    return all(pattern.fullmatch(value) for value in option.values)
 
 
 def _is_front_end(option: Option) -> bool:
@@ -145,14 +177,17 @@ def _is_front_end(option: Option) -> bool:
 
 
 def _profile_trouble(option: Option, folder: Path | None) -> str | None:
-    """Why a profile is not to be read, or ``None``."""
+    """Why a profile is not to be read, or ``None``; of other options nothing is said."""
+    if not names_a_profile(option):
+        return None
     value = option.values[0] if option.values else ""
-    if folder is None or not value:
-        return "no file of a corpus"
-    try:
-        return check_file(folder / value, "a profile", folder=folder, most_bytes=MOST_PROFILE_BYTES)
-    except (OSError, RuntimeError) as error:
-        return str(error)
+    trouble: str | None = "no file of a corpus"
+    if folder is not None and value:
+        try:
+            trouble = check_file(folder / value, "a profile", folder=folder, most_bytes=MOST_PROFILE_BYTES)
+        except (OSError, RuntimeError) as error:
+            trouble = str(error)
+    return None if trouble is None else _refused(option, f" ({trouble})")
 
 
 def _is_harmless(option: Option) -> bool:

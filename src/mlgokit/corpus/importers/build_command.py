@@ -203,8 +203,11 @@ def _without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
     """The words from the compiler on: ``ccache``, ``env A=b`` and the like are left out.
 
     Raises:
-        ValueError: nothing is left.
+        ValueError: nothing is left, or one of them is empty: it would be dropped, or be the value of what is not.
     """
+    if "" in arguments[1:]:
+        before = arguments[arguments.index("", 1) - 1]
+        raise ValueError(f"expected options and a source, found an empty word after {before[:200]}")
     for index, word in enumerate(arguments):
         if PurePosixPath(word).name not in _WRAPPERS and (index == 0 or "=" not in word):
             return arguments[index:]

@@ -9,7 +9,7 @@ it (:mod:`mlgokit.compiler.options.safety`).
 import re
 from collections.abc import Iterator, Sequence
 
-from mlgokit.compiler.options.parse import Option
+from mlgokit.compiler.options.parse import Option, parse_options
 
 
 def _words(text: str) -> frozenset[str]:
@@ -25,7 +25,7 @@ _WITH_VALUE = _words("""
     -gen-cdb-fragment-path
 """)
 """Options whose value is the next word, if it is not joined to them."""
-_WITH_PASSED_VALUE = frozenset({"-include-pch", "-load", "-plugin", "-add-plugin"})
+_PASSED_ON = "-Xclang"
 _REVIEWED = re.compile(
     r"-[fmWODUIF].*|-g(?!en-).*|-i(dirafter|framework|macros|nclude|prefix|quote|sysroot|system|withprefix).*"
     r"|--?(std|stdlib|rtlib|unwindlib|sysroot|target|gcc-toolchain|gcc-install-dir|gcc-triple|embed-dir)(=.*)?"
@@ -44,28 +44,40 @@ _ACCELERATOR = re.compile(r"(amdgcn|r600|nvptx|spirv?|dxil|amdil|hsail)\S*")
 def driver_units(words: Sequence[str]) -> Iterator[Option]:
     """Cut a driver's words into options with the value that is a word of its own; an input has the empty name.
 
+    What ``-Xclang`` passes on stays together with its values, wherever these stand: the driver puts all such words into
+    one row of the ``-cc1`` line, in their order.
+
     Example:
-        >>> [(unit.name, unit.values) for unit in driver_units(["-I", "a", "-O2", "-Xclang", "-load", "b.c"])]
-        [('-I', ('a',)), ('-O2', ()), ('-Xclang', ('-load',)), ('', ('b.c',))]
+        >>> words = ["-I", "a", "-Xclang", "-target-cpu", "-O2", "-Xclang", "k8", "b.c"]
+        >>> [(unit.name, unit.values) for unit in driver_units(words)]
+        [('-I', ('a',)), ('-Xclang', ('-target-cpu', 'k8')), ('-O2', ()), ('', ('b.c',))]
     """
-    position = 0
-    while position < len(words):
-        word = words[position]
-        values = tuple(words[position + 1 : position + 2]) if word in _WITH_VALUE else ()
-        size = 1 + len(values)
-        if (
-            word == "-Xclang"
-            and values
-            and values[0] in _WITH_PASSED_VALUE
-            and "-Xclang" in words[position + 2 : position + 3]
-        ):
-            size = 4
-        taken = tuple(words[position : position + size])
-        if not word.startswith("-") or word == "-":
-            yield Option(name="", values=(word,), words=taken, kind="input")
-        elif word != "--":
-            yield Option(name=word, values=values, words=taken, kind="driver")
-        position += size
+    units = [unit for unit in _pairs(words) if unit.name != "--"]
+    passed = iter(parse_options(value for unit in units if unit.name == _PASSED_ON for value in unit.values))
+    waiting = 0
+    for unit in units:
+        if unit.name != _PASSED_ON or not unit.values:
+            yield unit
+        elif waiting:
+            waiting -= 1
+        else:
+            values = next(passed).words
+            waiting = len(values) - 1
+            taken = tuple(word for value in values for word in (_PASSED_ON, value))
+            yield Option(name=_PASSED_ON, values=values, words=taken, kind="driver")
+
+
+def _pairs(words: Sequence[str]) -> Iterator[Option]:
+    rest = iter(words)
+    for word in rest:
+        values = tuple(value for value in [next(rest, None)] if value is not None) if word in _WITH_VALUE else ()
+        is_input = not word.startswith("-") or word == "-"
+        yield Option(
+            name="" if is_input else word,
+            values=(word,) if is_input else values,
+            words=(word, *values),
+            kind="input" if is_input else "driver",
+        )
 
 
 def may_be_asked(unit: Option) -> bool:

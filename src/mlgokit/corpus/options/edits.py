@@ -29,6 +29,11 @@ class CommandLineEdits:
     replace: tuple[Option, ...] = ()
 
     @property
+    def allowed(self) -> tuple[tuple[str, ...], ...]:
+        """The user's options by their words, see :attr:`mlgokit.module.Module.allowed_options`."""
+        return tuple(option.words for option in (*self.add, *self.replace))
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """Files that the user's options name, which a compiler has to read."""
         values = (value for option in (*self.add, *self.replace) for value in option.values)

@@ -1,0 +1,98 @@
+"""The one way to a ``clang -cc1`` process: its whole command line is put together, cut and judged here.
+
+What is judged is the final vector, and nothing can be taken from it afterwards: :func:`mlgokit.compiler.process.start`
+starts ``-cc1`` for a :class:`Cc1Line` alone, and whatever is made of one by slicing or adding is a plain tuple.
+"""
+
+import os
+from collections.abc import Collection, Sequence
+from typing import Self
+
+from mlgokit.compiler.options.parse import parse_options
+from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, option_trouble
+from mlgokit.errors import InputError
+
+_LANGUAGES = frozenset({"c", "c++", "cpp-output", "c++-cpp-output"})
+
+
+class Cc1Line(tuple[str, ...]):
+    """A command line of ``clang -cc1`` that passed the gate, program first."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        program: str | os.PathLike[str],
+        *,
+        options: Sequence[str] = (),
+        own: Sequence[str] = (),
+        source: Sequence[str] = (),
+        allowed: Collection[tuple[str, ...]] = (),
+    ) -> Self:
+        """Put a line together, and judge it.
+
+        Args:
+            program: clang.
+            options: somebody else's, ``-cc1`` first; nothing if the whole line is ours.
+            own: words of mlgokit's own that follow: plugin, input, output. They are not questioned, but none of them
+                may become the value of an option before it.
+            source: somebody else's too: ``-x``, a language and a source, which end the line. Then the options may have
+                what only a front end needs.
+            allowed: options by their words, with their value, that are not questioned either: those that the user gave.
+
+        Raises:
+            InputError: the line has an option that nobody has reviewed, or one that takes a word that it should not.
+
+        Example:
+            >>> Cc1Line("clang", options=("-cc1", "-Oz"), own=("-emit-obj", "-o", "a.o"))[-3:]
+            ('-emit-obj', '-o', 'a.o')
+            >>> Cc1Line("clang", options=("-cc1", "-target-cpu"), own=("-o", "a.o"))  # doctest: +ELLIPSIS
+            Traceback (most recent call last):
+            mlgokit.errors.InputError: clang -cc1: expected options that only decide the code, found -target-cpu -o; ...
+        """
+        foreign = tuple(options) or ("-cc1",)
+        words = (*foreign, *own, *source)
+        trouble = _trouble(words, len(foreign), frozenset(allowed), from_source=bool(source)) or _source_trouble(source)
+        if trouble is not None:
+            raise InputError(f"clang -cc1: {trouble}")
+        return super().__new__(cls, (os.fspath(program), *words))
+
+    def extended(self, own: Sequence[str]) -> Self:
+        """The same line with more words of ours at its end."""
+        # All before is judged, and ended where an option ended.
+        return super().__new__(type(self), (*self, *own))
+
+
+def _source_trouble(source: Sequence[str]) -> str | None:
+    if not source:
+        return None
+    first, language, path = (*source, "", "", "")[:3]
+    if len(source) != 3 or first != "-x" or language not in _LANGUAGES:
+        return f"expected -x, a language of C or C++, and a source, found {' '.join(source)[:200]}"
+    if path == "" or path.startswith(("-", "@")) or "\0" in path:
+        return f"expected a source by its path, found {path[:200] or 'an empty word'}; give it a folder, as in ./a.c"
+    return None
+
+
+def _trouble(
+    words: tuple[str, ...], foreign: int, allowed: frozenset[tuple[str, ...]], *, from_source: bool
+) -> str | None:
+    """Why a line is not started, or ``None``; the first ``foreign`` words are somebody else's."""
+    if words[0] != "-cc1":
+        return f"expected -cc1 as the first option, found {words[0] or 'an empty word'}"
+    if sum(len(word) + 1 for word in words) > LONGEST_COMMAND_LINE:
+        return f"expected at most {LONGEST_COMMAND_LINE} bytes of options, found more"
+    position = 1
+    for option in parse_options(words[1:]):
+        if position >= foreign:
+            break
+        position += len(option.words)
+        if position > foreign:
+            return (
+                f"expected options that only decide the code, found {' '.join(option.words)[:200]}; give it its value"
+            )
+        if not (option.words in allowed and option.is_whole and all(option.words)):
+            trouble = option_trouble(option, from_source=from_source)
+            if trouble is not None:
+                return trouble
+    return None
