@@ -8,11 +8,14 @@ from pathlib import Path
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object, section_totals
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.sources.extract import driver_words, input_words, project_jobs, project_sources
+from mlgokit.corpus.front_end import front_end_environment
+from mlgokit.corpus.options.driver import may_be_linked
+from mlgokit.corpus.sources.extract import project_jobs, project_sources
 from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
 from mlgokit.errors import CorpusError, ToolError
 from mlgokit.evaluation.records import Sizes
@@ -62,28 +65,31 @@ def compare_program(
     if project.program is None:
         raise CorpusError(f"project {project.name!r}: expected a program to build, found none; name another project")
     expect_linker(toolchain, "program")
-    root, names = project_sources(project, sources_folder=sources_folder)
-    # The same gate as for a corpus: a list of projects may be a stranger's.
-    project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
+    root, _ = project_sources(project, sources_folder=sources_folder)
+    # A list of projects may be a stranger's: its sources are compiled by the lines that the gate let through.
+    jobs = project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
+    if word := next((word for word in project.program.libraries if not may_be_linked(word)), None):
+        raise CorpusError(
+            f"project {project.name!r}: libraries: expected libraries by their names such as -lm, found {word[:200]!r}"
+            "; correct the list of projects"
+        )
     with tempfile.TemporaryDirectory(prefix="mlgokit-program-") as scratch:
         folder = Path(scratch)
-        tasks = [(build, index) for build in ("before", "after") for index in range(len(names))]
+        tasks = [(build, index) for build in ("before", "after") for index in range(len(jobs))]
 
         def compile_one(task: tuple[str, int]) -> ObjectSizes:
             build, index = task
             output = folder / f"{index}.{build}.o"
-            words = [
-                *driver_words(project, toolchain),
-                *(f"-I{entry}" for entry in project.include),
-                *(f"-D{define}" for define in project.defines),
-                *([f"-fpass-plugin={plugin.resolve()}"] if build == "after" else []),
-                "-c", "-o", str(output), *input_words(project, names[index]),
-            ]  # fmt: skip
-            done = process.run(words, timeout_seconds=COMPILE_SECONDS, cwd=root)
+            clang, *options = jobs[index].front_end
+            loaded = [f"-fpass-plugin={plugin.resolve()}"] if build == "after" else []
+            line = Cc1Line(
+                clang, options=options, own=[*loaded, "-emit-obj", "-o", str(output)], source=jobs[index].input
+            )
+            done = process.run(line, timeout_seconds=COMPILE_SECONDS, cwd=root, env=front_end_environment())
             if done.returncode != 0:
                 raise CorpusError(
-                    f"program {project.name}: expected {names[index]} to compile, found: {first_error(done.stderr)}; "
-                    "check the policy and the project's options"
+                    f"program {project.name}: expected {jobs[index].source} to compile, found: "
+                    f"{first_error(done.stderr)}; check the policy and the project's options"
                 )
             return measure_object(output)
 
@@ -95,7 +101,7 @@ def compare_program(
         weights = link_weights(objects["before"])
         sizes: dict[str, Sizes] = {}
         for build in ("before", "after"):
-            files = [folder / f"{index}.{build}.o" for index in range(len(names))]
+            files = [folder / f"{index}.{build}.o" for index in range(len(jobs))]
             _link(project, toolchain, files, folder / build)
             totals = section_totals(read_elf(folder / build))
             sizes[build] = Sizes(

@@ -60,6 +60,22 @@ def is_left_out(option: Option) -> bool:
     return review.left_out(option.name) and not review.exceptions(option.name)
 
 
+def is_reviewed_code_option(word: str) -> bool:
+    """Whether ``-cc1`` has a reviewed option about code of that name: as it is, negated or affirmed.
+
+    Example:
+        >>> [is_reviewed_code_option(word) for word in ("-fno-rtti", "-fvisibility=hidden", "-fproc-stat-report=a")]
+        [True, True, False]
+    """
+    name, equals, _ = word.partition("=")
+    bare = re.sub(r"^-f(no-)?", "", name)
+    review = _review()
+    names = [f"-f{no}{bare}{end}" for no in ("", "no-") for end in ("", "=")]
+    if equals:
+        return any(review.kept(one) for one in names if one.endswith("="))
+    return any(review.flags(one) or review.kept(one) for one in names)
+
+
 def names_a_profile(option: Option) -> bool:
     """Whether an option names a file that decides the code: a profile, or what maps the names in one."""
     return _review().inside(option.name)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mlgokit.compiler.options.parse import Option, parse_options
+from mlgokit.compiler.options.safety import is_reviewed_code_option
 
 
 def _words(text: str) -> frozenset[str]:
@@ -38,6 +39,16 @@ _REVIEWED = re.compile(
 )
 _STARTS_OTHERS = re.compile(r"-(fplugin|fpass-plugin|fopenmp-targets|fsycl|foffload|fcrash-diagnostics|mmlir).*")
 """Of the families above, what loads a library or starts a program."""
+_RUN = re.compile(
+    r"-[DUI].*|-(w|include|isystem|iquote|pedantic|pthread|Xclang|mllvm|target)|-O[0-3sz]|-g[0-3]?|-std=[\w+:]+"
+    r"|-W(?![lap],)[\w=+-]*|--target=[\w.-]+|-m(?!mlir)[\w.,=+-]+"
+    # The driver's own names for what -cc1 calls otherwise.
+    r"|-f(no-)?(strict-aliasing|strict-overflow|PIC|pic|PIE|pie|(un)?signed-char|builtin-\w+|stack-protector(-\w+)?|ident"
+    r"|asynchronous-unwind-tables|omit-frame-pointer|trapping-math|associative-math|reciprocal-math|signed-zeros"
+    r"|honor-nans|honor-infinities|(tree-|tree-slp-|slp-)?vectorize)|-fexcess-precision=\w+"
+)
+_RUN_IF_REVIEWED = re.compile(r"-f(?!no-integrated-as)[\w+-]+(=[\w.,+-]*)?")
+_LINKED = re.compile(r"-l\w[\w.+-]*|-pthread|-static|-rdynamic|-Wl,--(no-)?as-needed|-Wl,--(start|end)-group")
 _ACCELERATOR = re.compile(r"(amdgcn|r600|nvptx|spirv?|dxil|amdil|hsail)\S*")
 
 
@@ -91,6 +102,33 @@ def may_be_asked(unit: Option) -> bool:
         return False
     value = unit.values[0] if unit.values else unit.name.partition("=")[2]
     return not (unit.name.startswith(("-target", "--target")) and is_accelerator(value))
+
+
+def may_be_run(unit: Option) -> bool:
+    """Whether a driver that compiles, and is not only asked, may be given the option by somebody else.
+
+    A driver acts on more than it tells ``-cc1``: it writes statistics (``-fproc-stat-report=``), leaves reports of
+    crashes, and chooses the programs that it starts. So of the families only those options are taken that ``-cc1`` has
+    too and that are reviewed there.
+
+    Example:
+        >>> [may_be_run(unit) for unit in driver_units(["-fno-rtti", "-DA", "-fproc-stat-report=a", "-save-temps"])]
+        [True, True, False, False]
+    """
+    return may_be_asked(unit) and (
+        _RUN.fullmatch(unit.name) is not None
+        or (_RUN_IF_REVIEWED.fullmatch(unit.name) is not None and is_reviewed_code_option(unit.name))
+    )
+
+
+def may_be_linked(word: str) -> bool:
+    """Whether a word at the end of a link may come from somebody else: a library by its name, and how libraries count.
+
+    Example:
+        >>> [may_be_linked(word) for word in ("-lm", "-pthread", "-Wl,-Map=m", "--ld-path=./ld", "-l./evil", "@words")]
+        [True, True, False, False, False, False]
+    """
+    return _LINKED.fullmatch(word) is not None
 
 
 def may_be_left_out(word: str) -> bool:

@@ -23,7 +23,7 @@ from mlgokit.corpus.front_end import (
     make_corpus,
 )
 from mlgokit.corpus.options.command_line import ask_driver, options_for_ir, options_for_source, read_dry_run
-from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
+from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_run
 from mlgokit.corpus.sources.fetch import project_root
 from mlgokit.corpus.sources.projects import Project
 from mlgokit.errors import CorpusError, UsageError
@@ -227,7 +227,7 @@ def _command_lines(
     Raises:
         CorpusError: the compiler does not take the project's options, or they do more than decide the code.
     """
-    if unit := next((unit for unit in driver_units(project.options) if not may_be_asked(unit)), None):
+    if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "
             f"{' '.join(unit.words)[:200]}; correct the list of projects"
