@@ -26,6 +26,11 @@ GOOD_CC1 = _words("""
     -O2 -Os -mrelocation-model=pic -vectorize-loops -ffunction-sections -fdata-sections -funwind-tables=2
     -mframe-pointer=none -fno-rounding-math -mconstructor-aliases -disable-llvm-passes -std=c++17 -fgnuc-version=4.2.1
 """)
+PAIRS_CC1 = (
+    ("-target-cpu", "x86-64"), ("-target-feature", "+sse2"), ("-target-feature", "-avx"), ("-tune-cpu", "generic"),
+    ("-mrelocation-model", "pic"), ("-pic-level", "2"), ("-mllvm", "-inline-threshold=5"), ("-target-abi", "sysv"),
+)  # fmt: skip
+"""Good options whose value is a word of its own: without the one, the other is another option."""
 EVIL = _words("""
     -fplugin -fpass-plugin -load -plugin -add-plugin -plugin-arg-evil -fplugin-arg-evil-x -load-pass-plugin -mlir -mmlir
     -dependency-file -dependency-dot -MF -MJ -MD -MMD -MT -MQ -MG -o -diagnostic-log-file -stack-usage-file
@@ -174,7 +179,10 @@ def line(rng: Rng, *, cc1: bool = False) -> list[str]:
     """Options of a driver, or after a ``-cc1`` that is not among them."""
     good = GOOD_CC1 if cc1 else GOOD
     parts = [[_one(rng, good)] for _ in range(int(rng.integers(0, 5)))]
-    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
+    for _ in range(int(rng.integers(0, 3))):
+        pair = list(PAIRS_CC1[int(rng.integers(len(PAIRS_CC1)))])
+        parts.append(pair if cc1 else [part for word in pair for part in ("-Xclang", word)])
+    for _ in range(int(rng.choice([0, 0, 1, 1, 1, 2, 3]))):
         parts.insert(int(rng.integers(len(parts) + 1)), _option(rng, cc1=cc1))
     words = [word for part in parts for word in part]
     how = rng.random()
@@ -183,8 +191,24 @@ def line(rng: Rng, *, cc1: bool = False) -> list[str]:
     elif len(words) > 1 and how < 0.10:
         at = int(rng.integers(len(words) - 1))
         words[at : at + 2] = [words[at] + words[at + 1]]
-    elif len(words) > 1 and how < 0.15:
-        del words[int(rng.integers(len(words)))]
-    elif words and how < 0.18:
-        words.insert(int(rng.integers(len(words) + 1)), "")
+    elif how < 0.70:
+        for _ in range(int(rng.integers(1, 4))):
+            _shift(rng, words)
     return words
+
+
+def _shift(rng: Rng, words: list[str]) -> None:
+    """Drop, double, empty or move one word, so that others come to stand where a value or an option was."""
+    if not words:
+        return
+    at, to, how = int(rng.integers(len(words))), int(rng.integers(len(words) + 1)), int(rng.integers(5))
+    if how == 0:
+        del words[at]
+    elif how == 1:
+        words.insert(to, words[at])
+    elif how == 2:
+        words[at] = ""
+    elif how == 3:
+        words.insert(to, "")
+    else:
+        words.insert(min(to, len(words) - 1), words.pop(at))

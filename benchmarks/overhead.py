@@ -16,6 +16,7 @@ from results import Cell, Result, Table
 from timing import RATIO_COLUMNS, Ratios, Timing, compare_times, left_out, time_modules
 
 from mlgokit.compiler import process
+from mlgokit.compiler.compile import command
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import HEURISTIC, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
@@ -304,11 +305,7 @@ def memory_table(config: Overhead, toolchain: Toolchain, modules: Sequence[Modul
 
 
 def _peak(toolchain: Toolchain, module: Module, plugin: Path | None, folder: Path, timeout: float) -> int:
-    extra = [] if plugin is None else [f"-fpass-plugin={plugin}"]
-    words = [*(word for word in module.command_line if word), *extra, "-x", "ir", module.bitcode.absolute()]
-    return process.run(
-        [toolchain.clang, *words, "-emit-obj", "-o", folder / "peak.o"], timeout_seconds=timeout
-    ).peak_bytes
+    return process.run(command(toolchain, module, folder / "peak.o", plugin), timeout_seconds=timeout).peak_bytes
 
 
 def _shown(ratio: float) -> str:

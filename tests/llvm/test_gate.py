@@ -6,6 +6,7 @@ Each test has the input with which a hostile reader ran code, or wrote where he 
 import contextlib
 import importlib
 import json
+import re
 import shlex
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.importers.database import import_commands
@@ -26,6 +28,7 @@ from mlgokit.corpus.options.override import link_options
 from mlgokit.corpus.sources.extract import extract_projects
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.errors import CorpusError
+from mlgokit.evaluation.program import compare_program
 
 pytestmark = pytest.mark.llvm
 
@@ -204,6 +207,22 @@ def test_an_option_without_its_value_takes_none_of_ours(toolchain: Toolchain, tm
         ["--offload-arch=native", "-fopenmp"],
         ["-gen-reproducer=always"],
         ["-mllvm", "-polly"],
+        ["-fproc-stat-report=precious"],
+        ["-fproc-stat-report"],
+        ["-fcrash-diagnostics-dir=."],
+        ["-fuse-ld=./evil"],
+        ["--ld-path=./evil"],
+        ["-B."],
+        ["-specs=evil.specs"],
+        ["-ftime-trace=precious"],
+        ["-fsave-optimization-record=yaml"],
+        ["-fstack-usage"],
+        ["-fno-integrated-as"],
+        ["-fno-integrated-cc1"],
+        ["-save-temps"],
+        ["-Wl,-Map=precious"],
+        ["-Xclang", "-target-cpu", "-Xclang", ""],
+        ["-fno-rtti", ""],
     ],
 )
 def test_a_list_of_projects_runs_and_writes_nothing(
@@ -213,7 +232,7 @@ def test_a_list_of_projects_runs_and_writes_nothing(
     root.mkdir(parents=True)
     build = build.rename(root / "p-1")
     (tmp_path / "list.toml").write_text(LISTED.replace("OPTIONS", json.dumps(options)).replace("DIGEST", "0" * 64))
-    with pytest.raises(CorpusError, match=r"project 'p': options: expected .*options .*found .*-.*; correct"):
+    with pytest.raises(CorpusError, match=r"project 'p': options: expected .*options .*found .*(-|'').*; correct"):
         extract_projects(
             load_projects(tmp_path / "list.toml"),
             toolchain=toolchain,
@@ -222,6 +241,76 @@ def test_a_list_of_projects_runs_and_writes_nothing(
         )
     assert not (tmp_path / "canary").exists()
     assert (build / "precious").read_text() == "precious\n"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "-Wl,-Map=precious",
+            "--ld-path=./evil",
+            "-fuse-ld=./evil",
+            "-B.",
+            "-L.",
+            "-l./evil",
+            "-l:evil.so",
+            "evil.so",
+        ),
+        *(
+            "",
+            "evil.so",
+            "@evil.rsp",
+            "-Wl,--as-needed,-Map=precious",
+            "-Xlinker",
+            "-Tevil.ld",
+            "-fproc-stat-report=a",
+            "-o",
+        ),
+    ],
+)
+def test_what_a_list_links_is_libraries_by_their_names(build: Path, toolchain: Toolchain, tmp_path: Path, word: str):
+    root = tmp_path / "sources" / "p"
+    root.mkdir(parents=True)
+    build = build.rename(root / "p-1")
+    program = f'[project.program]\nname = "p"\nlibraries = {json.dumps(["-lm", word])}\n'
+    text = LISTED.replace("OPTIONS", "[]").replace("DIGEST", "0" * 64)
+    (tmp_path / "list.toml").write_text(text + program)
+    (project,) = load_projects(tmp_path / "list.toml")
+    found = re.escape(f"project 'p': libraries: expected libraries by their names such as -lm, found {word!r}; correct")
+    with pytest.raises(CorpusError, match=found):
+        compare_program(
+            project,
+            toolchain=toolchain,
+            sources_folder=tmp_path / "sources",
+            plugin=tmp_path / "none.so",
+            workers=1,
+        )
+    assert not (tmp_path / "canary").exists()
+    assert (build / "precious").read_text() == "precious\n"
+
+
+def test_an_importer_refuses_what_it_would_read_otherwise(build: Path, toolchain: Toolchain):
+    entries = [
+        {"directory": str(build), "file": "a.c", "arguments": ["clang", "-O2", *words, "-c", "a.c", "-o", f"{name}.o"]}
+        for name, words in {
+            "cpu": ["-Xclang", "-target-cpu", "-Xclang", "", "-Xclang", "-target-feature", "-Xclang", "-load"],
+            "word": ["", "-DA"],
+            "passed": ["-Wp,-target-feature,-w,-target-feature,-fpass-plugin=./evil.so"],
+            "good": ["-Xclang", "-target-feature", "-DA", "-Xclang", "+sse3"],
+        }.items()
+    ]
+    (build / "compile_commands.json").write_text(json.dumps(entries))
+    folder = build.parent / "corpus"
+    import_commands(build / "compile_commands.json", toolchain=toolchain, corpus_folder=folder, project="p")
+    corpus = load_corpus(folder)
+    untouched(build)
+    assert [module.name for module in corpus.modules] == ["p/good.o"]
+    options = parse_options(corpus.modules[0].command_line)
+    assert ("-target-feature", ("+sse3",)) in [(option.name, option.values) for option in options]
+    reasons = {failure.name: failure.reason for failure in corpus.failures}
+    assert "found an empty word after -Xclang" in reasons["p/cpu.o"]
+    assert "found an empty word after -O2" in reasons["p/word.o"]
+    assert "found -target-feature -fpass-plugin=./evil.so" in reasons["p/passed.o"]
 
 
 def test_a_link_command_is_only_asked_about(build: Path, toolchain: Toolchain):
@@ -242,6 +331,23 @@ def test_a_link_command_is_only_asked_about(build: Path, toolchain: Toolchain):
 def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     return importlib.import_module("fuzz_gate")
+
+
+def test_words_that_are_left_out_of_a_corpus_make_no_other_option(build: Path, toolchain: Toolchain, tmp_path: Path):
+    evil = f"-fpass-plugin={build}/evil.so"
+    lines = {
+        "empty": ("-target-cpu", "", "-target-feature", evil),
+        "quiet": ("-target-feature", "-w", "-target-feature", evil),
+        "index": ("-target-feature", "-fthinlto-index=", "-target-feature", evil),
+        "good": ("-target-cpu", "x86-64", "-target-feature", "+sse3"),
+    }
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    a_corpus(corpus, toolchain, lines)
+    loaded = load_corpus(corpus)
+    assert [module.name for module in loaded.modules] == ["good"]
+    compiled(loaded, toolchain)
+    untouched(build)
 
 
 def test_mutated_commands_load_start_and_write_nothing(fuzz: ModuleType, toolchain: Toolchain):

@@ -13,6 +13,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.describe import describe_module
 from mlgokit.compiler.limits import Limits, ModuleLimits
 from mlgokit.compiler.objects.link import LinkStatus, link_image
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
 from mlgokit.compiler.toolchain import Toolchain
@@ -38,14 +39,14 @@ def make(toolchain: Toolchain, tmp_path: Path) -> Make:
 
     def made(name: str, text: str) -> Module:
         bitcode = tmp_path / f"{name}.bc"
-        options = ("-cc1", "-triple", toolchain.target, "-Oz", "-Wno-override-module")
+        options = ("-cc1", "-triple", toolchain.target, "-Oz", "-w")
         if text.startswith("module"):
             # As text, because the writer of bitcode reads what is included as well.
             bitcode.write_text(text)
         else:
             (tmp_path / f"{name}.c").write_text(text)
-            argv = [toolchain.clang, *options, "-disable-llvm-passes", "-emit-llvm-bc", "-o", bitcode]
-            done = process.run([*argv, tmp_path / f"{name}.c"], timeout_seconds=60)
+            own = ["-disable-llvm-passes", "-emit-llvm-bc", "-o", str(bitcode), str(tmp_path / f"{name}.c")]
+            done = process.run(Cc1Line(toolchain.clang, options=options, own=own), timeout_seconds=60)
             assert done.returncode == 0, done.stderr
         return Module(name=name, project="p", language="c", bitcode=bitcode, bitcode_bytes=1, command_line=options)
 

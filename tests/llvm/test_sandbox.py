@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import socket
 import tempfile
@@ -11,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.commands.options import CompilerOptions, open_sandbox_for
+from mlgokit.commands.corpus import import_build
+from mlgokit.commands.options import CompilerOptions, SandboxMode, open_sandbox_for
 from mlgokit.compiler import process, sandbox
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.describe import describe_module
 from mlgokit.compiler.limits import ModuleLimits
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.sandbox import open_sandbox, try_sandbox
+from mlgokit.compiler.sandbox import open_front_end_sandbox, open_sandbox, shown_to_front_end, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 from mlgokit.module import Module
@@ -76,10 +79,10 @@ def place(toolchain: Toolchain, plugin: Path, tmp_path: Path) -> Iterator[Place]
     folder, secret = tmp_path / "corpus", tmp_path / "secret"
     folder.mkdir()
     secret.write_bytes(b"secret" * 1000)
-    options = ("-cc1", "-triple", toolchain.target, "-Oz", "-Wno-override-module")
+    options = ("-cc1", "-triple", toolchain.target, "-Oz", "-w")
     (tmp_path / "a.c").write_text(SOURCE)
-    argv = [toolchain.clang, *options, "-disable-llvm-passes", "-emit-llvm-bc", "-o", folder / "a.bc"]
-    done = process.run([*argv, tmp_path / "a.c"], timeout_seconds=60)
+    own = ["-disable-llvm-passes", "-emit-llvm-bc", "-o", str(folder / "a.bc"), str(tmp_path / "a.c")]
+    done = process.run(Cc1Line(toolchain.clang, options=options, own=own), timeout_seconds=60)
     assert done.returncode == 0, done.stderr
     bitcode = folder / "a.bc"
     module = Module(name="a", project="p", language="c", bitcode=bitcode, bitcode_bytes=1, command_line=options)
@@ -277,3 +280,61 @@ def test_a_bubblewrap_that_does_not_work_is_found_out(
             open_sandbox(toolchain)
     finally:
         sandbox.try_sandbox.cache_clear()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder beside the build's in the place for temporary files, with a header and a socket of another process."""
+    with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as server:
+        folder = Path(name)
+        (folder / "other.h").write_text("")
+        server.bind(str(folder / "socket"))
+        server.listen()
+        yield folder
+
+
+@pytest.mark.parametrize(("mode", "seen"), [("on", False), ("off", True)])
+def test_a_front_end_reads_the_build_in_a_sandbox(
+    place: Place, toolchain: Toolchain, tmp_path: Path, elsewhere: Path, mode: SandboxMode, seen: bool
+):
+    build = tmp_path / "build"
+    (build / "inc").mkdir(parents=True)
+    (build / "src").mkdir()
+    (build / "inc" / "a.h").write_text("#define BUILT 1\n")
+    (build / "src" / "a.c").write_text(
+        f'#include "../inc/a.h"\n#include <stddef.h>\n#if __has_include("{elsewhere}/other.h")\nint seen;\n#endif\n'
+        "int built = BUILT;\n"
+    )
+    entry = {"directory": str(build), "file": "src/a.c", "command": "clang -Oz -c src/a.c -o a.o"}
+    (build / "compile_commands.json").write_text(json.dumps([entry]))
+    corpus = tmp_path / "imported"
+    found = import_build.run(
+        import_build.Import(
+            compile_commands=build / "compile_commands.json", corpus=corpus, llvm=toolchain.major, sandbox=mode
+        )
+    )
+    assert (found["modules"], found["reasons"]) == (1, {})
+    (bitcode,) = corpus.rglob("*.bc")
+    assert b"built" in bitcode.read_bytes()
+    assert (b"seen" in bitcode.read_bytes()) is seen
+
+
+def test_code_in_a_front_end_changes_and_reaches_nothing(place: Place, toolchain: Toolchain, elsewhere: Path):
+    box = open_front_end_sandbox(toolchain)
+    writable = place.folder / "writable"
+    writable.mkdir()
+    script = (
+        'cat "$1" && echo x > "$2/inside" && ! echo x > "$1" && ! echo x > "$HOME/outside" && test ! -e "$3" && '
+        "test -z \"$(ls /run)\" && ! grep -v -e lo: -e '|' /proc/net/dev"
+    )
+    argv = ["/bin/sh", "-c", script, "sh", place.module.bitcode, writable, elsewhere / "socket"]
+    inside = box(
+        process.limits_of(argv, None),
+        program="/bin/sh",
+        writable=writable,
+        readable=shown_to_front_end([place.module.bitcode]),
+        folder=place.folder,
+    )
+    done = process.run(argv, timeout_seconds=60, inside=inside)
+    assert done.returncode == 0, done.stderr
+    assert (writable / "inside").exists()

@@ -10,6 +10,7 @@ import pytest
 from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.explain import explain_module
@@ -97,9 +98,9 @@ def test_a_policy_for_another_processor_changes_no_byte(
 def cross_module(toolchain: Toolchain, folder: Path, target: str) -> Module:
     """The source as bitcode for a target, with the command line that makes an object of it."""
     (folder / "work.c").write_text(SOURCE)
-    front = ["-cc1", "-triple", target, "-Oz", "-ffreestanding"]
     bitcode = folder / "work.bc"
-    words = [toolchain.clang, *front, "-emit-llvm-bc", "-disable-llvm-passes", "-o", bitcode, "work.c"]
+    front = ["-triple", target, "-Oz", "-ffreestanding", "-emit-llvm-bc", "-disable-llvm-passes"]
+    words = Cc1Line(toolchain.clang, own=[*front, "-o", str(bitcode), "work.c"])
     done = process.run(words, timeout_seconds=120, cwd=folder)
     assert done.returncode == 0, done.stderr
     return Module(

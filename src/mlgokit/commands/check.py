@@ -104,6 +104,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             level=config.level,
             llvm=toolchain.major,
             workers=config.compiler.workers,
+            sandbox=config.compiler.sandbox,
             report=report,
         )
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.corpus import import_build
+from mlgokit.commands.options import SandboxMode
 from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.front_end import Level
@@ -100,6 +101,7 @@ def given_corpus(
     level: Level | None,
     llvm: int,
     workers: int,
+    sandbox: SandboxMode,
     report: Report,
     project: str | None = None,
     for_link: bool = False,
@@ -111,7 +113,13 @@ def given_corpus(
     if compile_commands is None:
         return corpus or folder
     build = import_build.Import(
-        compile_commands=compile_commands, corpus=folder, project=project, level=level, llvm=llvm, workers=workers
+        compile_commands=compile_commands,
+        corpus=folder,
+        project=project,
+        level=level,
+        llvm=llvm,
+        workers=workers,
+        sandbox=sandbox,
     )
     import_build.run(build, for_link=for_link, report=report)
     return folder

@@ -137,6 +137,7 @@ def _with_trees(
                 level=None,
                 llvm=toolchain.major,
                 workers=config.compiler.workers,
+                sandbox=config.compiler.sandbox,
                 report=report,
             )
             chosen = modules_of_project(folder, None)
@@ -177,6 +178,7 @@ def evaluate_commands(
             level=config.level,
             llvm=toolchain.major,
             workers=config.compiler.workers,
+            sandbox=config.compiler.sandbox,
             report=report,
             for_link=bool(commands),
         )

@@ -21,7 +21,7 @@ from mlgokit.compiler.request import Compiler
 from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_decisions import KnownDecisions
 from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.sandbox import Sandbox, open_sandbox, try_sandbox
+from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 else:
     ProblemName = tyro.extras.literal_type_from_choices(PROBLEMS)
 """The name of a problem, as a user types it."""
+
+
+SandboxMode = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +66,10 @@ class CompilerOptions:
     check_seed: int | None = None
     """Random seed of that draw; another one in each run if not given."""
 
-    sandbox: Literal["auto", "on", "off"] = "auto"
-    """Whether compilers of bitcode run without network, home folder and other rights to write than to a scratch folder
-    (bubblewrap); auto: of corpora that were not made here from sources, if it works on this machine."""
+    sandbox: SandboxMode = "auto"
+    """Whether compilers run without network and other rights to write than to a scratch folder, those of bitcode also
+    without home folder (bubblewrap); auto, if it works on this machine: front ends of a build, and compilers of
+    corpora that were not made here from sources."""
 
     disk_reserve_gib: float | None = None
     """Room in GiB that a run leaves on its disk and on that of temporary files, and stops before it takes it; if not
@@ -216,6 +220,17 @@ def open_sandbox_for(
         report(1, 1, f"no sandbox for a corpus that was not made here ({found}), compilers have your rights")
         return None
     return open_sandbox(toolchain, (corpus, *files))
+
+
+def open_sandbox_of_front_ends(mode: SandboxMode, toolchain: Toolchain) -> Sandbox | None:
+    """The sandbox for front ends that read a build's sources: none if it is off, or does not work here.
+
+    Raises:
+        ToolError: it was asked for, and does not work on this machine.
+    """
+    if mode == "off" or (mode == "auto" and isinstance(try_sandbox(toolchain), str)):
+        return None
+    return open_front_end_sandbox(toolchain)
 
 
 def open_compiler(

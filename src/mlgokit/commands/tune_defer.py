@@ -118,6 +118,7 @@ def open_steps(
         level=None,
         llvm=toolchain.major,
         workers=config.compiler.workers,
+        sandbox=config.compiler.sandbox,
         report=report,
         project=config.build_project,
         for_link=True,

@@ -102,6 +102,7 @@ def find_material(
         level=config.level,
         llvm=toolchain.major,
         workers=config.compiler.workers,
+        sandbox=config.compiler.sandbox,
         report=report,
         project=config.build_project,
     )

@@ -6,6 +6,7 @@ that a compiler does not need. The sandbox ends with this process.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import re
@@ -13,7 +14,7 @@ import shutil
 import signal
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,8 @@ _APART = (
 """The compiler is process 1 of its own namespace, because a process between would keep what it took to itself."""
 _SEALED = ("--remount-ro", "/dev", "--remount-ro", "/")
 """Last, because folders of the run may be below: ``/dev/shm`` is a place for temporary files."""
+_SOCKETS = ("/run", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (hidden, not written to)
+"""Where other processes have their sockets, which a file system that cannot be written does not close."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 _KEPT_VARIABLE = re.compile(r"(MLGOKIT|LLVM|LC)_.*|LANG|TMPDIR|LD_LIBRARY_PATH|SOURCE_DATE_EPOCH|PATH")
 """An environment may hold secrets, and ``/proc/self/environ`` is a file."""
@@ -65,7 +68,13 @@ class Sandbox:
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
 
     def __call__(
-        self, limits: Limits, *, program: str | os.PathLike[str], writable: Path, readable: Sequence[Path] = ()
+        self,
+        limits: Limits,
+        *,
+        program: str | os.PathLike[str],
+        writable: Path,
+        readable: Sequence[Path] = (),
+        folder: Path | None = None,
     ) -> tuple[str, ...]:
         """The words before a command line that start it inside, with its limits from the first instruction on.
 
@@ -74,11 +83,13 @@ class Sandbox:
             program: the first word of the command line.
             writable: the one folder to write to.
             readable: files and folders to read, beside those that all compilers of the run may read.
+            folder: where it runs; ``writable`` if not given.
         """
         places = [os.path.abspath(path) for path in (*self.readable, *readable)]  # noqa: PTH100  (links stay)
         shown = [word for path in dict.fromkeys(places) for word in ("--ro-bind", path, path)]
-        folder = str(writable.absolute())
-        inside = [*_APART, *self.system, *shown, "--bind", folder, folder, "--chdir", folder, *_SEALED]
+        place = str(writable.absolute())
+        where = ("--bind", place, place, "--chdir", place if folder is None else str(folder.absolute()))
+        inside = [*_APART, *self.system, *shown, *where, *_SEALED]
         return (*process.limiting_words(limits, os.fspath(program)), str(self.program), *inside, "--")
 
     def settings(self, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -105,6 +116,32 @@ def inside_environment(environment: Mapping[str, str]) -> dict[str, str]:
         {'LANG': 'C', 'MLGOKIT_SEED': '1'}
     """
     return {name: value for name, value in environment.items() if _KEPT_VARIABLE.fullmatch(name)}
+
+
+def open_front_end_sandbox(toolchain: Toolchain) -> Sandbox:
+    """A sandbox for front ends: they may include what the user may read, as a build's sources lie anywhere.
+
+    There is no network, no right to write beside one folder, and no socket of another process: those lie in
+    :data:`_SOCKETS`, of which :func:`shown_to_front_end` shows a build what is its own.
+
+    Raises:
+        ToolError: there is none on this machine, or it does not keep what it promises.
+    """
+    hidden = [word for place in _SOCKETS if Path(place).is_dir() for word in ("--tmpfs", place)]
+    system = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *hidden)
+    return dataclasses.replace(open_sandbox(toolchain), system=system)
+
+
+def shown_to_front_end(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Of folders in which sockets lie, what a front end that reads ``paths`` is to see: each part that has one."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        for place in map(Path, _SOCKETS):
+            if path.is_relative_to(place) and path != place:
+                shown = place / path.relative_to(place).parts[0]
+                if shown.exists():
+                    found[shown] = None
+    return tuple(found)
 
 
 def open_sandbox(toolchain: Toolchain, readable: Sequence[Path] = ()) -> Sandbox:

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple, cast
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.outcome import check_room, first_error
+from mlgokit.compiler.sandbox import Sandbox, inside_environment, shown_to_front_end
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.files import placing
@@ -55,19 +57,22 @@ _SEARCH_VARIABLES = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """What one module may take; one that takes more is a failure in the corpus.
+    """What one module may take, and where its front end runs; one that takes more is a failure in the corpus.
 
     Attributes:
         module_seconds: elapsed time of the front end.
         bitcode_bytes: size of the bitcode.
         compiler: memory, and the size of each file.
         room: what the whole corpus may take of the disk; the usual if not given.
+        sandbox: where front ends run, see :func:`mlgokit.compiler.sandbox.open_front_end_sandbox`; ``None`` for the
+            open.
     """
 
     module_seconds: float = 120.0
     bitcode_bytes: int = 64 << 20
     compiler: Limits = COMPILER_LIMITS
     room: Room | None = None
+    sandbox: Sandbox | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,13 +312,23 @@ def _run_front_end(
     argv = Cc1Line(clang, options=words, own=own, source=job.input)
     if making.cancelled.is_set():
         raise CancelledError
-    limits = making.limits
+    limits, inside, environment = making.limits, (), front_end_environment()
+    if limits.sandbox is not None:
+        environment = inside_environment(environment)
+        inside = limits.sandbox(
+            limits.compiler,
+            program=clang,
+            writable=making.partial,
+            readable=shown_to_front_end(_read_by(job, words)),
+            folder=job.directory,
+        )
     done = process.run(
         argv,
         timeout_seconds=limits.module_seconds,
         cwd=job.directory,
-        env=front_end_environment(),
+        env=environment,
         limits=limits.compiler,
+        inside=inside,
     )
     if making.cancelled.is_set() and done.returncode != 0:
         raise CancelledError
@@ -331,6 +346,14 @@ def _run_front_end(
     elif output.stat().st_size > limits.bitcode_bytes:
         reason = f"expected at most {limits.bitcode_bytes} bytes of bitcode, found {output.stat().st_size}"
     return done, reason
+
+
+def _read_by(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
+    """The compiler, and the files and folders that a front end's command line names."""
+    yield Path(job.front_end[0])
+    for value in (job.input[-1], *(value for option in parse_options(words) for value in option.values)):
+        yield Path(os.path.normpath(job.directory / value))
+    yield job.directory
 
 
 def _module(

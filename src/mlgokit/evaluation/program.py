@@ -68,7 +68,8 @@ def compare_program(
     root, _ = project_sources(project, sources_folder=sources_folder)
     # A list of projects may be a stranger's: its sources are compiled by the lines that the gate let through.
     jobs = project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
-    if word := next((word for word in project.program.libraries if not may_be_linked(word)), None):
+    word = next((word for word in project.program.libraries if not may_be_linked(word)), None)
+    if word is not None:
         raise CorpusError(
             f"project {project.name!r}: libraries: expected libraries by their names such as -lm, found {word[:200]!r}"
             "; correct the list of projects"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.corpus import info
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, open_sandbox_of_front_ends
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import ExtractionLimits, Level
@@ -51,9 +51,10 @@ def run(config: Extract, *, report: Report = say_nothing) -> CorpusInfo:
 
 def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
     """Make the corpus."""
+    toolchain = find_toolchain(config.compiler.llvm)
     return extract_projects(
         choose_projects(config.manifest, config.projects),
-        toolchain=find_toolchain(config.compiler.llvm),
+        toolchain=toolchain,
         sources_folder=config.sources,
         corpus_folder=config.corpus,
         level=config.level,
@@ -63,6 +64,7 @@ def extract(config: Extract, *, report: Report = say_nothing) -> Corpus:
             module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
             compiler=config.compiler.limits().most,
             room=config.compiler.room(config.corpus),
+            sandbox=open_sandbox_of_front_ends(config.compiler.sandbox, toolchain),
         ),
         report=lambda done, total, label: report(done, total, "front end"),  # noqa: ARG005  (the protocol names it)
     )

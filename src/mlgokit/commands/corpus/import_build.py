@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.commands.options import WORKERS, room_of
+from mlgokit.commands.options import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure
@@ -55,6 +55,9 @@ class Import:
     """Number of compilers, or of readers of files, that run at once."""
     llvm: int | None = None
     """LLVM major version to use; the newest supported one if not given."""
+    sandbox: SandboxMode = "auto"
+    """With --compile-commands: whether front ends run without network and rights to write (bubblewrap); auto: if it
+    works on this machine."""
     embedded: bool = False
     """With --compile-commands: take embedded bitcode out of the objects that were built, and run no front end."""
     level: Level | None = None
@@ -94,7 +97,7 @@ _OBJECTS = frozenset({"objects", "params", "aquery", "embedded"})
 _FRONT_END = frozenset({"compile_commands"})
 _ONLY_WITH: Mapping[str, frozenset[str]] = {
     "embedded": frozenset({"embedded"}),
-    **dict.fromkeys(("level", "include", "exclude", "held_out", "module_seconds", "llvm"), _FRONT_END),
+    **dict.fromkeys(("level", "include", "exclude", "held_out", "module_seconds", "llvm", "sandbox"), _FRONT_END),
     "object_base": _OBJECTS - {"objects"},
     **dict.fromkeys(("command_filter", "distributed", "bitcode_section", "command_section", "objcopy"), _OBJECTS),
     "link_command": frozenset({"thinlto"}),
@@ -186,9 +189,10 @@ def _shown(source: str) -> str:
 
 
 def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[str, Any]:
+    toolchain = find_toolchain(config.llvm)
     imported = import_commands(
         cast("Path", config.compile_commands),
-        toolchain=find_toolchain(config.llvm),
+        toolchain=toolchain,
         corpus_folder=config.corpus,
         project=config.project,
         level=config.level,
@@ -196,7 +200,11 @@ def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[
         held_out=config.held_out,
         for_link=for_link,
         workers=config.workers,
-        limits=ExtractionLimits(module_seconds=config.module_seconds, room=_room(config)),
+        limits=ExtractionLimits(
+            module_seconds=config.module_seconds,
+            room=_room(config),
+            sandbox=open_sandbox_of_front_ends(config.sandbox, toolchain),
+        ),
         report=_relabelled(report, "front end"),
     )
     return {

@@ -74,6 +74,7 @@ def _record(config: Record, report: Report) -> dict[str, Any]:
         corpus=config.corpus,
         level=config.level,
         llvm=config.compiler.llvm,
+        sandbox=config.compiler.sandbox,
         workers=config.compiler.workers,
         module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
     )

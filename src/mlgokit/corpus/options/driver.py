@@ -98,7 +98,7 @@ def may_be_asked(unit: Option) -> bool:
         >>> [may_be_asked(unit) for unit in driver_units(["-march=native", "-gen-reproducer=always", "-fplugin=x"])]
         [True, False, False]
     """
-    if _REVIEWED.fullmatch(unit.name) is None or _STARTS_OTHERS.fullmatch(unit.name) is not None:
+    if not all(unit.words) or not _REVIEWED.fullmatch(unit.name) or _STARTS_OTHERS.fullmatch(unit.name):
         return False
     value = unit.values[0] if unit.values else unit.name.partition("=")[2]
     return not (unit.name.startswith(("-target", "--target")) and is_accelerator(value))

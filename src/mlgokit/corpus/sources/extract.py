@@ -230,7 +230,7 @@ def _command_lines(
     if unit := next((unit for unit in driver_units(project.options) if not may_be_run(unit)), None):
         raise CorpusError(
             f"project {project.name!r}: options: expected options that only decide the code, found "
-            f"{' '.join(unit.words)[:200]}; correct the list of projects"
+            f"{' '.join(word or 'an empty word' for word in unit.words)[:200]}; correct the list of projects"
         )
     driver, *words = driver_words(project, toolchain, given)
     words += [f"-ffile-prefix-map={root}=.", "-c", "-o", "module.o", *input_words(project, source)]
