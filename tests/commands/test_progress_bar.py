@@ -110,7 +110,7 @@ def test_nothing_to_do_is_no_division_by_zero(clock: Clock, console: Console):
         report(0, 0, "link")
         report(0, 0, "link")
 
-    assert set(shown(console)) == {"link: 0 of 0 after 0 s"}
+    assert not "".join(shown(console))
 
 
 def test_labels_are_not_markup(clock: Clock, console: Console):

@@ -172,7 +172,7 @@ def test_headers_of_another_major_do_not_count(tmp_path: Path):
 
 def test_no_clang_at_all(bare_machine: Path):
     with pytest.raises(
-        ToolError, match=r"clang: expected one in PATH, .*, found none; run `sudo apt-get install .*clang-19"
+        ToolError, match=r"clang: expected one in PATH, .*, found none; run `sudo apt-get install .*clang-22"
     ):
         find_toolchain()
 
@@ -193,8 +193,18 @@ def test_an_unsupported_major_compiles_but_takes_no_plugin(tmp_path: Path):
     assert find_toolchain(clang=clang).major == 14
     with pytest.raises(ToolError, match=r"expected LLVM major 19 or 22 for the plugin, found Debian 14\.0\.6; run `"):
         find_toolchain(clang=clang, need_plugin=True)
-    with pytest.raises(ToolError, match=r"clang 14: expected LLVM major 19 or 22 for the plugin, found 14; run `"):
+    with pytest.raises(ToolError, match=r"clang 14: expected LLVM major 19 or 22, the majors with a plugin; .*"):
         find_toolchain(14, need_plugin=True)
+
+
+def test_an_unsupported_major_is_answered_with_one_that_is_installed(
+    tmp_path: Path, bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(ToolError, match=r"clang 21: expected LLVM major 19 or 22, .*; run `.*clang-22"):
+        find_toolchain(21, need_plugin=True)
+    monkeypatch.setenv(LOCATION_VARIABLE, str(installation(tmp_path / "llvm", "19.1.7")))
+    with pytest.raises(ToolError, match=r"clang 21: .*; give --llvm 19, which is installed, or leave it out"):
+        find_toolchain(21, need_plugin=True)
 
 
 def test_a_variable_that_leads_to_no_clang_is_not_passed_over(

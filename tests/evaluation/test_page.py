@@ -280,8 +280,8 @@ def test_call_trees_say_what_was_decided_what_it_weighs_and_why() -> None:
     assert Elements(text).suspicious == []
     assert 'data-symbol="_Z1fv" title="_Z1fv">f()</span>' in text
     plain = markdown_page(page)
-    assert "### f(): +12 bytes (10 -&gt; 22)\n\nSymbol: _Z1fv\n" in plain
-    assert "\n- calls g(); inlined\n  - calls &lt;/script&gt;" in plain
+    assert "### f(): +12 bytes (10 -> 22)\n\nSymbol: _Z1fv\n" in plain
+    assert "\n- calls g(); inlined\n  - calls &lt;/script>" in plain
     assert "| g() | a.o | shrank | 10 | 12 | +2 | +20.00 % | _Z1gv |" in plain
 
 

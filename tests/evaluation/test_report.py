@@ -189,7 +189,7 @@ def test_markdown_shows_gain_growth_and_behaviour():
     text = markdown_page(run_page(REPORT))
 
     assert "| linked image | " in text.lower()
-    assert "crashed: &lt;script&gt;" in text
+    assert "crashed: &lt;script>" in text
     assert "the same behaviour in 24 runs." in text
     assert "Debian clang version 19.1.7" in text
 

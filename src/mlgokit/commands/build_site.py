@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from mlgokit.files import writing
 PLAIN, TUNED = "plain", "tuned"
 GONE = (0, 0)
 """Size and time of change of a source that is not there."""
+
+_ERROR = re.compile(r"(?<![-\w])errors?\b", re.IGNORECASE)
+"""Not the option that makes errors of warnings, which a command has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +114,7 @@ def run_step(site: BuildSite, what: str, side: str, added: AddedOptions) -> Wrap
     with log.open("rb") as output:
         lines = process.tail(output).splitlines()
     # Build systems write it in their own ways, and more behind it.
-    said = next((line.strip() for line in lines if "error" in line.lower()), lines[-1].strip() if lines else "")
+    said = next((line.strip() for line in lines if _ERROR.search(line)), lines[-1].strip() if lines else "")
     return dataclasses.replace(done, reason=f"{done.reason}: {said}" if said else done.reason)
 
 

@@ -83,14 +83,21 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
     )
 
 
-def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None) -> None:
+def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None, others: str = "") -> None:
     """Refuse a command that is not told where its modules are, or told twice.
+
+    Args:
+        command: its name.
+        compile_commands: a compilation database.
+        corpus: a corpus.
+        others: the options by which the command takes a build otherwise, for the message.
 
     Raises:
         UsageError: it is.
     """
     if (compile_commands is None) == (corpus is None):
-        raise UsageError(f"{command}: expected either --compile-commands or --corpus, found both or neither; name one")
+        found = "none of them" if corpus is None else "both --compile-commands and --corpus"
+        raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
 
 
 def given_corpus(

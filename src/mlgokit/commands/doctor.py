@@ -167,14 +167,15 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
         )
         table = _table(title)
         for tool, path in _tools(entry.toolchain):
-            table.add_row(tool, _mark(works=path is not None, needed=False), str(path or "not found"))
+            found = str(path or "not found: optional")
+            table.add_row(tool, _mark(works=path is not None, needed=False), found)
         table.add_section()
         for check in entry.checks:
-            table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(check.detail))
+            table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(_detail(check)))
         console.print(table)
     table = _table("This machine")
     for check in diagnosis.system:
-        table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(check.detail))
+        table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(_detail(check)))
     for program in diagnosis.unusable:
         table.add_row(escape(str(program.path)), _mark(works=False, needed=False), escape(program.reason))
     console.print(table)
@@ -195,7 +196,12 @@ def _table(title: str) -> Table:
 def _mark(*, works: bool, needed: bool) -> str:
     if works:
         return "[green]yes[/green]"
-    return "[red]no[/red]" if needed else "no"
+    return "[red]no[/red]" if needed else "[dim]-[/dim]"
+
+
+def _detail(check: Check) -> str:
+    """What is said of a check; nothing is wrong where what is not needed is not there."""
+    return check.detail if check.works or check.needed else f"optional, not here: {check.detail}"
 
 
 def _tools(toolchain: Toolchain) -> Iterator[tuple[str, Path | None]]:

@@ -75,6 +75,8 @@ def _lines(console: Console) -> Report:
             del began[label], said[label]
         began.setdefault(label, now)
         last[label] = done
+        if total == 0:
+            return
         whole = done == total
         if whole:
             finished.add(label)

@@ -55,7 +55,12 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
     check_build(config)
     cargo = None if config.cargo is None else check_cargo(config)
     if not config.built.build and cargo is None:
-        check_given("tune", compile_commands=config.compile_commands, corpus=config.corpus)
+        check_given(
+            "tune",
+            compile_commands=config.compile_commands,
+            corpus=config.corpus,
+            others="--build (a build command), --cargo, ",
+        )
     with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:
         return _tune(config, stack, report) if cargo is None else _tune_programs(config, cargo, report)
 

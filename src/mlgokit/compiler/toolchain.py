@@ -189,11 +189,17 @@ def find_toolchain(major: int | None = None, clang: Path | None = None, *, need_
         if not toolchains:
             raise ToolError(
                 f"clang: expected one in PATH, /usr/lib/llvm-*/bin or ${LOCATION_VARIABLE}, found none; "
-                f"run `{apt_command(*apt_packages(SUPPORTED_MAJORS[0]))}` (majors {_either(SUPPORTED_MAJORS)} work)"
+                f"{_install_newest()} (majors {_either(SUPPORTED_MAJORS)} work)"
             )
         return _fit_for_plugin(toolchains) if need_plugin else toolchains[0]
     if need_plugin and major not in SUPPORTED_MAJORS:
-        raise ToolError(_unsupported(f"clang {major}", str(major)))
+        installed = [toolchain for toolchain in toolchains if toolchain.supported]
+        remedy = _install_newest()
+        if installed:
+            remedy = f"give --llvm {installed[0].major}, which is installed, or leave it out"
+        raise ToolError(
+            f"clang {major}: expected LLVM major {_either(SUPPORTED_MAJORS)}, the majors with a plugin; {remedy}"
+        )
     matching = tuple(toolchain for toolchain in preferred if toolchain.major == major)
     matching = matching or tuple(toolchain for toolchain in toolchains if toolchain.major == major)
     if not matching:
@@ -236,10 +242,11 @@ def _missing(toolchain: Toolchain) -> str | None:
 
 
 def _unsupported(what: str, found: str) -> str:
-    return (
-        f"{what}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin, found {found}; "
-        f"run `{apt_command(*apt_packages(SUPPORTED_MAJORS[0]))}`"
-    )
+    return f"{what}: expected LLVM major {_either(SUPPORTED_MAJORS)} for the plugin, found {found}; {_install_newest()}"
+
+
+def _install_newest() -> str:
+    return f"run `{apt_command(*apt_packages(max(SUPPORTED_MAJORS)))}`"
 
 
 def _either(majors: Iterable[int]) -> str:

@@ -107,8 +107,8 @@ def _quoted(text: str) -> str:
 
     Example:
         >>> _quoted("a|b<img src=x>")
-        'a\\|b&lt;img src=x&gt;'
+        'a\\|b&lt;img src=x>'
     """
     text = " ".join(printable(text).split())
-    text = re.sub(r"([\\|`*\[\]])", r"\\\1", text)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\|`*\[\]]|^>)", r"\\\1", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -19,7 +19,7 @@ COMPILER = r"""#!/bin/sh
 # Stands in for clang: copies the source to the output unless the source tells it to behave in another way.
 case " $* " in
 *" -### "*)
-    case " $* " in *" -fbad "*) echo "clang: error: unknown argument: '-fbad'" >&2; exit 1 ;; esac
+    case " $* " in *" -march=bad "*) echo "clang: error: unknown argument: '-march=bad'" >&2; exit 1 ;; esac
     echo ' "clang" "-cc1" "-Oz" "-o" "module.o" "-x" "c++" "a.cc"' >&2
     exit 0 ;;
 esac
@@ -239,8 +239,8 @@ def test_a_wrong_project_is_named_before_anything_is_compiled(place: Place):
         place.extract(dataclasses.replace(PROJECT, exclude=("**/*",)))
     with pytest.raises(CorpusError, match=r"project 'p': expected a glob, found 'x[*][*]'"):
         place.extract(dataclasses.replace(PROJECT, sources=("x**",)))
-    with pytest.raises(CorpusError, match=r"expected options that .* takes, found: .* unknown argument: '-fbad'"):
-        place.extract(dataclasses.replace(PROJECT, options=("-fbad",)))
+    with pytest.raises(CorpusError, match=r"expected options that .* takes, found: .* unknown argument: '-march=bad'"):
+        place.extract(dataclasses.replace(PROJECT, options=("-march=bad",)))
     assert not place.compiled()
     assert not (place.folder / "corpus").exists()
 
