@@ -44,6 +44,7 @@ def test_the_file_of_a_scheduler_is_taken(certificate: Path, tmp_path: Path):
         ("tcp://[::1]:8786", "expected TLS"),
         ("tcp://10.0.0.1", "tcp://host:port"),
         ("tls://10.0.0.1:100000", "tls://host:port"),
+        ("tls://[::1:8786", "tls://host:port"),
         ("tls://10.0.0.1:8786", "--tls-authority"),
         ("http://10.0.0.1:8786", "tcp://host:port"),
         ("local:0", "local:N"),

@@ -1,5 +1,6 @@
 """Where a cluster is, and whether the way there is safe."""
 
+import contextlib
 import json
 import os
 import re
@@ -62,8 +63,8 @@ class ClusterOptions:
         """
         if self.local_workers:
             return
-        place = urlsplit(self.address)
-        if place.scheme not in {"tcp", "tls"} or not place.hostname or not _has_port(place):
+        place = _place(self.address)
+        if place is None:
             raise UsageError(
                 f"--scheduler {self.scheduler}: expected tls://host:port, tcp://host:port, the file that a "
                 "scheduler wrote, or local:N for N compilers on this machine; correct it"
@@ -88,11 +89,13 @@ class ClusterOptions:
         _check_key(self.certificate)
 
 
-def _has_port(place: SplitResult) -> bool:
-    try:
-        return bool(place.port)
-    except ValueError:
-        return False
+def _place(address: str) -> SplitResult | None:
+    """The parts of ``tls://host:port`` or ``tcp://host:port``; nothing for anything else."""
+    with contextlib.suppress(ValueError):
+        place = urlsplit(address)
+        if place.scheme in {"tcp", "tls"} and place.hostname and place.port:
+            return place
+    return None
 
 
 def _check_key(certificate: Path) -> None:
