@@ -182,7 +182,7 @@ def opened(config: ClusterFaults, counts: Counter[str]) -> Generator[tuple[Site,
         )
         try:
             site.open()
-            yield site, ["--scheduler", f"tcp://127.0.0.1:{port}"]
+            yield site, ["--scheduler", f"tcp://127.0.0.1:{port}", "--insecure"]
         finally:
             site.close()
 

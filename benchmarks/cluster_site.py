@@ -113,10 +113,10 @@ class Site:
     def start(self, name: str) -> None:
         """Start the scheduler, or a worker."""
         address = f"tcp://127.0.0.1:{self.port}"
-        words = ["-m", "mlgokit", "worker", address, "--threads", "1", "--name", name]
+        words = ["-m", "mlgokit", "worker", address, "--insecure", "--threads", "1", "--name", name]
         if name == "scheduler":
             words = ["-m", "distributed.cli.dask_scheduler", "--host", "tcp://127.0.0.1", "--port", str(self.port)]
-            words += ["--no-dashboard", "--no-show"]
+            words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
         with self._output(name).open("ab") as output:
             self._children[name] = subprocess.Popen(
                 [sys.executable, *words],

@@ -222,7 +222,7 @@ def real(
     The scheduler is in this process, too; what it takes while nothing happens is not the client's.
     """
     with worker_processes(workers, compilers=1) as scheduler:
-        there = open_cluster(here, ClusterOptions(scheduler=scheduler))
+        there = open_cluster(here, ClusterOptions(scheduler=scheduler, insecure=True))
 
         def work(module: Module) -> Compilation:
             return there.compile(module, request)

@@ -8,10 +8,14 @@ It ends, and its jobs with it, when it is interrupted. ``--show`` prints the scr
 import argparse
 import os
 import signal
+import tempfile
 from typing import Any
 
+import dask.config
 from dask_jobqueue.slurm import SLURMCluster
 from distributed.security import Security
+
+from mlgokit.cluster.nodes import Scheduler
 
 
 def security(given: argparse.Namespace) -> Security:
@@ -32,21 +36,36 @@ def main() -> None:
     parser.add_argument("--scheduler-file", default="scheduler.json", help="what mlgokit takes as --scheduler")
     # Jobs may start in another folder.
     parser.add_argument("--tls-authority", type=os.path.abspath, help="file of the authority, for connections by TLS")
-    parser.add_argument("--tls-certificate", type=os.path.abspath, help="certificate and key, for all nodes to read")
+    parser.add_argument("--tls-certificate", type=os.path.abspath, help="certificate and key, on a disk of all nodes")
+    parser.add_argument("--insecure", action="store_true", help="no TLS, where each user of the network is trusted")
     parser.add_argument("--show", action="store_true", help="print the script of a job")
     given = parser.parse_args()
+    if not given.insecure and not (given.tls_authority and given.tls_certificate):
+        parser.error(
+            "expected --tls-authority and --tls-certificate, as whoever reaches a scheduler or a worker without TLS "
+            "can run programs as you; give both, or --insecure where you trust each user of the network"
+        )
     secret = {"protocol": "tls://", "security": security(given)} if given.tls_certificate else {}
     cluster: Any
-    with SLURMCluster(
-        cores=given.cores,
-        # One process with a thread for each compiler, which runs beside it.
-        processes=1,
-        memory=given.memory,
-        walltime=given.walltime,
-        interface=given.interface,
-        scheduler_options={"scheduler_file": given.scheduler_file, "dashboard_address": "127.0.0.1:0"},
-        **secret,
-    ) as cluster:
+    # Dask imports from the folder that it works in, which all users of a machine would share.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dask.config.set({"temporary-directory": folder}),
+        SLURMCluster(
+            cores=given.cores,
+            # One process with a thread for each compiler, which runs beside it.
+            processes=1,
+            memory=given.memory,
+            walltime=given.walltime,
+            interface=given.interface,
+            job_script_prologue=["export TMPDIR=$(mktemp -d)", "trap 'rm -rf \"$TMPDIR\"' EXIT"],
+            # Neither the scheduler nor a worker serves HTTP.
+            scheduler_cls=Scheduler,
+            scheduler_options={"scheduler_file": given.scheduler_file},
+            worker_extra_args=["--worker-class", "mlgokit.cluster.nodes.Worker", "--no-dashboard"],
+            **secret,
+        ) as cluster,
+    ):
         if given.show:
             print(cluster.job_script())
             return

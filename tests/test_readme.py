@@ -21,7 +21,9 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")),
     *(path for pattern in ("*.md", "how-to/*.md", "reference/*.md") for path in sorted((ROOT / "docs").glob(pattern))),
 ]
-COMPILERS = re.compile(r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make|cargo|dask|helm|kubectl|openssl|python|cat")
+COMPILERS = re.compile(
+    r"(clang|clang\+\+|opt)(-\d+)?|cmake|mlgokit|make|cargo|dask|helm|kubectl|openssl|python|cat|umask|export"
+)
 
 
 def commands(path: Path) -> Iterator[list[str]]:

@@ -1,5 +1,6 @@
 """Which ways to a cluster are taken."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,24 @@ from mlgokit.commands import worker
 from mlgokit.errors import UsageError
 
 
-@pytest.mark.parametrize("scheduler", ["tcp://127.0.0.1:8786", "tcp://localhost:8786", "tcp://[::1]:8786", "local:4"])
-def test_this_machine_needs_no_tls(scheduler: str):
-    ClusterOptions(scheduler=scheduler).check()
+def test_a_cluster_of_ones_own_needs_no_tls():
+    ClusterOptions(scheduler="local:4").check()
 
 
-def test_the_file_of_a_scheduler_is_taken(tmp_path: Path):
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A file that only its owner can read."""
+    file = tmp_path / "certificate.pem"
+    file.touch(0o600)
+    return file
+
+
+def test_the_file_of_a_scheduler_is_taken(certificate: Path, tmp_path: Path):
     file = tmp_path / "scheduler.json"
+    file.write_text('{"address": "tls://127.0.0.1:8786"}')
+    ClusterOptions(scheduler=str(file), certificate_authority=certificate, certificate=certificate).check()
     file.write_text('{"address": "tcp://127.0.0.1:8786"}')
-    ClusterOptions(scheduler=str(file)).check()
-    file.write_text('{"address": "tcp://10.0.0.1:8786"}')
-    with pytest.raises(UsageError, match="expected TLS beyond this machine"):
+    with pytest.raises(UsageError, match="expected TLS, on this machine too"):
         ClusterOptions(scheduler=str(file)).check()
     file.write_text("damaged")
     with pytest.raises(UsageError, match="the file that a scheduler wrote"):
@@ -29,8 +37,14 @@ def test_the_file_of_a_scheduler_is_taken(tmp_path: Path):
 @pytest.mark.parametrize(
     ("scheduler", "sentence"),
     [
-        ("tcp://10.0.0.1:8786", "expected TLS beyond this machine"),
-        ("tcp://build.example.org:8786", "expected TLS beyond this machine"),
+        ("tcp://10.0.0.1:8786", "expected TLS, on this machine too"),
+        ("tcp://build.example.org:8786", "expected TLS, on this machine too"),
+        ("tcp://127.0.0.1:8786", r"each user of the machine\) can run programs as those who started its workers"),
+        ("tcp://localhost:8786", "local:N, or give --insecure"),
+        ("tcp://[::1]:8786", "expected TLS"),
+        ("tcp://10.0.0.1", "tcp://host:port"),
+        ("tls://10.0.0.1:100000", "tls://host:port"),
+        ("tls://[::1:8786", "tls://host:port"),
         ("tls://10.0.0.1:8786", "--tls-authority"),
         ("http://10.0.0.1:8786", "tcp://host:port"),
         ("local:0", "local:N"),
@@ -42,8 +56,47 @@ def test_anything_else_is_refused(scheduler: str, sentence: str):
         ClusterOptions(scheduler=scheduler).check()
 
 
-def test_who_asks_for_it_goes_without_tls():
-    ClusterOptions(scheduler="tcp://10.0.0.1:8786", insecure=True).check()
+@pytest.mark.parametrize("host", ["10.0.0.1", "127.0.0.1"])
+def test_who_asks_for_it_goes_without_tls(host: str):
+    ClusterOptions(scheduler=f"tcp://{host}:8786", insecure=True).check()
+
+
+def test_a_certificate_is_for_tls(certificate: Path):
+    options = ClusterOptions(scheduler="tcp://10.0.0.1:8786", insecure=True, certificate=certificate)
+    with pytest.raises(UsageError, match="expected tls:// with --tls-certificate, found tcp://"):
+        options.check()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
+def test_a_key_that_others_can_read_is_refused(certificate: Path, mode: int):
+    options = ClusterOptions(
+        scheduler="tls://127.0.0.1:8786", certificate_authority=certificate, certificate=certificate
+    )
+    options.check()
+    certificate.chmod(mode)
+    with pytest.raises(UsageError, match=rf"nobody else can read or change, found the mode {mode:o}.*run chmod 600"):
+        options.check()
+
+
+def test_a_group_may_read_a_key_that_is_not_ones_own(certificate: Path):
+    if os.geteuid() != 0:
+        pytest.skip("a file cannot be given to another user; run this test as root")
+    os.chown(certificate, 65534, -1)
+    certificate.chmod(0o640)
+    options = ClusterOptions(
+        scheduler="tls://127.0.0.1:8786", certificate_authority=certificate, certificate=certificate
+    )
+    options.check()
+    certificate.chmod(0o644)
+    with pytest.raises(UsageError, match="found the mode 644"):
+        options.check()
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path):
+    missing = tmp_path / "missing.pem"
+    options = ClusterOptions(scheduler="tls://127.0.0.1:8786", certificate_authority=missing, certificate=missing)
+    with pytest.raises(UsageError, match=r"missing\.pem: expected a file with a certificate and its key, found none"):
+        options.check()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def scheduler_that_hangs_up() -> Generator[str]:
 @pytest.mark.timeout(240)
 def test_a_worker_waits_for_a_scheduler_that_ends_while_it_joins(scheduler_that_hangs_up: str):
     told: list[str] = []
-    options = ClusterOptions(scheduler=scheduler_that_hangs_up, patience_seconds=1)
+    options = ClusterOptions(scheduler=scheduler_that_hangs_up, insecure=True, patience_seconds=1)
     with pytest.raises(ToolError, match=r"expected a Dask scheduler within 1 s, found none; start it"):
         serve(options, threads=1, report=lambda _done, _total, text: told.append(text))
     assert told

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cluster.processes import make_certificate
 
 ROOT = Path(__file__).parents[2]
 
@@ -12,7 +13,16 @@ ROOT = Path(__file__).parents[2]
 def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
     pytest.importorskip("dask_jobqueue")
     done = subprocess.run(
-        [sys.executable, ROOT / "examples/slurm_cluster.py", "--show", "--cores", "12", "--memory", "48GB"],
+        [
+            sys.executable,
+            ROOT / "examples/slurm_cluster.py",
+            "--show",
+            "--insecure",
+            "--cores",
+            "12",
+            "--memory",
+            "48GB",
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -24,15 +34,14 @@ def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
     (worker,) = [line for line in lines if "dask_worker" in line]
     assert "--nthreads 12" in worker
     assert "tcp://127.0.0.1:" in worker
+    assert "--worker-class mlgokit.cluster.nodes.Worker" in worker
+    # Dask imports from where it works.
+    assert lines.index("export TMPDIR=$(mktemp -d)") < lines.index(worker)
 
 
 def test_a_job_joins_by_tls_with_the_files_that_are_given(tmp_path: Path):
     pytest.importorskip("dask_jobqueue")
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=mlgokit"]
-    files = ["-keyout", "key.pem", "-out", "authority.pem"]
-    subprocess.run([*words, *files], capture_output=True, timeout=60, cwd=tmp_path, check=True)
-    parts = [(tmp_path / name).read_text() for name in ("authority.pem", "key.pem")]
-    (tmp_path / "certificate.pem").write_text("".join(parts))
+    make_certificate(tmp_path)
     given = ["--tls-authority", "authority.pem", "--tls-certificate", "certificate.pem"]
     done = subprocess.run(
         [sys.executable, ROOT / "examples/slurm_cluster.py", "--show", *given],
@@ -50,3 +59,17 @@ def test_a_job_joins_by_tls_with_the_files_that_are_given(tmp_path: Path):
     assert [path.name for path in paths] == ["authority.pem", "certificate.pem", "certificate.pem"]
     # Jobs start in another folder, perhaps.
     assert all(path.is_absolute() for path in paths), paths
+
+
+def test_without_certificates_it_needs_a_word(tmp_path: Path):
+    pytest.importorskip("dask_jobqueue")
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/slurm_cluster.py", "--show"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "expected --tls-authority and --tls-certificate" in done.stderr

@@ -32,7 +32,11 @@ class Cluster:
     def options(self) -> ClusterOptions:
         authority, certificate = self.tls or (None, None)
         return ClusterOptions(
-            scheduler=self.scheduler, certificate_authority=authority, certificate=certificate, patience_seconds=60
+            scheduler=self.scheduler,
+            insecure=self.tls is None,
+            certificate_authority=authority,
+            certificate=certificate,
+            patience_seconds=60,
         )
 
     def start(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
@@ -53,15 +57,17 @@ class Cluster:
         if self.tls:
             authority, certificate = map(str, self.tls)
             secret = ["--tls-ca-file", authority, "--tls-cert", certificate, "--tls-key", certificate]
-        words = ("--host", self.scheduler.rpartition(":")[0], "--port", str(self.port), "--no-dashboard", "--no-show")
-        return self.start("-m", "distributed.cli.dask_scheduler", *words, *secret)
+        words = ("--host", self.scheduler.rpartition(":")[0], "--port", str(self.port), "--no-dashboard")
+        # Without a dashboard it serves HTTP all the same.
+        return self.start("-m", "distributed.cli.dask_scheduler", *words, "--dashboard-address", "127.0.0.1:0", *secret)
 
     def start_worker(self, *words: str, inside: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
         cache = self.folder / f"cache-{len(self.children)}"
-        if self.tls:
-            words = (*words, "--tls-authority", str(self.tls[0]), "--tls-certificate", str(self.tls[1]))
+        files = ("--tls-authority", str(self.tls[0]), "--tls-certificate", str(self.tls[1])) if self.tls else ()
         command = ("-m", "mlgokit", "worker", self.scheduler, "--threads", "1", "--memory-limit-gib", "4")
-        return self.start(*command, *words, inside=inside, XDG_CACHE_HOME=str(cache), **environment)
+        return self.start(
+            *command, *words, *(files or ("--insecure",)), inside=inside, XDG_CACHE_HOME=str(cache), **environment
+        )
 
     def end(self, child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
         with contextlib.suppress(ProcessLookupError):

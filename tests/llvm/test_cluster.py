@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cluster.processes import make_certificate
 from tests.llvm.cluster_processes import Cluster, opened
 
 from mlgokit.cluster.compiler import open_cluster
@@ -100,7 +101,7 @@ def test_training_gives_the_same_policy_on_threads_and_on_a_cluster(
 
     def policy(name: str, scheduler: str | None) -> bytes:
         options = CompilerOptions(llvm=toolchain.major, workers=2)
-        chosen = ClusterChoice(scheduler=scheduler, scheduler_patience_seconds=60)
+        chosen = ClusterChoice(scheduler=scheduler, insecure=True, scheduler_patience_seconds=60)
         config = train.Train(
             corpus=small_corpus, output=tmp_path / name, learning=QUICK, compiler=options, cluster=chosen
         )
@@ -229,14 +230,7 @@ def test_compilers_stay_on_workers(cluster: Cluster, here: ClangCompiler, small_
 @pytest.fixture
 def certificates(tmp_path: Path) -> tuple[Path, Path]:
     """The authority, and a certificate with its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not there; install it")
-    key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
-    words = ("-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=cluster")
-    made = process.run(["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], timeout_seconds=60)
-    assert made.returncode == 0, made.stderr
-    both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    return certificate, both
+    return make_certificate(tmp_path)
 
 
 @NEWEST

@@ -25,7 +25,8 @@ LEARNING = Learning(setting=("functions=6", "share=1.0", "population=6", "judges
 
 
 def chosen(cluster: Cluster | None) -> ClusterChoice:
-    return ClusterChoice(scheduler=None if cluster is None else cluster.scheduler, scheduler_patience_seconds=60)
+    scheduler = None if cluster is None else cluster.scheduler
+    return ClusterChoice(scheduler=scheduler, insecure=True, scheduler_patience_seconds=60)
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -1,11 +1,13 @@
 """Where a cluster is, and whether the way there is safe."""
 
-import ipaddress
+import contextlib
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from mlgokit.errors import UsageError
 
@@ -19,7 +21,7 @@ class ClusterOptions:
     Attributes:
         scheduler: ``tls://host:port`` or ``tcp://host:port`` of a Dask scheduler, a file that it wrote, or
             ``local:N`` for N compilers on this machine.
-        insecure: whether a connection beyond this machine may go without TLS.
+        insecure: whether connections may go without TLS.
         certificate_authority: file of the authority that signed the certificates.
         certificate: file with the certificate and key of this machine.
         patience_seconds: how long to wait for a scheduler, or for a worker, that is not there.
@@ -56,36 +58,62 @@ class ClusterOptions:
         """Refuse what cannot be reached, or is not safe.
 
         Raises:
-            UsageError: the scheduler is none, TLS lacks its files, or there is none beyond this machine.
+            UsageError: the scheduler is none, TLS lacks its files or others can read the key, or there is no TLS and no
+                word that it is not needed.
         """
         if self.local_workers:
             return
-        place = urlsplit(self.address)
-        if place.scheme not in {"tcp", "tls"} or not place.hostname:
+        place = _place(self.address)
+        if place is None:
             raise UsageError(
                 f"--scheduler {self.scheduler}: expected tls://host:port, tcp://host:port, the file that a "
                 "scheduler wrote, or local:N for N compilers on this machine; correct it"
             )
-        if place.scheme == "tls" and (self.certificate_authority is None or self.certificate is None):
+        if place.scheme == "tcp":
+            if not self.insecure:
+                raise UsageError(
+                    f"--scheduler {self.scheduler}: expected TLS, on this machine too, as whoever reaches a scheduler "
+                    "without it (on 127.0.0.1 each user of the machine) can run programs as those who started its "
+                    "workers; use tls://, local:N, or give --insecure where you trust all of them"
+                )
+            if self.certificate is not None:
+                raise UsageError(
+                    f"--scheduler {self.scheduler}: expected tls:// with --tls-certificate, found tcp://; correct one"
+                )
+            return
+        if self.certificate_authority is None or self.certificate is None:
             raise UsageError(
                 f"--scheduler {self.scheduler}: expected the files of the certificates for TLS, found none; give "
                 "--tls-authority and --tls-certificate"
             )
-        if place.scheme == "tcp" and not is_loopback(place.hostname) and not self.insecure:
-            raise UsageError(
-                f"--scheduler {self.scheduler}: expected TLS beyond this machine, as whoever reaches a scheduler "
-                "without it can run programs on all its workers; use tls://, or give --insecure in a trusted network"
-            )
+        _check_key(self.certificate)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its address.
+def _place(address: str) -> SplitResult | None:
+    """The parts of ``tls://host:port`` or ``tcp://host:port``; nothing for anything else."""
+    with contextlib.suppress(ValueError):
+        place = urlsplit(address)
+        if place.scheme in {"tcp", "tls"} and place.hostname and place.port:
+            return place
+    return None
 
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
-        (True, True, False)
+
+def _check_key(certificate: Path) -> None:
+    """Refuse a private key that others can read; a group may read a key that is somebody else's, as that is meant so.
+
+    Raises:
+        UsageError: they can, or there is no such file.
     """
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        found = certificate.stat()
+    except OSError as error:
+        raise UsageError(
+            f"--tls-certificate {certificate}: expected a file with a certificate and its key, found none "
+            f"({error.strerror}); correct it"
+        ) from error
+    if found.st_mode & (0o077 if found.st_uid == os.geteuid() else 0o007):
+        raise UsageError(
+            f"--tls-certificate {certificate}: expected a key that nobody else can read or change, found the mode "
+            f"{stat.S_IMODE(found.st_mode):03o}, and whoever has the key can join; run chmod 600 {certificate}, and "
+            "make a new key if others use this machine"
+        )

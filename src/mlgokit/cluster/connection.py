@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
+import shutil
+import tempfile
 import time
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlgokit.cluster.worker import compile_parcel, put_files, seats_of
 from mlgokit.errors import ToolError
+from mlgokit.files import writing
 
 if TYPE_CHECKING:
     import threading
@@ -72,25 +76,66 @@ def threads_for(compilers: int) -> int:
 
 
 def _local_cluster(distributed: Any, compilers: int) -> Any:
-    """A cluster on this machine.
+    """A cluster on this machine, which no other user of it can join.
 
-    Compilers are processes of their own, so few of them need no process of a worker between, nor its messages.
+    Compilers are processes of their own, so few of them need no process of a worker between, nor its messages, and
+    nothing listens. Worker processes listen on loopback, for those who have the key of a certificate that is made for
+    this cluster and never written to a file that others can read.
+
+    Raises:
+        ToolError: what makes certificates is not installed.
     """
     import dask.config
 
+    from mlgokit.cluster.nodes import Scheduler, Worker
+
     few = compilers <= MOST_HERE
+    work_here()
     # One worker has nobody to take work from.
     dask.config.set({"distributed.scheduler.work-stealing": not few})
+    try:
+        security = None if few else distributed.Security.temporary()
+    except ImportError as error:
+        raise ToolError(
+            f"--scheduler local:{compilers}: expected cryptography, found that it is not installed; "
+            "pip install 'mlgokit[cluster]'"
+        ) from error
+    place = {"protocol": "inproc://"} if few else {"protocol": "tls://", "host": "127.0.0.1", "security": security}
     each = compilers if few else 1
-    return distributed.LocalCluster(
-        n_workers=1 if few else compilers,
-        threads_per_worker=threads_for(each),
-        resources={COMPILERS: each},
-        processes=not few,
+    options = {
+        **place,
+        "nthreads": threads_for(each),
+        "resources": {COMPILERS: each},
         # This process is no worker to be paused or ended for what it keeps.
-        memory_limit=0 if few else "auto",
-        dashboard_address="127.0.0.1:0",
+        "memory_limit": 0 if few else "auto",
+        "silence_logs": logging.WARNING,
+    }
+    if few:
+        worker = {"cls": Worker, "options": options}
+    else:
+        worker = {"cls": distributed.Nanny, "options": {**options, "worker_class": Worker}}
+    return distributed.SpecCluster(
+        scheduler={"cls": Scheduler, "options": {**place, "port": 0}},
+        workers=dict.fromkeys(range(1 if few else compilers), worker),
+        security=security,
+        silence_logs=logging.WARNING,
     )
+
+
+def work_here() -> None:
+    """Let Dask work in a new folder of this user alone, which is there as long as this process.
+
+    Dask imports from the folder that it works in, which is otherwise the same for all users of a machine.
+
+    Raises:
+        StorageError: there is no place for temporary files.
+    """
+    import dask.config
+
+    with writing(Path(tempfile.gettempdir())):
+        folder = tempfile.mkdtemp(prefix="mlgokit-dask-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    dask.config.set({"temporary-directory": folder})
 
 
 def say_nothing_of_connections() -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
-from mlgokit.cluster.address import ClusterOptions, is_loopback
-from mlgokit.cluster.connection import COMPILERS, be_quiet, security_of, threads_for
+from mlgokit.cluster.address import ClusterOptions
+from mlgokit.cluster.connection import COMPILERS, be_quiet, security_of, threads_for, work_here
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
 
@@ -44,6 +45,7 @@ def serve(
     except ImportError as error:
         raise ToolError("mlgokit worker: expected Dask, found none; pip install 'mlgokit[cluster]'") from error
     be_quiet()
+    work_here()
     lost = time.monotonic()
     while True:
         try:
@@ -69,19 +71,19 @@ async def _serve_once(
     distributed: Any, options: ClusterOptions, *, threads: int, memory: int | None, name: str, report: Report
 ) -> bool:
     """Join and work until the scheduler is lost; whether it was joined."""
+    from mlgokit.cluster.nodes import Worker
+
     scheduler = urlsplit(options.address)
     nanny = distributed.Nanny(
         options.address,
-        # Dask listens on all networks, unless it is told; who reaches a worker without TLS can run programs on it.
-        host=f"{scheduler.scheme}://{scheduler.netloc.rpartition(':')[0]}"
-        if is_loopback(scheduler.hostname or "")
-        else None,
+        # A worker listens on all networks, unless it is told.
+        host=f"{scheduler.scheme}://{address_towards(scheduler.hostname or '', scheduler.port)}",
         nthreads=threads_for(threads),
         resources={COMPILERS: threads},
         memory_limit="auto" if memory is None else memory,
         name=name or None,
         security=security_of(options),
-        dashboard=False,
+        worker_class=Worker,
     )
     try:
         await asyncio.wait_for(nanny, JOIN_SECONDS)
@@ -91,3 +93,21 @@ async def _serve_once(
         with contextlib.suppress(Exception):
             await nanny.close(timeout=5)
     return True
+
+
+def address_towards(host: str, port: int | None) -> str:
+    """The address of this machine on its way to another, as part of a URL.
+
+    Raises:
+        OSError: the host has no address, or there is no way there.
+
+    Example:
+        >>> address_towards("127.0.0.1", 8786)
+        '127.0.0.1'
+    """
+    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as way:
+        # Nothing is sent.
+        way.connect(place)
+        found = str(way.getsockname()[0])
+    return f"[{found}]" if family == socket.AF_INET6 else found

@@ -328,7 +328,7 @@ class ClusterChoice:
     """Dask scheduler of a cluster that compiles in place of this machine, as tls://host:port, tcp://host:port or the
     file that the scheduler wrote; or local:N for N compilers here."""
     insecure: bool = False
-    """Let the scheduler be on another machine without TLS, in a network that is trusted."""
+    """Let the scheduler be without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
     tls_authority: Path | None = None
     """With tls://, file of the authority that signed the certificates."""
     tls_certificate: Path | None = None

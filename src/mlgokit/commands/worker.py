@@ -27,7 +27,7 @@ class Worker:
     name: str = ""
     """Name in Dask's dashboard."""
     insecure: bool = False
-    """Join a scheduler on another machine without TLS, in a network that is trusted."""
+    """Join a scheduler without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
     tls_authority: Path | None = None
     """With tls://, file of the authority that signed the certificates."""
     tls_certificate: Path | None = None

@@ -1,0 +1,20 @@
+"""Dask's scheduler and worker without the HTTP server that each of them otherwise starts, with a dashboard or without.
+
+Dask takes classes here and has no setting for it, so these inherit. They keep the names, as Dask's settings go by them.
+A nanny has no such server.
+"""
+
+import distributed
+
+
+class _WithoutHttp:
+    def start_http_server(self, *_given: object, **_named: object) -> None:
+        """Listen nowhere."""
+
+
+class Scheduler(_WithoutHttp, distributed.Scheduler):
+    """A scheduler that listens for workers and clients only."""
+
+
+class Worker(_WithoutHttp, distributed.Worker):
+    """A worker that listens for the scheduler, its nanny and other workers only."""
