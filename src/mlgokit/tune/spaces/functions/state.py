@@ -173,7 +173,7 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     holds = "measured_by" in arrays and arrays["measured_by"].tobytes() == measured_by.encode()
     records = column(arrays, "records", "u").view(OVERRIDE)
     scores, counts = column(arrays, "score", "f", width=4), column(arrays, "counts", "i", width=8)
-    if len(counts) and counts.min() < 0:
+    if len(counts) and (counts.min() < 0 or counts[:, 5:].max() > len(records)):
         raise ValueError("counts: numbers that cannot be")
     if int(counts[:, 5:].sum()) != len(records):
         raise ValueError(f"records: {len(records)} overrides for {int(counts[:, 5:].sum())}")
