@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import re
 import struct
 import tracemalloc
 import zipfile
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlgokit
 from mlgokit.algorithms.effects import MeasuredEffects
 from mlgokit.compiler.arrays import DAMAGE, MOST_ARRAYS, MOST_BYTES, TooLargeError, arrays_in, unpacked_bytes
 from mlgokit.compiler.caching import open_caching
@@ -309,3 +311,14 @@ def test_a_pipe_in_the_place_of_a_record_is_none(tmp_path: Path):
 
 def test_the_bound_is_what_a_compiler_may_write():
     assert COMPILER_LIMITS.file_bytes == MOST_BYTES
+
+
+def test_nothing_is_unpacked_past_the_bounds():
+    """Compressed data has its readers in two files, and what runs code when it is read has none."""
+    readers = re.compile(
+        r"np\.load\(|pickle\.load|marshal\.load|ZipFile\(|TarFile\(|tarfile\.open|(gzip|bz2|lzma)\.(open|decompress|\w+File)"
+        r"|zlib\.decompress|decompressobj|shutil\.unpack_archive|LZMADecompressor"
+    )
+    package = Path(mlgokit.__file__).parent
+    found = {path.name for path in package.rglob("*.py") if readers.search(path.read_text(encoding="utf-8"))}
+    assert found == {"unpacking.py", "unpack.py"}
