@@ -235,6 +235,37 @@ def test_a_disk_that_will_not_do_is_a_sentence(
 
 
 @pytest.mark.parametrize(
+    ("error", "code", "found"),
+    [
+        (MemoryError(), 6, "have more memory, found none left; end other programs or have fewer compilers run at once"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 6, "have more memory, found none left; end other programs"),
+        (RuntimeError("can't start new thread"), 6, "have another process or thread, found none left; raise `ulimit"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 6, "have another process or thread, found"),
+        (
+            OSError(errno.EMFILE, "Too many open files", "x"),
+            6,
+            "have another open file, found none left; raise `ulimit",
+        ),
+        (RecursionError("maximum recursion depth exceeded"), 4, "input of fewer levels, found more than Python can go"),
+    ],
+)
+def test_what_a_machine_does_not_have_is_a_sentence(
+    error: Exception, code: int, found: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    replace_run(monkeypatch, "trace", raising(error))
+
+    assert ended("trace") == code
+    assert re.fullmatch(rf"mlgokit: expected (to )?{re.escape(found)}.*\n", capsys.readouterr().err)
+
+
+def test_a_mistake_of_the_program_is_no_shortage(monkeypatch: pytest.MonkeyPatch):
+    replace_run(monkeypatch, "trace", raising(RuntimeError("dictionary changed size during iteration")))
+
+    with pytest.raises(RuntimeError, match="dictionary changed size"):
+        main(["trace"])
+
+
+@pytest.mark.parametrize(
     ("verdicts", "code"),
     [((Verdict.SAME, Verdict.SAME_CODE), 0), ((Verdict.SAME, Verdict.DIFFERENT), 1), ((Verdict.NO_REFERENCE,), 1)],
 )

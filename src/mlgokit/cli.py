@@ -1,6 +1,7 @@
 """The command line: a table of the commands; arguments to a configuration, one call, the result printed."""
 
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ from mlgokit.commands.corpus import combine, extract, fetch, import_build, info,
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.commands.scratch import scratch_folder
 from mlgokit.disk import folder_bytes, free_bytes
-from mlgokit.errors import MlgokitError, StorageError, UsageError
+from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import open_console
@@ -45,6 +46,15 @@ from mlgokit.terminal import open_console
 INTERRUPTED = 130
 NOBODY_READS = 141
 """What a shell reports for a program that its reader left, as in ``mlgokit corpus info | head -1``."""
+_NO_THREAD = "can't start new thread"
+_FEWER = "have fewer compilers run at once with --workers"
+_SHORTAGES = {
+    errno.ENOMEM: ("more memory", f"end other programs or {_FEWER}"),
+    errno.EAGAIN: ("another process or thread", f"raise `ulimit -u` or {_FEWER}"),
+    errno.EMFILE: ("another open file", "raise `ulimit -n`"),
+    errno.ENFILE: ("another open file", "end other programs"),
+}
+"""What a process asks the system for and does not get, and what to do, by the system's number."""
 LONG = 12
 """Values with more entries than this are only counted, not printed."""
 
@@ -148,20 +158,42 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         errors.print("mlgokit: interrupted; what was finished is kept, run the same command again to go on")
         return INTERRUPTED
     except MlgokitError as error:
-        errors.print(f"mlgokit: {error}", style="red", markup=False, highlight=False)
-        return error.exit_code
+        return _told(errors, str(error), error.exit_code)
     except BrokenPipeError:
         return _nobody_reads()
-    except OSError as error:
-        errors.print(
-            f"mlgokit: expected to be able to use {error.filename or 'the disk'}, found: {error.strerror or error}; "
-            "free some space or check permissions, then run the same command again",
-            style="red",
-            markup=False,
-            highlight=False,
-        )
-        return StorageError.exit_code
+    except RecursionError:
+        sentence = "expected input of fewer levels, found more than Python can go down; give it in another form"
+        return _told(errors, sentence, InputError.exit_code)
+    except (OSError, MemoryError, RuntimeError) as error:
+        sentence = _shortage(error)
+        if not sentence:
+            raise
+        return _told(errors, sentence, StorageError.exit_code)
     return code
+
+
+def _told(errors: Console, sentence: str, code: int) -> int:
+    errors.print(f"mlgokit: {sentence}", style="red", markup=False, highlight=False)
+    return code
+
+
+def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
+    """The sentence about what this machine or its disk did not give; empty if that is not what happened."""
+    again = "then run the same command again"
+    if isinstance(error, OSError):
+        number = error.errno
+    else:
+        number = errno.ENOMEM if isinstance(error, MemoryError) else errno.EAGAIN
+        if number == errno.EAGAIN and str(error) != _NO_THREAD:
+            return ""
+    if number in _SHORTAGES:
+        what, remedy = _SHORTAGES[number]
+        return f"expected to have {what}, found none left; {remedy}, {again}"
+    named, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
+    return (
+        f"expected to be able to use {named or 'the disk'}, found: {reason or error}; "
+        f"free some space or check permissions, {again}"
+    )
 
 
 def _parsed(arguments: Sequence[str] | None) -> Any:

@@ -11,7 +11,7 @@ A message is one sentence with four parts: what, where, expected versus found, w
     |  |- PolicyError        a policy file
     |  `- FetchError         an archive that could not be had or has the wrong digest
     |- ReuseError            a folder that another configuration made; exit code 5
-    |- StorageError          the disk is full or not writable; exit code 6
+    |- StorageError          the disk is full or not writable, or there is no memory left; exit code 6
     |- BusyError             another process uses the folder or file; exit code 7
     |- StaleError            what was remembered is not what the compiler gives; exit code 8
     `- RejectedError         a tuned build fails where the plain one does not; exit code 9
@@ -85,7 +85,7 @@ class ReuseError(MlgokitError):
 
 
 class StorageError(MlgokitError):
-    """The disk is full or not writable."""
+    """The disk is full or not writable, or there is no memory left."""
 
     exit_code: ClassVar[int] = 6
 

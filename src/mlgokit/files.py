@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Generator
 from pathlib import Path
@@ -117,6 +118,33 @@ def atomic_write(path: Path, data: bytes | str, *, durable: bool = False) -> Non
     """
     with writing(path), whole_file(path, durable=durable) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A file that ends, open; a pipe that nobody writes to would never be.
+
+    Raises:
+        OSError: it is none.
+        ValueError: no file can have the name.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """What is in a regular file.
+
+    Raises:
+        OSError: it is none, is longer, or cannot be read.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise OSError(errno.EFBIG, f"{size} bytes, of which at most {most_bytes} are read")
+        return file.read(size)
 
 
 def remove_leftovers(folder: Path, *, below: bool = True) -> int:

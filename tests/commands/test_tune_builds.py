@@ -8,13 +8,15 @@ import pytest
 
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.tune import run
-from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
+from mlgokit.commands.tune_builds import Recorded, link_of, programs_of, record_plain
 from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_trial import line_for_good
 from mlgokit.corpus.importers.recorded import RecordedLink
-from mlgokit.errors import ReuseError, UsageError
+from mlgokit.errors import InputError, ReuseError, UsageError
 from mlgokit.evaluation.records import LINKED, BuiltImage
+from mlgokit.progress import say_nothing
 from mlgokit.terminal import open_console
+from mlgokit.testing import FAKE_TOOLCHAIN
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned, TunedBuild, TunedProgram
 
@@ -44,6 +46,15 @@ def test_a_folder_with_a_search_is_refused_before_anything_is_built(tmp_path: Pa
     with pytest.raises(ReuseError, match=r"search: expected a new folder, found a search; add --continue to go on"):
         run(Tune(built=BuildOptions(build=("touch built",), build_folder=tmp_path), folder=tmp_path / "tune"))
     assert not (tmp_path / "built").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", '{"settings": {}}', '{"settings": 3, "build": {}}'])
+def test_a_damaged_record_of_a_build_is_named(tmp_path: Path, text: str):
+    (tmp_path / "tune" / "build").mkdir(parents=True)
+    (tmp_path / "tune" / "build" / "recorded.json").write_text(text)
+    built = BuildOptions(build=("true",), build_folder=tmp_path)
+    with pytest.raises(InputError, match=r"recorded\.json: expected the build that was recorded there, found.* anew$"):
+        record_plain(Tune(built=built, folder=tmp_path / "tune", go_on=True), FAKE_TOOLCHAIN, report=say_nothing)
 
 
 def recorded(*programs: str) -> Recorded:

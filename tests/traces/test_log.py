@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import mlgokit.traces.log
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.spec import DTYPES, TensorSpec
-from mlgokit.traces import ContextSpan, Header, Log, read_log, read_log_bytes, render_log, write_log
+from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, read_log_bytes, render_log, write_log
 from mlgokit.traces.training_set import iter_training_set
 
 FLOATS = TensorSpec(name="weights", type="float", shape=(2, 3))
@@ -460,3 +462,45 @@ def test_the_documented_example_is_a_log():
     assert found.scored is not None
     assert found.scored.tolist() == [True, False]
     assert render_log(found) == data
+
+
+def header_line(*, score: int = 1) -> bytes:
+    return Header(
+        features=(TensorSpec(name="a", type="int8_t", shape=(1,)),),
+        score=TensorSpec(name="s", type="double", shape=(score,)),
+    ).to_line()
+
+
+UNSCORED = (
+    header_line(score=1_000_000) + b'{"context":""}\n' + b"".join(b'{"observation":%d}\n1\n' % n for n in range(99))
+)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (UNSCORED, r"expected outcomes of 8000000 bytes, found \d+ observations in \d+ bytes; the log is damaged"),
+        (header_line() + b'{"context":"a"}\n' * 1001, "expected at most 1000 contexts, found more; the log is damaged"),
+    ],
+    ids=["scores", "contexts"],
+)
+def test_what_is_small_in_a_file_and_large_in_memory_is_refused(
+    tmp_path: Path, data: bytes, found: str, batches: bool, monkeypatch: pytest.MonkeyPatch
+):
+    # Reading a million takes half a minute.
+    monkeypatch.setattr(mlgokit.traces.log, "MOST_CONTEXTS", 1000)
+    (tmp_path / "a.log").write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(TraceError, match=found):
+        list(iter_log(tmp_path / "a.log", observations_per_batch=2000)) if batches else read_log(tmp_path / "a.log")
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
+def test_a_large_score_after_each_observation_is_read():
+    log = one_byte_log(3, score=TensorSpec(name="s", type="double", shape=(1,)))
+    wide = TensorSpec(name="s", type="double", shape=(1000,))
+    scores = np.arange(3000.0).reshape(3, 1000)
+    log = dataclasses.replace(log, header=dataclasses.replace(log.header, score=wide), scores=scores)
+    assert_equal(read_log_bytes(render_log(log), name="wide"), log)

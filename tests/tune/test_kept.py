@@ -13,4 +13,4 @@ def test_letters_that_are_none_are_damage(tmp_path: Path):
     path = tmp_path / "a.npz"
     np.savez(path, names=np.array([0x7FFFFFFF], np.uint32).view("<U1"))
     with pytest.raises(InputError, match="expected names, found a damaged file"):
-        read_kept(path, lambda arrays: arrays["names"].tolist(), what="names")
+        read_kept(path, ("names",), lambda arrays: arrays["names"].tolist(), what="names")

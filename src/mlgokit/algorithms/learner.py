@@ -220,7 +220,7 @@ def state_from_bytes(data: bytes, *, learner: str) -> State:
         header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         found = json.loads(header["__metadata__"][_KEY])
         version, name = found["format_version"], found["learner"]
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise InputError(
             f"checkpoint: expected the safetensors file of a learner's state, found something else ({error}); "
             "start the training anew"

@@ -32,7 +32,8 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
-from mlgokit.errors import CorpusError, ReuseError, UsageError
+from mlgokit.errors import CorpusError, InputError, ReuseError, UsageError
+from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.linked import OUTPUT
 from mlgokit.files import atomic_write, writing
 from mlgokit.progress import Report
@@ -126,14 +127,7 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
     }
     put_back(place)
     if config.go_on and (place / _RECORD).exists():
-        found = json.loads((place / _RECORD).read_bytes())
-        if found["settings"] != settings:
-            different = next(name for name in settings if found["settings"].get(name) != settings[name])
-            raise ReuseError(
-                f"{place}: expected the build that was recorded there, found another {different}; "
-                "give the same commands, or name another --folder"
-            )
-        recorded = _recalled(place, found["build"])
+        recorded = _recalled(place, settings)
         kinds = lto_kinds(recorded.database)
         if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
             _build_again(BuildSite(options=options, place=place, tree=recorded.tree, toolchain=toolchain), report)
@@ -314,7 +308,31 @@ def _tested(site: BuildSite, report: Report) -> str | None:
     return tests
 
 
-def _recalled(place: Path, found: dict[str, Any]) -> Recorded:
+def _recalled(place: Path, settings: Mapping[str, object]) -> Recorded:
+    """The build that was recorded.
+
+    Raises:
+        InputError: the file is damaged.
+        ReuseError: it is another build.
+    """
+    path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded anew"
+    value = read_json(path, expected="the build that was recorded there", remedy=remedy)
+    try:
+        given, found = value["settings"], value["build"]
+        different = next((name for name in settings if given.get(name) != settings[name]), None)
+        if different is None:
+            return _recorded_in(place, found)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: expected the build that was recorded there, found {error!r:.200}; {remedy}"
+        ) from error
+    raise ReuseError(
+        f"{place}: expected the build that was recorded there, found another {different}; "
+        "give the same commands, or name another --folder"
+    )
+
+
+def _recorded_in(place: Path, found: dict[str, Any]) -> Recorded:
     tree = Path(found["tree"])
     inside = tree.is_relative_to(place)
     return Recorded(

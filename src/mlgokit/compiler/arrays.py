@@ -1,34 +1,111 @@
-"""Arrays that are kept in npz files, read without trust and from several threads."""
+"""Arrays in npz files, read without trust: only those that are wanted, and no more bytes than such a file may have."""
 
 import io
-import lzma
+import math
+import re
 import struct
-import threading
-import tokenize
 import zipfile
 import zlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.limits import size_text
+from mlgokit.unpacking import DEFLATE_RATIO, LONGEST_READ, ZIP_METHODS, open_zip
+
 Arrays = dict[str, npt.NDArray[Any]]
 
-# What numpy and zipfile say of damaged files (found by mutating them), and of numbers that are none of ours.
+MOST_BYTES = 512 << 20
+"""Of all wanted arrays of a file together. The largest is a compiler's log, and a compiler writes no longer file."""
+MOST_ARRAYS = 64
+
+# What zipfile and numpy say of damaged files (found by mutating them), and of numbers that are none of ours.
 DAMAGE = (
-    OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
-    SystemError,
-    SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, ArithmeticError, RuntimeError, SystemError,
+    struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
-_reading = threading.Lock()
+_HEADER_BYTES = 128
+"""That numpy puts before an array of a few dimensions."""
+_MAGIC = b"\x93NUMPY\x01\0"
+# As numpy writes it for numbers and text; objects and structures have another.
+_HEADER = re.compile(
+    rb"\{'descr': '([<|][biufU][0-9]{1,9})', 'fortran_order': (False|True), 'shape': \(([0-9, ]{0,80})\), \} *\n"
+)
 
 
-def arrays_in(data: bytes) -> Arrays:
-    """The arrays of an npz file in memory; raises one of :data:`DAMAGE` if that is none.
+class TooLargeError(ValueError):
+    """The arrays take more bytes than such a file may have."""
 
-    One at a time: numpy parses the header of an array with :mod:`ast`, whose count of recursions CPython 3.11 shares
-    between threads (https://github.com/python/cpython/issues/106905), so that it fails now and then.
+
+def arrays_in(data: bytes, names: Collection[str], *, most_bytes: int = MOST_BYTES) -> Arrays:
+    """The arrays of an npz file in memory that have one of ``names``, as far as there are such; no other is unpacked.
+
+    Args:
+        data: the file.
+        names: of the arrays that are wanted.
+        most_bytes: of all of them.
+
+    Raises:
+        TooLargeError: they would take more; nothing was unpacked.
+        ValueError: or another of :data:`DAMAGE`, the file is damaged.
     """
-    with _reading, np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)
+    with open_zip(io.BytesIO(data), most_bytes=len(data)) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        if not len(members) == len(archive.infolist()) <= MOST_ARRAYS:
+            raise ValueError(f"expected at most {MOST_ARRAYS} arrays, each of a name of its own")
+        wanted = {name: member for name, member in members.items() if name in names}
+        if any(member.file_size > DEFLATE_RATIO * member.compress_size for member in wanted.values()):
+            raise ValueError("expected sizes that deflate can have")
+        size = sum(member.file_size for member in wanted.values())
+        if size > most_bytes:
+            raise TooLargeError(f"{size_text(size)} of arrays, of which at most {size_text(most_bytes)} are read")
+        return {name: _array_in(archive, name, member) for name, member in wanted.items()}
+
+
+def _array_in(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """One array: no more is unpacked than the archive's directory says, and the array's own header has to say the same.
+
+    numpy's own reader takes memory for what the header says before it looks whether that is there.
+    """
+    if member.compress_type not in ZIP_METHODS:
+        raise ValueError(f"{name}: expected an array stored or deflated")
+    with archive.open(member) as file:
+        begin = file.read(len(_MAGIC) + 2)
+        length = int.from_bytes(begin[len(_MAGIC) :], "little")
+        header = _HEADER.fullmatch(file.read(length))
+        if header is None or not begin.startswith(_MAGIC):
+            raise ValueError(f"{name}: expected an array of numbers or text, as numpy keeps it")
+        dtype = np.dtype(header[1].decode())
+        shape = tuple(int(word) for word in header[3].split(b",") if word.strip())
+        size = member.file_size - len(begin) - length
+        if math.prod(shape) * dtype.itemsize != size:
+            raise ValueError(f"{name}: expected {size} bytes, found an array of {dtype} {shape}")
+        content = bytearray(size)
+        for position in range(0, size, LONGEST_READ):
+            part = file.read(LONGEST_READ)
+            if len(part) != min(LONGEST_READ, size - position):
+                raise EOFError(f"{name}: expected {size} bytes, found less")
+            content[position : position + len(part)] = part
+    return np.ndarray(shape, dtype, content, order="F" if header[2] == b"True" else "C")
+
+
+def unpacked_bytes(arrays: Arrays) -> int:
+    """What :func:`arrays_in` counts of arrays that :func:`numpy.savez` has written."""
+    return sum(array.nbytes + _HEADER_BYTES for array in arrays.values())
+
+
+def column(arrays: Arrays, name: str, kind: str, *, width: int = 0) -> npt.NDArray[Any]:
+    """An array of a kind of numpy's, such as ``u``: [N], or [N, width].
+
+    Raises:
+        KeyError: there is none of that name.
+        ValueError: it is another.
+    """
+    found = arrays[name]
+    fits = found.ndim == (2 if width else 1) and (not width or found.shape[1] == width)
+    if found.dtype.kind != kind or not fits:
+        raise ValueError(f"{name}: an array of {found.dtype} {found.shape}")
+    return found

@@ -8,14 +8,16 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.compiler.arrays import MOST_BYTES
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.inputs import digest_once, has_hidden_inputs, module_facts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.request import HEURISTIC, PLAIN, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.shared_store import SharedStore
-from mlgokit.compiler.store import load_compilation, save_compilation
+from mlgokit.compiler.store import compilation_in, load_compilation, save_compilation
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.files import atomic_write
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
@@ -78,6 +80,7 @@ class CachingCompiler:
         compress, and nobody explores around it.
 
         Raises:
+            InputError: what was recalled takes more memory than a compilation may.
             StaleError: what was recalled is not what the compiler gives; the store has the right result then.
             StorageError: the disk is full or not writable.
             ToolError: the compiler cannot be started, or was replaced since the store was opened.
@@ -129,9 +132,15 @@ class CachingCompiler:
     def _recall(self, name: str, *, problem: str) -> Compilation | None:
         """What the own store has, else the one of others."""
         path = self.store / name
-        if self.shared is not None and not path.exists():
-            self.shared.fetch(name, path)
-        return load_compilation(path, problem=problem)
+        if self.shared is None or path.exists():
+            return load_compilation(path, problem=problem)
+        data = self.shared.fetch(name, most_bytes=MOST_BYTES)
+        if data is None:
+            return None
+        found = compilation_in(data, problem=problem, where=f"{self.shared.url}/{name}")
+        if found is not None:
+            atomic_write(path, data)
+        return found
 
     def _keep(self, name: str, done: Compilation | None) -> None:
         """Keep a compilation in both stores, or forget it in both."""
@@ -141,8 +150,7 @@ class CachingCompiler:
             if self.shared is not None:
                 self.shared.remove(name)
             return
-        save_compilation(path, done)
-        if self.shared is not None:
+        if save_compilation(path, done) and self.shared is not None:
             self.shared.put(name, path)
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.errors import StorageError, ToolError
-from mlgokit.files import atomic_write
+from mlgokit.compiler.limits import size_text
+from mlgokit.errors import InputError, StorageError, ToolError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +27,28 @@ class SharedStore:
     root: str
     url: str
 
-    def fetch(self, name: str, path: Path) -> bool:
-        """Copy what has a name to ``path``; whether it is there.
+    def fetch(self, name: str, *, most_bytes: int) -> bytes | None:
+        """What has a name; ``None`` if nothing has.
 
         Raises:
-            StorageError: the store cannot be read, or the disk here is full.
+            InputError: it is longer than ``most_bytes``.
+            StorageError: the store cannot be read.
         """
+        place = f"{self.root}/{name}"
         try:
-            data = self.files.cat_file(f"{self.root}/{name}")
+            # A file that says that it is empty and is not, such as a pipe, is not opened.
+            size = int(self.files.size(place))
+            data = self.files.cat_file(place, start=0, end=size) if 0 < size <= most_bytes else b""
         except FileNotFoundError:
-            return False
+            return None
         except Exception as error:
             raise self._broken("read", error) from error
-        atomic_write(path, data)
-        return True
+        if size > most_bytes:
+            raise InputError(
+                f"--shared-store {self.url}: expected at most {size_text(most_bytes)} of {name}, found "
+                f"{size_text(size)}; delete it there, and the module is compiled again"
+            )
+        return data
 
     def put(self, name: str, path: Path) -> None:
         """Give others what is at ``path``, whole or not at all.

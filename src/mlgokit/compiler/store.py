@@ -4,27 +4,39 @@ import io
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.arrays import DAMAGE, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, MOST_BYTES, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation, CompileStatus, InlineDecisions, no_decisions
-from mlgokit.compiler.objects.measure import ObjectSizes, SectionTotals
-from mlgokit.compiler.regalloc_cost import RegallocCosts
-from mlgokit.errors import TraceError
-from mlgokit.files import atomic_write
-from mlgokit.traces import read_log_bytes, render_log
+from mlgokit.compiler.limits import size_text
+from mlgokit.compiler.objects.measure import COLUMNS, ObjectSizes, SectionTotals
+from mlgokit.compiler.regalloc_cost import COSTS, COUNTS, RegallocCosts
+from mlgokit.errors import InputError, TraceError
+from mlgokit.files import atomic_write, read_bounded
+from mlgokit.traces import Log, read_log_bytes, render_log
 
+_MOST_FACT_BYTES = 32 << 20
+"""Of JSON, which takes up to 24 times as much when it is read."""
 _DECISION_ARRAYS = ("caller", "callee", "inlined", "flipped", "rows", "values")
 _SIZE_ARRAYS = tuple(
     field.name for field in fields(ObjectSizes) if field.name not in ("totals", "function_names", "signatures")
 )
+_NAMES = frozenset(
+    {
+        *_DECISION_ARRAYS, "heuristic", "by_table", "sites", "regalloc_counts", "regalloc_costs", "log",
+        *(f"sizes_{name}" for name in _SIZE_ARRAYS),
+    }
+)  # fmt: skip
 
 
-def save_compilation(path: Path, done: Compilation) -> None:
+def save_compilation(path: Path, done: Compilation) -> bool:
     """Keep all of ``done`` at ``path`` but elapsed time, trials and whether it was killed; at most one log.
+
+    Returns:
+        Whether it is kept: nothing is that :func:`load_compilation` would not read.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -60,61 +72,124 @@ def save_compilation(path: Path, done: Compilation) -> None:
     for log in done.logs.values():
         arrays["log"] = np.frombuffer(render_log(log), np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    if unpacked_bytes(arrays) > MOST_BYTES or arrays["facts"].nbytes > _MOST_FACT_BYTES:
+        path.unlink(missing_ok=True)
+        return False
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]  (the stub takes the names for a flag)
     atomic_write(path, file.getvalue())
+    return True
 
 
 def load_compilation(path: Path, *, problem: str) -> Compilation | None:
-    """What was kept at ``path``; a damaged file is as good as none, for the compilation can be made again.
+    """What was kept at ``path``; see :func:`compilation_in`."""
+    try:
+        data = read_bounded(path, MOST_BYTES)
+    except OSError:
+        return None
+    return compilation_in(data, problem=problem, where=str(path))
+
+
+def compilation_in(data: bytes, *, problem: str, where: str) -> Compilation | None:
+    """The compilation in a file's bytes; a damaged file is as good as none, for the compilation can be made again.
 
     Args:
-        path: the file.
+        data: the file.
         problem: whose log it has, if it has one.
+        where: the file, for messages.
+
+    Raises:
+        InputError: it would take more memory than a compilation may; nothing of it was unpacked.
     """
     try:
-        stored = arrays_in(path.read_bytes())
-        facts = json.loads(stored["facts"].tobytes())
-        status = CompileStatus[facts["status"]]
-        sizes = None
-        if "totals" in facts:
-            names = (field.name for field in fields(SectionTotals))
-            sizes = ObjectSizes(
-                totals=SectionTotals(**dict(zip(names, facts["totals"], strict=True))),
-                function_names=tuple(facts["function_names"]),
-                signatures=tuple(facts["signatures"]),
-                **{name: stored[f"sizes_{name}"] for name in _SIZE_ARRAYS},
-            )
-        regalloc = None
-        if "regalloc_functions" in facts:
-            regalloc = RegallocCosts(
-                functions=tuple(facts["regalloc_functions"]),
-                counts=stored["regalloc_counts"],
-                costs=stored["regalloc_costs"],
-            )
-        logs = {problem: read_log_bytes(stored["log"].tobytes(), name=path)} if "log" in stored else {}
-        site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
-        if site is None and problem in logs and "site" in (columns := logs[problem].columns):
-            site = columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
-        decisions = no_decisions()
-        if len(stored["caller"]) or facts["names"]:
-            decisions = InlineDecisions(
-                names=tuple(facts["names"]),
-                by_table=stored["by_table"] if facts.get("by_table") else None,
-                heuristic=stored["heuristic"] if facts.get("heuristic") else None,
-                site=site,
-                **{name: stored[name] for name in _DECISION_ARRAYS},
-            )
+        facts = json.loads(arrays_in(data, ("facts",), most_bytes=_MOST_FACT_BYTES)["facts"].tobytes())
+        stored = arrays_in(data, _NAMES)
+        logs = {problem: read_log_bytes(stored["log"].tobytes(), name=where)} if "log" in stored else {}
+        decisions = _decisions_in(stored, facts, logs.get(problem))
         count = facts.get("decisions")
         return Compilation(
-            status=status,
-            reason=facts["reason"],
-            user_seconds=facts["user_seconds"],
-            sizes=sizes,
+            status=CompileStatus[facts["status"]],
+            reason=str(facts["reason"]),
+            user_seconds=float(facts["user_seconds"]),
+            sizes=_sizes_in(stored, facts) if "totals" in facts else None,
             decisions=decisions,
-            decision_count=len(decisions) if count is None else count,
+            decision_count=len(decisions) if count is None else int(count),
             logs=logs,
-            regalloc=regalloc,
+            regalloc=_costs_in(stored, facts) if "regalloc_functions" in facts else None,
         )
+    except TooLargeError as error:
+        raise InputError(
+            f"{where}: expected a compilation of at most {size_text(MOST_BYTES)}, found {error}; delete it, and "
+            "the module is compiled again"
+        ) from error
     except (*DAMAGE, TraceError):
         return None
+
+
+def _decisions_in(stored: Arrays, facts: dict[str, Any], log: Log | None) -> InlineDecisions:
+    """The decisions of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    names = _texts(facts["names"])
+    if not len(stored["caller"]) and not names:
+        return no_decisions()
+    site = stored["sites"].view(np.uint64) if facts.get("sites", "sites" in stored) else None
+    if site is None and log is not None and "site" in log.columns:
+        site = log.columns["site"].reshape(-1).astype(np.int64).view(np.uint64)
+    found = InlineDecisions(
+        caller=column(stored, "caller", "i"),
+        callee=column(stored, "callee", "i"),
+        inlined=column(stored, "inlined", "b"),
+        flipped=column(stored, "flipped", "b"),
+        by_table=column(stored, "by_table", "b") if facts.get("by_table") else None,
+        heuristic=column(stored, "heuristic", "b") if facts.get("heuristic") else None,
+        site=site,
+        names=names,
+        rows=column(stored, "rows", "i"),
+        values=stored["values"],
+    )
+    count, rows = len(found), found.rows
+    parts = (found.callee, found.inlined, found.flipped, found.by_table, found.heuristic, site)
+    if any(part is not None and part.shape != (count,) for part in parts):
+        raise ValueError("decisions that do not belong together")
+    if found.values.dtype != np.int64 or found.values.shape != (len(rows), len(names)):
+        raise ValueError(f"values: an array of {found.values.dtype} {found.values.shape}")
+    if len(rows) and not (rows[0] >= 0 and rows[-1] < count and (np.diff(rows) > 0).all()):
+        raise ValueError("rows: positions that cannot be")
+    return found
+
+
+def _sizes_in(stored: Arrays, facts: dict[str, Any]) -> ObjectSizes:
+    """The sizes of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    totals = (field.name for field in fields(SectionTotals))
+    widths = {"signature_rest": COLUMNS}
+    found = ObjectSizes(
+        totals=SectionTotals(**dict(zip(totals, map(int, facts["totals"]), strict=True))),
+        function_names=_texts(facts["function_names"]),
+        signatures=_texts(facts["signatures"]),
+        **{name: column(stored, f"sizes_{name}", "i", width=widths.get(name, 0)) for name in _SIZE_ARRAYS},
+    )
+    counts = {"function": len(found.function_names), "signature": len(found.signatures), "rest": COLUMNS}
+    if any(len(getattr(found, name)) != counts[name.partition("_")[0]] for name in _SIZE_ARRAYS):
+        raise ValueError("sizes that do not belong together")
+    signature = found.function_signature
+    if len(signature) and not -1 <= signature.min() <= signature.max() < len(found.signatures):
+        raise ValueError("signatures that are not there")
+    return found
+
+
+def _costs_in(stored: Arrays, facts: dict[str, Any]) -> RegallocCosts:
+    """The costs of a record; raises one of :data:`DAMAGE` if its arrays do not belong together."""
+    found = RegallocCosts(
+        functions=_texts(facts["regalloc_functions"]),
+        counts=column(stored, "regalloc_counts", "i", width=len(COUNTS)),
+        costs=column(stored, "regalloc_costs", "f", width=len(COSTS)),
+    )
+    if not len(found.functions) == len(found.counts) == len(found.costs):
+        raise ValueError("costs that do not belong together")
+    return found
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list of texts; raises a :class:`TypeError` if it is none."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in cast("list[object]", value)):
+        raise TypeError(f"expected a list of texts, found {value!r:.100}")
+    return tuple(cast("list[str]", value))

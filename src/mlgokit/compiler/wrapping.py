@@ -23,7 +23,7 @@ from mlgokit.files import atomic_write, writing
 
 _SETTINGS, _LOG = "settings.json", "log"
 _KINDS = ("compile", "link", "both")
-_DAMAGE = (OSError, ValueError, KeyError, TypeError)
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 _RECORD = [word for option in record_options(Path("{record}")) for word in ("-Xclang", option)]
 """Past the driver, whose own option for this gives other objects, with lines of the source."""

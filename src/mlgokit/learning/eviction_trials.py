@@ -151,7 +151,7 @@ class EvictionTrials:
     def from_bytes(cls, data: bytes) -> "EvictionTrials | None":
         """What a file keeps; nothing if it is damaged."""
         try:
-            found = arrays_in(data)
+            found = arrays_in(data, {*_KEPT, "reason"})
             return cls(
                 values=found["values"].astype(np.float32).reshape(-1, len(EVICTION_FEATURES)),
                 sign=found["sign"].astype(np.float32),

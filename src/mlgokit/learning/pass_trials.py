@@ -127,7 +127,7 @@ class ModuleTrials:
     def from_bytes(cls, data: bytes) -> "ModuleTrials | None":
         """What a file keeps; nothing if it is damaged."""
         try:
-            found = arrays_in(data)
+            found = arrays_in(data, {*_KEPT, "reason"})
             return cls(
                 values=found["values"].astype(np.int64).reshape(-1, len(PASS_SELECTION.features)),
                 change=found["change"].astype(np.float64),

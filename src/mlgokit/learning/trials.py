@@ -1,5 +1,6 @@
 """What learning from trials of single functions shares, whatever is decided: settings, draws, and what is kept."""
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -9,8 +10,9 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mlgokit.compiler.arrays import MOST_BYTES
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, read_bounded
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.metrics import Row
 from mlgokit.learning.settings import LIKE_PRESET, Learning, check_learning, settings_of
@@ -116,7 +118,9 @@ def kept_or_made(kind: type[T], folder: Path, module: Module, make: Callable[[],
         StorageError: the disk is full or not writable.
     """
     path = folder / _KEPT_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
-    found = kind.from_bytes(path.read_bytes()) if path.exists() else None
+    found = None
+    with contextlib.suppress(OSError):
+        found = kind.from_bytes(read_bounded(path, MOST_BYTES))
     if found is None:
         found = make()
         path.parent.mkdir(parents=True, exist_ok=True)

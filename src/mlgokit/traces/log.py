@@ -17,8 +17,13 @@ from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.layout import Offsets
-from mlgokit.traces.record import Cursor, Header, context_line, fail
+from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, fail
 from mlgokit.traces.scan import Piece, gather, pieces
+
+MOST_CONTEXTS = 2**20
+"""In one log, or one batch of it: a context takes a few bytes there, and ten times as many in memory."""
+_SMALL_SCORE = 64
+"""Bytes of a score; an observation without one takes no more in memory than a few times what it has in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,9 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
         header = cursor.header
         if header is not None:
             if batch is None:
-                batch = _new_batch(header, limit or _largest_count(header, size_bytes), last_context)
+                largest = _largest_count(header, size_bytes)
+                batch = _new_batch(header, min(limit or largest, largest), last_context)
+            _check_bounds(batch, piece, cursor, size_bytes)
             begin = 0
             features_at, score_at = np.concatenate(piece.features_at), np.concatenate(piece.score_at)
             contexts = iter([*piece.contexts, (None, piece.count)])
@@ -156,9 +163,27 @@ def _logs(stream: BinaryIO, name: Path | str, *, size_bytes: int, limit: int | N
     yield batch.to_log(truncated)
 
 
+def _check_bounds(batch: "_Batch", piece: Piece, cursor: Cursor, size_bytes: int) -> None:
+    """Refuse what is small in a file and large in memory: contexts of nothing, and scores that are not there.
+
+    Raises:
+        TraceError: the log has more of them than it may.
+    """
+    if len(batch.contexts) + len(piece.contexts) > MOST_CONTEXTS:
+        fail(cursor.name, cursor.base, f"at most {MOST_CONTEXTS} contexts", "more", DAMAGED)
+    score, count = batch.header.score, batch.count + piece.count
+    size_bytes = max(size_bytes, cursor.base)
+    if score is not None and score.size_bytes > _SMALL_SCORE and count * score.size_bytes > 8 * size_bytes:
+        found = f"{count} observations in {size_bytes} bytes"
+        fail(cursor.name, cursor.base, f"outcomes of {score.size_bytes} bytes", found, DAMAGED)
+
+
 def _largest_count(header: Header, size_bytes: int) -> int:
-    """More observations than this do not fit into so many bytes."""
-    return size_bytes // (header.features_bytes + len('{"observation":0}\n\n')) + 1
+    """More observations than this do not fit into so many bytes, if all of them have outcomes."""
+    least = header.features_bytes + len('{"observation":0}\n\n')
+    if header.score is not None and header.score.size_bytes > _SMALL_SCORE:
+        least += header.score.size_bytes
+    return size_bytes // least + 1
 
 
 @dataclass(slots=True, kw_only=True)

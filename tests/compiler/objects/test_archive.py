@@ -1,6 +1,7 @@
 """Static libraries, as ar writes them and as nobody should."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_a_thin_library_names_files(tmp_path: Path):
 
 def member(name: bytes, data: bytes) -> bytes:
     return b"%-16s%-32s%-10d`\n" % (name, b"", len(data)) + data + b"\n" * (len(data) % 2)
+
+
+def test_a_size_in_a_thin_library_is_not_believed(tmp_path: Path):
+    (tmp_path / "a.o").write_bytes(b"four")
+    header = b"%-16s%-32s%-10d`\n" % (b"a.o/", b"", 9_999_999_999)
+    bsd = b"%-16s%-32s%-10d`\n" % (b"#1/9999999999", b"", 9_999_999_999)
+    (tmp_path / "thin.a").write_bytes(b"!<thin>\n" + header + bsd)
+    tracemalloc.start()
+    members = read_members(tmp_path / "thin.a")
+    assert members[0].data() == b"four"
+    assert [one.name for one in members] == ["a.o", ""]
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
 
 
 def test_names_in_the_manner_of_bsd(tmp_path: Path):

@@ -147,6 +147,11 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str):
     assert "projects.toml" in str(caught.value)
 
 
+def test_levels_without_end_are_a_sentence(tmp_path: Path):
+    with pytest.raises(CorpusError, match=r"projects\.toml: expected TOML, found: maximum recursion depth exceeded"):
+        load_projects(written(tmp_path, "a = " + "[" * 100_000))
+
+
 def test_an_absent_file_is_named(tmp_path: Path):
     with pytest.raises(CorpusError, match=r"absent.toml: expected a list of projects in TOML, found: No such file"):
         load_projects(tmp_path / "absent.toml")

@@ -1,13 +1,17 @@
 import gzip
 import io
 import json
+import lzma
 import stat
 import tarfile
 import tracemalloc
 import zipfile
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.corpus.sources import unpack
@@ -237,6 +241,107 @@ def test_a_header_is_not_as_long_as_it_says(tmp_path: Path, kind: bytes):
         unpack_archive(tmp_path / "p.tar.gz", tmp_path / "out")
     assert tracemalloc.get_traced_memory()[1] < 8 << 20
     tracemalloc.stop()
+
+
+def pax(name: str, kind: bytes = tarfile.XHDTYPE, *, size: int = 1 << 19) -> bytes:
+    """A header with one value as long as that."""
+    member = tarfile.TarInfo("h")
+    record = b"%d %s=" % (size, name.encode())
+    member.type, member.size = kind, size
+    return member.tobuf() + record + b"x" * (size - len(record) - 1) + b"\n"
+
+
+def pax_tar(path: Path, parts: Iterable[bytes]) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for part in parts:
+            file.write(part)
+        # Enough that does not compress.
+        file.write(tarfile.TarInfo("p/a.c").tobuf() + bytes(1024))
+        file.write(np.random.default_rng(1).bytes(1 << 18))
+    return path
+
+
+def test_headers_of_members_are_not_kept(tmp_path: Path):
+    """Each has half a MiB before it."""
+    member = tarfile.TarInfo("p/b.c").tobuf()
+    archive = pax_tar(tmp_path / "p.tar.gz", (pax("comment") + member for _ in range(64)))
+    tracemalloc.start()
+    assert files_of(unpack_archive(archive, tmp_path / "out")) == {"p/a.c": "", "p/b.c": ""}
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ([pax(f"a{index}") for index in range(8)], r"a header of \d+ bytes, of which at most \d+ are read"),
+        ([pax("a", tarfile.GNUTYPE_LONGNAME) for _ in range(8)], r"a header of \d+ bytes, of which at most \d+ are"),
+        (
+            [pax(f"a{index}", tarfile.XGLTYPE) + tarfile.TarInfo("p/b.c").tobuf() for index in range(8)],
+            "global headers that are too long",
+        ),
+        (
+            [pax(f"{index:03}", tarfile.XGLTYPE, size=9) + bytes(503) + tarfile.TarInfo("b").tobuf()
+             for index in range(101)],
+            "global headers that are too long",
+        ),
+    ],
+)  # fmt: skip
+def test_headers_are_bounded_together(tmp_path: Path, parts: list[bytes], found: str):
+    archive = pax_tar(tmp_path / "p.tar.gz", parts)
+    with pytest.raises(FetchError, match=rf"expected a sound tar or zip archive, found: {found}"):
+        unpack_archive(archive, tmp_path / "out")
+
+
+def test_a_zip_of_very_many_members_is_not_listed(tmp_path: Path):
+    """Its directory is looked at before it is read: each of its members takes ten times as much in memory."""
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("a.c", "x")
+        archive.writestr(zipfile.ZipInfo("b.c"), b"")
+    data = bytearray((tmp_path / "p.zip").read_bytes())
+    begin = data.index(b"PK\x01\x02")
+    directory = bytes(1) * (33 << 20)
+    end = data[data.index(b"PK\x05\x06") :]
+    end[12:16] = len(directory).to_bytes(4, "little")
+    (tmp_path / "p.zip").write_bytes(bytes(data[:begin]) + directory + bytes(end))
+    tracemalloc.start()
+    with pytest.raises(FetchError, match=r"found: a header of 34603008 bytes, of which at most 33554432 are read"):
+        unpack_archive(tmp_path / "p.zip", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+def test_a_dictionary_of_xz_is_bounded(tmp_path: Path):
+    """liblzma would take as much as the header asks for, before it has unpacked anything."""
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("a.c"))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    data = bytearray(lzma.compress((tmp_path / "p.tar").read_bytes(), filters=filters))
+    # The block's header: its size, flags, and LZMA2's number, one byte of properties, which is the dictionary's size.
+    assert data[12:16] == b"\x02\0\x21\1"
+    data[16] = 40
+    data[20:24] = zlib.crc32(data[12:20]).to_bytes(4, "little")
+    (tmp_path / "p.tar.xz").write_bytes(data)
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive, found: Memory usage limit exceeded"):
+        unpack_archive(tmp_path / "p.tar.xz", tmp_path / "out")
+
+
+def test_an_xz_of_several_streams_is_read(tmp_path: Path):
+    with tarfile.open(tmp_path / "p.tar", "w") as archive:
+        member = tarfile.TarInfo("a.c")
+        member.size = 200_000
+        archive.addfile(member, io.BytesIO(b"int" * 100_000))
+        archive.addfile(tarfile.TarInfo("b.c"))
+    data = (tmp_path / "p.tar").read_bytes()
+    streams = [lzma.compress(data[:700]), bytes(8), lzma.compress(data[700:150_000]), lzma.compress(data[150_000:])]
+    (tmp_path / "p.tar.xz").write_bytes(b"".join(streams) + bytes(4))
+    found = files_of(unpack_archive(tmp_path / "p.tar.xz", tmp_path / "out"))
+    assert (len(found["a.c"]), found["b.c"]) == (200_000, "")
+    (tmp_path / "cut.tar.xz").write_bytes(streams[0] + streams[2][:-40])
+    with pytest.raises(FetchError, match=r"expected a sound tar or zip archive, found: "):
+        unpack_archive(tmp_path / "cut.tar.xz", tmp_path / "cut")
+    (tmp_path / "old.tar.lzma").write_bytes(lzma.compress(data, format=lzma.FORMAT_ALONE))
+    assert len(files_of(unpack_archive(tmp_path / "old.tar.lzma", tmp_path / "old"))) == 2
 
 
 def test_a_member_that_is_passed_over_is_not_decompressed_for_ever(tmp_path: Path):

@@ -5,18 +5,16 @@ bytes, padded to an even length. Long names stand in the member ``//``; ``#1/N``
 BSD does. A thin archive (``!<thin>``) has paths in place of bytes.
 """
 
-import errno
 import os
 import shutil
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError, ToolError
+from mlgokit.files import open_regular
 
 MAGIC, THIN_MAGIC = b"!<arch>\n", b"!<thin>\n"
 _HEADER_BYTES = 60
@@ -48,9 +46,11 @@ class Member:
             InputError: the file is gone.
         """
         try:
-            with _regular(self.file) as source:
+            with open_regular(self.file) as source:
+                # A thin archive has the size of a file elsewhere, and may say anything.
+                left = os.fstat(source.fileno()).st_size - self.offset
                 source.seek(self.offset)
-                return source.read(self.size)
+                return source.read(max(0, min(self.size, left)))
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{self.file}: expected the object {self.name}, found: {getattr(error, 'strerror', None) or error}; "
@@ -58,24 +58,10 @@ class Member:
             ) from error
 
 
-def _regular(path: Path) -> IO[bytes]:
-    """A file that ends, open; a pipe that nobody writes to would never be.
-
-    Raises:
-        OSError: it is none.
-        ValueError: no file can have the name.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "no regular file")
-    return os.fdopen(descriptor, "rb")
-
-
 def is_archive(path: Path) -> bool:
     """Whether a file is a static library."""
     try:
-        with _regular(path) as source:
+        with open_regular(path) as source:
             return source.read(len(MAGIC)) in {MAGIC, THIN_MAGIC}
     except (OSError, ValueError):
         return False
@@ -90,23 +76,24 @@ def read_members(path: Path) -> list[Member]:
     members: list[Member] = []
     long_names = b""
     try:
-        with _regular(path) as source:
+        with open_regular(path) as source:
             magic = source.read(len(MAGIC))
             if magic not in {MAGIC, THIN_MAGIC}:
                 raise InputError(f"{path}: expected a static library, found another file; {_REMEDY}")
             is_thin = magic == THIN_MAGIC
+            file_bytes = os.fstat(source.fileno()).st_size
             position = len(MAGIC)
             while header := source.read(_HEADER_BYTES):
                 name, size = _name_and_size(header, path, position)
                 begin = position + _HEADER_BYTES
                 is_inside = not is_thin or name in _TABLES or name == _LONG_NAMES
-                if is_inside and begin + size > path.stat().st_size:
+                if is_inside and begin + size > file_bytes:
                     raise InputError(f"{path}: expected {size} bytes of {name} at byte {begin}, found less; {_REMEDY}")
                 position = begin + (size + size % 2 if is_inside else 0)
                 if name == _LONG_NAMES:
                     long_names = source.read(size)
                 elif name.startswith("#1/"):
-                    length = min(int(name[3:]) if _is_number(name[3:]) else 0, size)
+                    length = min(int(name[3:]) if _is_number(name[3:]) else 0, size, file_bytes)
                     name = source.read(length).rstrip(b"\0").decode("utf-8", "surrogateescape")
                     begin, size = begin + length, size - length
                 elif name.startswith("/") and _is_number(name[1:]):

@@ -111,7 +111,7 @@ def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
     except OSError as error:
         reason = error.strerror or error
         raise CorpusError(f"{path}: expected {what} in TOML, found: {reason}; check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorpusError(f"{path}: expected TOML, found: {error}; correct the file there") from error
     return TomlTable(value=document, where=str(path))
 

@@ -8,6 +8,7 @@ import bz2
 import contextlib
 import functools
 import gzip
+import io
 import json
 import lzma
 import posixpath
@@ -24,6 +25,7 @@ from typing import IO, Any, cast
 from mlgokit.errors import FetchError, ReuseError
 from mlgokit.files import digest_file, temporary_beside, writing
 from mlgokit.manifest import digest_value, plain_json
+from mlgokit.unpacking import LONGEST_READ, ZIP_METHODS, BoundedStream, XzFile, open_zip
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 200_000
@@ -33,7 +35,9 @@ MAX_RATIO = 200
 
 _STAMP = ".mlgokit-unpacked.json"
 _CHUNK = 1 << 16
-_LONGEST_READ = 1 << 20
+_LONGEST_DIRECTORY = 32 << 20
+"""Bytes of a zip archive's list of members; of 200,000 of them."""
+_MOST_GLOBAL_HEADERS = 100
 _MAX_STREAM = 8 << 30
 """Bytes of a tar file, which may have much beside the subtree that is wanted."""
 _DAMAGE = (
@@ -55,38 +59,6 @@ class _Entry:
     path: str
     open: Callable[[], IO[bytes] | None] | None
     link: str | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _BoundedStream:
-    """A decompressed archive, of which no more is read than its size allows, nor much at a time.
-
-    What :mod:`tarfile` reads at a time it keeps in memory, and the size of a header is what the archive says.
-    """
-
-    file: IO[bytes]
-    most_bytes: int
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _LONGEST_READ:
-            raise ValueError(f"a header of {size} bytes")
-        data = self.file.read(size)
-        self._check()
-        return data
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        if whence == 0 and position > self.most_bytes:
-            raise ValueError(f"more than {self.most_bytes} bytes unpacked")
-        self.file.seek(position, whence)
-        return self._check()
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def _check(self) -> int:
-        if (position := self.file.tell()) > self.most_bytes:
-            raise ValueError(f"more than {self.most_bytes} bytes unpacked")
-        return position
 
 
 def unpack_archive(
@@ -237,14 +209,21 @@ def _entries(archive_path: Path) -> Iterator[_Entry]:
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
     with contextlib.ExitStack() as stack:
         with _reading(archive_path):
-            stream = _BoundedStream(
+            stream = BoundedStream(
                 file=stack.enter_context(_decompressed(archive_path)),
-                most_bytes=min(_MAX_STREAM, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO + _LONGEST_READ),
+                most_bytes=min(_MAX_STREAM, max(archive_path.stat().st_size, 1 << 16) * MAX_RATIO + LONGEST_READ),
+                left=LONGEST_READ,
             )
             archive = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         while True:
             with _reading(archive_path):
+                # A member may have any number of headers before it, and tarfile keeps all of all members.
+                stream.left = LONGEST_READ
                 member = archive.next()
+                stream.left = None
+                archive.members.clear()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+                if len(archive.pax_headers) > _MOST_GLOBAL_HEADERS or _size(archive.pax_headers) > LONGEST_READ:
+                    raise ValueError("global headers that are too long")
             if member is None:
                 return
             if member.issym():
@@ -258,28 +237,37 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 yield _Entry(path=member.name, open=None)
 
 
+def _size(headers: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in headers.items())
+
+
 def _decompressed(archive_path: Path) -> IO[bytes]:
     with archive_path.open("rb") as file:
         magic = file.read(6)
     kinds: Mapping[bytes, Callable[[Path], Any]] = {
         b"\x1f\x8b": gzip.open,
         b"BZh": bz2.open,
-        b"\xfd7zXZ\0": lzma.open,
-        b"]\0\0\x80": lzma.open,
+        b"\xfd7zXZ\0": _open_xz,
+        b"]\0\0\x80": _open_xz,
     }
     opener = next((opener for begin, opener in kinds.items() if magic.startswith(begin)), None)
     return archive_path.open("rb") if opener is None else cast("IO[bytes]", opener(archive_path))
 
 
+def _open_xz(path: Path) -> IO[bytes]:
+    return io.BufferedReader(XzFile(path), _CHUNK)
+
+
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
     with contextlib.ExitStack() as stack:
         with _reading(archive_path):
-            archive = stack.enter_context(zipfile.ZipFile(archive_path))
+            size = archive_path.stat().st_size
+            file = stack.enter_context(archive_path.open("rb"))
+            archive = stack.enter_context(open_zip(file, most_bytes=size, longest_directory=_LONGEST_DIRECTORY))
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
             is_file = not member.is_dir() and kind in {0, stat.S_IFREG}
-            # The others are decompressed without a bound on how much comes out at a time.
-            if is_file and member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            if is_file and member.compress_type not in ZIP_METHODS:
                 raise FetchError(
                     f"{archive_path.name}: expected zip members stored or deflated, found {member.filename!r:.200} "
                     "otherwise; pack it again"

@@ -192,6 +192,8 @@ def test_only_the_wanted_problem_is_searched_and_time_is_bounded():
         ("counts", np.zeros((1, 6), np.int64)),
         ("counts", np.array([[1, 1, 0, 1, 1, 5, 4, 0]])),
         ("counts", np.array([[1, 1, 0, -1, 1, 1, 2, 0]])),
+        # Three records, when their number has gone round once.
+        ("counts", np.array([[1, 1, 0, 1, 1, 2**63 - 1, 2**63 - 1, 5]])),
         ("score", np.zeros((1, 3))),
         ("records", np.zeros(4, np.uint64)),
         ("records", np.zeros(6, np.float64)),

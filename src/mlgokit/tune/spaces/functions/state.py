@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgokit.compiler.arrays import Arrays
+from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides, overrides_in
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.tune.kept import column, read_kept
+from mlgokit.tune.kept import read_kept
 
 _PATIENCE = 48
 _PATIENCE_PER_QUESTION = 3
 _MOST_PATIENCE = 1500
+_NAMES = frozenset({"key", "score", "counts", "records", "measured_by", "numbers"})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -160,7 +161,7 @@ def load_functions(path: Path, *, measured_by: str = "") -> dict[int, FunctionSt
         InputError: the file is damaged.
     """
     make = functools.partial(_functions_of, measured_by=measured_by)
-    return read_kept(path, make, what="what the search knows of a module's functions") or {}
+    return read_kept(path, _NAMES, make, what="what the search knows of a module's functions") or {}
 
 
 def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionState]:
@@ -172,7 +173,7 @@ def _functions_of(arrays: Arrays, *, measured_by: str) -> dict[int, FunctionStat
     holds = "measured_by" in arrays and arrays["measured_by"].tobytes() == measured_by.encode()
     records = column(arrays, "records", "u").view(OVERRIDE)
     scores, counts = column(arrays, "score", "f", width=4), column(arrays, "counts", "i", width=8)
-    if len(counts) and counts.min() < 0:
+    if len(counts) and (counts.min() < 0 or counts[:, 5:].max() > len(records)):
         raise ValueError("counts: numbers that cannot be")
     if int(counts[:, 5:].sum()) != len(records):
         raise ValueError(f"records: {len(records)} overrides for {int(counts[:, 5:].sum())}")

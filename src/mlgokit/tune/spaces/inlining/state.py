@@ -1,6 +1,5 @@
 """What is known about a module while its inlining decisions are searched, and which part is kept on disk."""
 
-import contextlib
 import enum
 import io
 from collections import Counter
@@ -12,15 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.compiler.arrays import DAMAGE, Arrays, arrays_in
+from mlgokit.compiler.arrays import DAMAGE, Arrays, TooLargeError, arrays_in, column, unpacked_bytes
 from mlgokit.compiler.compilation import Compilation
+from mlgokit.compiler.limits import size_text
 from mlgokit.compiler.objects.measure import ObjectSizes
-from mlgokit.files import atomic_write, writing
+from mlgokit.errors import InputError
+from mlgokit.files import atomic_write, read_bounded, writing
 from mlgokit.module import Module
 from mlgokit.tables.decisions import strong_names
-from mlgokit.tune.kept import column, read_kept
+from mlgokit.tune.kept import read_kept
 
 Keys = npt.NDArray[np.uint64]
+
+_PROGRESS = frozenset({"site", "inlined", "tried_site", "tried_count", "composed_site", "composed_inlined"})
+_EFFECTS = frozenset({"names", "values", "sign", "component", "change", "projects"})
+_MOST_EFFECT_BYTES = 1 << 30
+"""Of all records in a file: what was measured of three million flips."""
 
 
 class RestartKind(enum.Enum):
@@ -162,7 +168,7 @@ def load_progress(path: Path) -> Progress | None:
     Raises:
         InputError: the file is damaged.
     """
-    return read_kept(path, _progress_of, what="what the search knows of a module")
+    return read_kept(path, _PROGRESS, _progress_of, what="what the search knows of a module")
 
 
 def _progress_of(arrays: Arrays) -> Progress:
@@ -203,21 +209,37 @@ def load_effects(path: Path) -> list[MeasuredEffects]:
     """What all steps measured. A record that a kill cut short is cut off; one that is damaged is passed over.
 
     Raises:
+        InputError: it is more than is read.
         StorageError: what was cut short cannot be cut off.
     """
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_bounded(path, _MOST_EFFECT_BYTES)
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise _too_much(path, str(error.strerror)) from error
     found: list[MeasuredEffects] = []
-    position = 0
+    position, left = 0, _MOST_EFFECT_BYTES
     while (end := position + 4 + int.from_bytes(data[position : position + 4], "little")) <= len(data) > position:
-        with contextlib.suppress(*DAMAGE):
-            found.append(_effects_of(arrays_in(data[position + 4 : end])))
+        try:
+            arrays = arrays_in(data[position + 4 : end], _EFFECTS, most_bytes=left)
+            left -= unpacked_bytes(arrays)
+            found.append(_effects_of(arrays))
+        except TooLargeError as error:
+            raise _too_much(path, str(error)) from error
+        except DAMAGE:
+            pass
         position = end
     if position < len(data):
         atomic_write(path, data[:position])
     return found
+
+
+def _too_much(path: Path, found: str) -> InputError:
+    return InputError(
+        f"{path}: expected at most {size_text(_MOST_EFFECT_BYTES)} of what steps measured, found {found}; put back a "
+        "copy of it, or delete it: what to try first is then learned anew, and nothing else is lost"
+    )
 
 
 def _effects_of(arrays: Arrays) -> MeasuredEffects:

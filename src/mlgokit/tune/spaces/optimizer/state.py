@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.arrays import Arrays
+from mlgokit.compiler.arrays import Arrays, column
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.tables.overrides import EACH_TIME, LeftOut
-from mlgokit.tune.kept import column, read_kept
+from mlgokit.tune.kept import read_kept
 
 Ints = npt.NDArray[np.int64]
 
@@ -157,7 +157,7 @@ def load_left_out(path: Path) -> frozenset[LeftOut] | None:
     Raises:
         InputError: the file is damaged.
     """
-    return read_kept(path, _left_out_of, what="what the search knows of a module's passes")
+    return read_kept(path, ("key", "question"), _left_out_of, what="what the search knows of a module's passes")
 
 
 def _left_out_of(arrays: Arrays) -> frozenset[LeftOut]:
