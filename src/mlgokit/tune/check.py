@@ -2,7 +2,7 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -177,7 +177,8 @@ def check_plugin(
         if decisions is None:
             compared = _compare_costs(pairs, changed)
         else:
-            compared = _compare_bytes(pairs, changed, decisions)
+            touched = {name for name, one in pairs.items() if _touches(one, changed, left_out, not_run)}
+            compared = _compare_bytes(pairs, changed, touched, decisions)
             compared |= _links(list(pairs.values()), folder, compiler.toolchain)
     kept, left_out_kept = (
         wanted & {key for one in pairs.values() for key in one.keys(stage).values()}
@@ -194,6 +195,16 @@ def check_plugin(
         passes=len(left_out) + len(not_run),
         passes_kept=len(left_out_kept) + len(not_run_kept),
         **compared,
+    )
+
+
+def _touches(one: BuildPair, changed: frozenset[int], left_out: frozenset[int], not_run: frozenset[int]) -> bool:
+    """Whether a table of functions has one of this module."""
+    entered = one.tuned.changes
+    return bool(
+        changed & set(one.functions.values())
+        or left_out & set(one.keys(Stage.PASSES).values())
+        or (entered is not None and not_run & set(entered.keys.values()))
     )
 
 
@@ -249,8 +260,13 @@ def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
     return dict(zip(names, pairs, strict=True))
 
 
-def _compare_bytes(pairs: Mapping[str, BuildPair], changed: frozenset[int], table: DecisionTable) -> dict[str, Any]:
-    """Modules and totals, by the project's account, and what of the decision table was answered."""
+def _compare_bytes(
+    pairs: Mapping[str, BuildPair], changed: frozenset[int], touched: Set[str], table: DecisionTable
+) -> dict[str, Any]:
+    """Modules and totals, by the project's account, and what of the decision table was answered.
+
+    ``touched`` are modules with functions in another table: they are tuned even where inlining is LLVM's.
+    """
     summary = table.summary
     objective = Objective.LINK_AWARE if summary is None else Objective(summary.objective)
     names = list(pairs)
@@ -263,7 +279,7 @@ def _compare_bytes(pairs: Mapping[str, BuildPair], changed: frozenset[int], tabl
         state: State = "new"
         if index is not None:
             seen.add(index)
-            state = "left plain" if table.entries[index].plain else "tuned"
+            state = "left plain" if table.entries[index].plain and name not in touched else "tuned"
         rows.append(
             CheckedModule(
                 name=name,
