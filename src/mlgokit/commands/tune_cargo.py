@@ -151,7 +151,7 @@ def versions_of(tuning: CargoTuning) -> dict[str, str]:
     return {**tuning.compiler.toolchain.describe(), "rustc": tuning.compiler.rustc.version}
 
 
-def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned) -> Tuned:
+def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned, *, loaded: Path) -> Tuned:
     """Make the programs themselves by rustc's own link, plainly and with the plugin, and say what to add to the build.
 
     Args:
@@ -159,6 +159,7 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
         plugin: that was verified.
         output: where it will be.
         tuned: what the verification says.
+        loaded: where builds will load it.
 
     Raises:
         RejectedError: a test prints something else with the tuned programs.
@@ -185,7 +186,7 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
     note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
     return dataclasses.replace(
         tuned,
-        flag=cargo_flag(tuning, calls, output),
+        flag=cargo_flag(tuning, calls, loaded),
         cargo_programs=weights,
         notes=(*tuned.notes, *_tested(tuning), note),
     )
