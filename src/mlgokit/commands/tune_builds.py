@@ -14,11 +14,13 @@ from mlgokit.commands.build_site import (
     BuildOptions,
     BuildSite,
     build_commands,
+    copies_of,
     keep,
     put_back,
     run_step,
     state_of,
 )
+from mlgokit.commands.outside import outside
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import (
     PassedObject,
@@ -35,6 +37,7 @@ from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, writ
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 from mlgokit.evaluation.linked import OUTPUT
 from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import is_ours, sign_new
 from mlgokit.progress import Report
 
 _RECORD = "recorded.json"
@@ -49,7 +52,7 @@ class Recorded:
     """A plain build that was recorded.
 
     Attributes:
-        place: folder for all that belongs to the builds.
+        place: folder for what the builds print, and for the programs.
         tree: where the build ran, and runs again.
         database: its compilation database.
         links: what it linked, by the path of what was written.
@@ -117,38 +120,35 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
         UsageError: the build compiles nothing that the wrappers see, or does not link a program that was named.
     """
     options, place = config.built, config.folder.resolve() / "build"
-    settings = {
+    settings: dict[str, object] = {
         "build": list(options.build),
         "test": list(options.test),
         "clean": list(options.clean),
         "folder": str(options.build_folder.resolve()),
         "compiler": toolchain.version_text,
     }
-    put_back(place)
-    if config.go_on and (place / _RECORD).exists():
-        found = json.loads((place / _RECORD).read_bytes())
-        if found["settings"] != settings:
-            different = next(name for name in settings if found["settings"].get(name) != settings[name])
-            raise ReuseError(
-                f"{place}: expected the build that was recorded there, found another {different}; "
-                "give the same commands, or name another --folder"
-            )
-        recorded = _recalled(place, found["build"])
+    recorded = _recalled(place, settings, in_copy=not options.clean) if config.go_on else None
+    if recorded is not None:
         kinds = lto_kinds(recorded.database)
         if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
             _build_again(BuildSite(options=options, place=place, tree=recorded.tree, toolchain=toolchain), report)
         return recorded
+    if _is_foreign(place):
+        raise ReuseError(
+            f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
+        )
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+    sign_new(place, "build")
     tree, configured = options.build_folder.resolve(), ()
     if not options.clean:
         report(0, 1, "copy the folder of the build")
-        configured = copy_sources(tree, place / "source", without=config.folder)
+        copies = outside(config.folder, anew=True)
+        configured = copy_sources(tree, copies / "source", without=config.folder)
         if configured:
             report(1, 1, f"not copied, as configured for its own place: {', '.join(map(str, configured))}")
-        tree = place / "tree" / tree.name
-        copy_sources(place / "source", tree)
+        tree = copies / "tree" / tree.name
+        copy_sources(copies / "source", tree)
     site = BuildSite(options=options, place=place, tree=tree, toolchain=toolchain)
     recorded = _record(site, configured, report=report)
     programs_of(recorded, options)
@@ -314,13 +314,36 @@ def _tested(site: BuildSite, report: Report) -> str | None:
     return tests
 
 
-def _recalled(place: Path, found: dict[str, Any]) -> Recorded:
+def _is_foreign(place: Path) -> bool:
+    """Whether something else than builds of a tuning is in a folder."""
+    return place.is_dir() and any(place.iterdir()) and not is_ours(place)
+
+
+def _recalled(place: Path, settings: Mapping[str, object], *, in_copy: bool) -> Recorded | None:
+    """The build that was recorded; ``None`` without one, or if its copy is gone.
+
+    Raises:
+        ReuseError: another build was recorded.
+    """
+    if not (place / _RECORD).exists():
+        return None
+    record: dict[str, Any] = json.loads((place / _RECORD).read_bytes())
+    if record["settings"] != settings:
+        different = next(name for name in settings if record["settings"].get(name) != settings[name])
+        raise ReuseError(
+            f"{place}: expected the build that was recorded there, found another {different}; "
+            "give the same commands, or name another --folder"
+        )
+    found: dict[str, Any] = record["build"]
     tree = Path(found["tree"])
-    inside = tree.is_relative_to(place)
+    if in_copy:
+        put_back(copies_of(tree))
+    if not tree.is_dir():
+        return None
     return Recorded(
         place=place,
         tree=tree,
-        database=(tree if inside else place) / "mlgokit_commands.json",
+        database=(tree if in_copy else place) / "mlgokit_commands.json",
         links={
             Path(path): RecordedLink(command=command, folder=Path(folder), output=Path(path))
             for path, (command, folder) in found["links"].items()

@@ -23,6 +23,7 @@ from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_op
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import sign_new
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.result import Tuned
@@ -101,6 +102,7 @@ def open_cargo(
         UsageError: the build fails, or is made with another LLVM than asked for.
     """
     place = config.folder.resolve() / _FOLDER
+    sign_new(place, "cargo")
     folder = (config.link_folder or Path()).resolve()
     report(0, 1, "build as cargo does")
     deadline = config.compiler.deadline(config.judge.timeout_seconds)
