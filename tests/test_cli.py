@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -18,13 +18,13 @@ import pytest
 
 import mlgokit
 from mlgokit import cli, errors
-from mlgokit.cli import main, run
+from mlgokit.cli import COMMANDS, main, run, run_command
 from mlgokit.commands import trace, train
 from mlgokit.commands.corpus import info
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
-from mlgokit.errors import MlgokitError
+from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.learning.checkpoint import Counters
 from mlgokit.learning.loop import Learned
 from mlgokit.learning.settings import Learning
@@ -213,6 +213,52 @@ def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkey
         "",
         "mlgokit: interrupted; what was finished is kept, run the same command again to go on\n",
     )
+
+
+def test_a_search_is_gone_on_with_if_that_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    again = "run the same command again"
+    for words, expected in (((), f"{again} with --continue"), (("--continue",), again)):
+        for error in (KeyboardInterrupt(), StorageError(f"free some space, then {again}: what was finished is kept")):
+            replace_run(monkeypatch, "tune", raising(error))
+            assert ended("tune", *words) in {130, 6}
+            said = capsys.readouterr().err
+            assert expected in said
+            assert said.count("--continue") == expected.count("--continue")
+
+
+WRITTEN = {"output", "folder", "tfrecord", "store", "corpus"}
+"""Options of files and folders that some command writes."""
+READ = {
+    "corpus verify": {"corpus"}, "corpus info": {"corpus"}, "trace": {"corpus"}, "tune": {"corpus"},
+    "check": {"corpus"}, "vocab": {"tfrecord"}, "train": {"corpus"}, "explain": {"corpus"},
+    "evaluate": {"corpus", "folder"},
+}  # fmt: skip
+"""Of these, what is read."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    command = COMMANDS[name]
+    options = {field.name for field in fields(command.configuration)} & WRITTEN - READ.get(name, set())
+    files = {command.plugin, *command.files} - {""}
+    folders = {command.folder, *command.folders} - {""}
+    assert options == files | folders
+    replace_run(monkeypatch, name, raising(AssertionError()))
+    for option in options:
+        (tmp_path / "file").write_text("")
+        configuration = unchecked(
+            command.configuration, **{option: tmp_path / "file" if option in folders else tmp_path}
+        )
+        with pytest.raises(StorageError, match=r"expected to be able to write there"):
+            run_command(configuration)
+
+
+def unchecked(kind: type, **given: Any) -> Any:
+    """A configuration that has what is given, and else what stands for nothing."""
+    values = {field.name: None for field in fields(kind) if field.default is MISSING}
+    return kind(**(values | given))
 
 
 @pytest.mark.parametrize(

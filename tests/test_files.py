@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.files import atomic_write, put_in_place, remove_leftovers, temporary_beside, whole_file
+from mlgokit.errors import StorageError
+from mlgokit.files import (
+    atomic_write,
+    check_writable,
+    put_in_place,
+    put_link,
+    remove_leftovers,
+    temporary_beside,
+    whole_file,
+)
 
 # Ends itself at the n-th thing that it does with files, for each n, in a copy of the process.
 KILLED = """
@@ -125,3 +134,54 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path):
         file.write(b"new")
     assert (tmp_path / "precious").read_text() == "precious"
     assert not (tmp_path / "file").is_symlink()
+
+
+def test_what_could_not_be_written_is_refused_and_nothing_is_left(tmp_path: Path):
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.rglob("*"))
+    for path, is_folder, found in (
+        (tmp_path / "folder", False, "Is a directory; choose a path that is not a folder"),
+        (tmp_path / "file", True, "Not a directory"),
+        (tmp_path / "file" / "x", False, "Not a directory"),
+        (tmp_path / "file" / "x", True, "Not a directory"),
+        (tmp_path / "pipe", False, "a device, a pipe or a socket"),
+        (tmp_path / ("x" * 256), False, "File name too long; choose a shorter name"),
+        (Path("/proc/x/y"), False, ""),
+        (Path("/proc/x"), True, ""),
+    ):
+        with pytest.raises(StorageError) as caught:
+            check_writable(path, is_folder=is_folder)
+        assert str(caught.value).startswith(f"{path}: expected to be able to write there, found: {found}")
+    for path, is_folder in (("file", False), ("new", False), ("a/b/new", False), ("folder", True), ("a/b", True)):
+        check_writable(tmp_path / path, is_folder=is_folder)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_file_for_which_there_is_no_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # No disk is full here.
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match=r"x: expected to be able to write there, found: No space left on device"):
+        check_writable(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_link_leads_to_the_newer_file(has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not has_links:
+        # As file systems without links do.
+        monkeypatch.setattr(Path, "symlink_to", refuse)
+    for text in ("a", "b"):
+        (tmp_path / text).write_text(text)
+        put_link(text, tmp_path / "link")
+        assert (tmp_path / "link").read_text() == text
+    assert (tmp_path / "link").is_symlink() == has_links
+    assert len(list(tmp_path.iterdir())) == 3

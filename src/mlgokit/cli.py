@@ -35,10 +35,13 @@ from mlgokit.commands import (
     worker,
 )
 from mlgokit.commands.corpus import combine, extract, fetch, import_build, info, override, record, split, verify
+from mlgokit.commands.outside import outside_of
 from mlgokit.commands.progress_bar import shown_progress
 from mlgokit.commands.scratch import scratch_folder
+from mlgokit.compiler.plugin_name import check_plugin_output
 from mlgokit.disk import folder_bytes, free_bytes
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
+from mlgokit.files import check_writable
 from mlgokit.learning.settings import replaced_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import open_console
@@ -57,6 +60,7 @@ _SHORTAGES = {
 """What a process asks the system for and does not get, and what to do, by the system's number."""
 LONG = 12
 """Values with more entries than this are only counted, not printed."""
+_AGAIN = "run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,9 @@ class Command:
         render: prints what ``run`` returned; without it, its JSON values are printed.
         exit_code: of a configuration and what ``run`` returned; without it, 0.
         folder: the option that names the folder which grows with a run; without it, there is none to speak of.
+        plugin: the option that names the plugin that it writes.
+        files: options that name other files that it writes.
+        folders: options that name further folders that it writes into.
     """
 
     configuration: type
@@ -76,40 +83,49 @@ class Command:
     render: Callable[[Any, Console], None] | None = None
     exit_code: Callable[[Any, Any], int] | None = None
     folder: str = ""
+    plugin: str = ""
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 COMMANDS = {
     "doctor": Command(doctor.Doctor, doctor.run, doctor.render, doctor.exit_code),
-    "corpus fetch": Command(fetch.Fetch, fetch.run),
+    "corpus fetch": Command(fetch.Fetch, fetch.run, folders=("folder",)),
     "corpus extract": Command(extract.Extract, extract.run, info.render, folder="corpus"),
     "corpus import": Command(import_build.Import, import_build.run, folder="corpus"),
-    "corpus combine": Command(combine.Combine, combine.run),
-    "corpus record": Command(record.Record, record.run),
-    "corpus override": Command(override.Override, override.run),
+    "corpus combine": Command(combine.Combine, combine.run, folders=("corpus",)),
+    "corpus record": Command(record.Record, record.run, files=("output",), folders=("corpus",)),
+    "corpus override": Command(override.Override, override.run, folders=("corpus",)),
     "corpus verify": Command(verify.Verify, verify.run, exit_code=verify.exit_code),
     "corpus info": Command(info.Info, info.run, info.render),
-    "corpus split": Command(split.Split, split.run, split.render),
-    "trace": Command(trace.Trace, trace.run, folder="output"),
-    "tune": Command(tune.Tune, tune.run, tune.render, folder="folder"),
+    "corpus split": Command(split.Split, split.run, split.render, folders=("corpus",)),
+    "trace": Command(trace.Trace, trace.run, folder="output", files=("tfrecord",), folders=("store",)),
+    "tune": Command(tune.Tune, tune.run, tune.render, folder="folder", plugin="output"),
     "build": Command(build.Build, build.run, build.render, build.exit_code),
     "check": Command(check.Check, check.run, check.render, check.exit_code),
-    "vocab": Command(vocab.Vocab, vocab.run),
-    "train": Command(train.Train, train.run, folder="output"),
-    "importance": Command(importance.Importance, importance.run),
-    "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code),
+    "vocab": Command(vocab.Vocab, vocab.run, folders=("output",)),
+    "train": Command(train.Train, train.run, folder="output", folders=("store",)),
+    "importance": Command(importance.Importance, importance.run, files=("output",)),
+    "evaluate": Command(evaluate.Evaluate, evaluate.run, evaluate.render, evaluate.exit_code, files=("output",)),
     "explain": Command(explain.Explain, explain.run, explain.render, explain.exit_code),
-    "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code),
-    "report": Command(report.MakeReport, report.run),
-    "import-policy": Command(import_policy.ImportPolicy, import_policy.run),
-    "export plugin": Command(export.Export, export.run),
+    "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code, files=("output",), folders=("folder",)),
+    "report": Command(report.MakeReport, report.run, files=("output",)),
+    "import-policy": Command(import_policy.ImportPolicy, import_policy.run, files=("output",)),
+    "export plugin": Command(export.Export, export.run, plugin="output"),
     "export replay": Command(
-        export_replay.ExportReplay, export_replay.run, export_replay.render, export_replay.exit_code
+        export_replay.ExportReplay,
+        export_replay.run,
+        export_replay.render,
+        export_replay.exit_code,
+        folders=("output",),
     ),
-    "export tflite": Command(export_tflite.ExportTflite, export_tflite.run),
-    "export tosa": Command(export_tosa.ExportTosa, export_tosa.run),
-    "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run),
+    "export tflite": Command(export_tflite.ExportTflite, export_tflite.run, folders=("output",)),
+    "export tosa": Command(export_tosa.ExportTosa, export_tosa.run, folders=("output",)),
+    "export llvm": Command(export_llvm.ExportLlvm, export_llvm.run, folders=("output",)),
     "worker": Command(worker.Worker, worker.run),
-    "quickstart": Command(quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code),
+    "quickstart": Command(
+        quickstart.Quickstart, quickstart.run, quickstart.render, quickstart.exit_code, folders=("folder",)
+    ),
 }
 GROUPS = {
     "corpus": "Make and look at corpora.",
@@ -144,7 +160,26 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
     Raises:
         MlgokitError: the command cannot be carried out; the message says what to do.
     """
-    return _command_of(configuration).run(configuration, report=report)
+    command = _command_of(configuration)
+    _check_outputs(command, configuration)
+    return command.run(configuration, report=report)
+
+
+def _check_outputs(command: Command, configuration: Any) -> None:
+    """Refuse what could not be written after the work.
+
+    Raises:
+        StorageError: a file or folder cannot be written.
+        UsageError: the plugin would take the place of something else.
+    """
+    for name in filter(None, (command.folder, *command.folders)):
+        if (folder := getattr(configuration, name)) is not None:
+            check_writable(folder, is_folder=True)
+    for name in command.files:
+        if (file := getattr(configuration, name)) is not None:
+            check_writable(file)
+    if command.plugin:
+        check_plugin_output(getattr(configuration, command.plugin))
 
 
 def run(configuration: Any, *, as_json: bool = False) -> int:
@@ -155,10 +190,11 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _carry_out(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        errors.print("mlgokit: interrupted; what was finished is kept, run the same command again to go on")
+        text = _how_again(configuration, "what was finished is kept, run the same command again to go on")
+        errors.print(f"mlgokit: interrupted; {text}")
         return INTERRUPTED
     except MlgokitError as error:
-        return _told(errors, str(error), error.exit_code)
+        return _told(errors, _how_again(configuration, str(error)), error.exit_code)
     except BrokenPipeError:
         return _nobody_reads()
     except RecursionError:
@@ -168,7 +204,7 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
         sentence = _shortage(error)
         if not sentence:
             raise
-        return _told(errors, sentence, StorageError.exit_code)
+        return _told(errors, _how_again(configuration, sentence), StorageError.exit_code)
     return code
 
 
@@ -179,7 +215,7 @@ def _told(errors: Console, sentence: str, code: int) -> int:
 
 def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
     """The sentence about what this machine or its disk did not give; empty if that is not what happened."""
-    again = "then run the same command again"
+    again = f"then {_AGAIN}"
     if isinstance(error, OSError):
         number = error.errno
     else:
@@ -194,6 +230,11 @@ def _shortage(error: OSError | MemoryError | RuntimeError) -> str:
         f"expected to be able to use {named or 'the disk'}, found: {reason or error}; "
         f"free some space or check permissions, {again}"
     )
+
+
+def _how_again(configuration: Any, sentence: str) -> str:
+    """A sentence as it is true for a command that only goes on if it is told to."""
+    return sentence if getattr(configuration, "go_on", True) else sentence.replace(_AGAIN, f"{_AGAIN} with --continue")
 
 
 def _parsed(arguments: Sequence[str] | None) -> Any:
@@ -265,6 +306,15 @@ def _tell_disk(command: Command, configuration: Any) -> None:
         taken, free = folder_bytes(folder) / 2**20, free_bytes(folder) / 2**30
         errors = Console(file=sys.stderr, soft_wrap=True, emoji=False)
         errors.print(f"{folder}: {taken:,.1f} MiB on disk, {free:,.1f} GiB free", markup=False, highlight=False)
+        place = outside_of(folder)
+        if place.is_dir():
+            copies = folder_bytes(place) / 2**20
+            errors.print(
+                f"{place}: {copies:,.1f} MiB of copies and builds that belong to it; a later run removes them when "
+                f"{folder} is gone",
+                markup=False,
+                highlight=False,
+            )
 
 
 def _print_values(values: dict[str, Any], out: Console) -> None:

@@ -22,6 +22,8 @@ _REMEDIES = {
     errno.EPERM: "choose a folder that you may write to, or change its permissions",
     errno.ENOTDIR: "choose a folder whose path does not lead through a file",
     errno.EISDIR: "choose a path that is not a folder",
+    errno.ENODEV: "choose a path where a file may be put",
+    errno.ENAMETOOLONG: "choose a shorter name",
 }
 _TEMPORARY = re.compile(r"\.mlgokit-([1-9][0-9]{0,9})-[0-9a-f]{32}\.tmp")
 
@@ -35,6 +37,40 @@ def writing(path: Path) -> Generator[None]:
         remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
         reason = error.strerror or type(error).__name__
         raise StorageError(f"{path}: expected to be able to write there, found: {reason}; {remedy}") from error
+
+
+def check_writable(path: Path, *, is_folder: bool = False, least_bytes: int = 1 << 12) -> None:
+    """Refuse a file or folder that could not be written later; what is there stays, and nothing is left behind.
+
+    Args:
+        path: what will be written; folders on the way may be missing.
+        is_folder: whether it is a folder.
+        least_bytes: what must find room on its disk.
+
+    Raises:
+        StorageError: something of another kind is there, the place is not writable, or its disk is full.
+    """
+    with writing(path):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            mode = None
+        if mode is not None and stat.S_ISDIR(mode) != is_folder:
+            number = errno.ENOTDIR if is_folder else errno.EISDIR
+            raise OSError(number, os.strerror(number))
+        if mode is not None and not is_folder and not stat.S_ISREG(mode):
+            raise OSError(errno.ENODEV, "a device, a pipe or a socket")
+        place = (path if is_folder else path.parent).absolute()
+        while not place.exists():
+            place = place.parent
+        temporary = temporary_beside(place / path.name)
+        try:
+            with temporary.open("xb") as file:
+                file.write(bytes(least_bytes))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def temporary_beside(path: Path) -> Path:
@@ -98,6 +134,28 @@ def put_in_place(source: Path, path: Path, *, durable: bool = False) -> None:
             _sync_folder(path.parent)
 
 
+def put_link(target: str, path: Path) -> None:
+    """Let a symbolic link to ``target``, a file in the same folder, replace ``path`` at once, also after a power cut.
+
+    A file system without links gets a copy.
+
+    Raises:
+        OSError: it cannot be written there.
+    """
+    temporary = temporary_beside(path)
+    try:
+        try:
+            temporary.symlink_to(target)
+        except OSError:
+            shutil.copy2(path.with_name(target), temporary)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     """Wait until names in a folder are on disk; some file systems cannot say."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -147,6 +205,11 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
         return file.read(size)
 
 
+def is_temporary(name: str) -> bool:
+    """Whether :func:`temporary_beside` gives such names."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def remove_leftovers(folder: Path, *, below: bool = True) -> int:
     """Remove what processes that are gone were writing when they were killed; gives how many there were.
 
@@ -169,7 +232,7 @@ def remove_leftovers(folder: Path, *, below: bool = True) -> int:
                     path.unlink()
         if not below:
             break
-        folders[:] = [name for name in folders if _TEMPORARY.fullmatch(name) is None]
+        folders[:] = [name for name in folders if not is_temporary(name)]
     return removed
 
 

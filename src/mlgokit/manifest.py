@@ -31,6 +31,13 @@ FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 
 _ABSENT = "nothing"
+_SIGNED = {"search", "corpus", "build", "trace", "train", "work"}
+_WORKPLACE = _SIGNED | {
+    "cargo", "judge", "sources", "store", "compile-steps-stay", "finished", "evaluation.json", "results.json",
+    "results.md", "builtin.so", "policy.so", "before.so", "after.so",
+    *(f"{name}.{suffix}" for name in ("tuned", "report", "bench") for suffix in ("json", "html", "md")), LOCK_NAME,
+}  # fmt: skip
+"""What `mlgokit tune`, `quickstart` and `bench` leave in their folder, which has no manifest of its own."""
 
 
 def digest_value(value: object) -> str:
@@ -105,11 +112,56 @@ def write_manifest(
 
 def is_made_by_stage(folder: Path) -> bool:
     """Whether a stage made a folder, with whatever configuration."""
+    return bool(_signature(folder))
+
+
+def signed_config(folder: Path) -> dict[str, Any]:
+    """The configuration with which a stage made a folder; empty if none did."""
+    found = _signature(folder).get("config")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _signature(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / MANIFEST_NAME).read_bytes())
+        found: Any = json.loads((folder / MANIFEST_NAME).read_bytes())
     except (ValueError, OSError, RecursionError):
+        return {}
+    is_one = isinstance(found, dict) and {"format_version", "kind", "mlgokit_version"} <= found.keys()
+    return cast("dict[str, Any]", found) if is_one else {}
+
+
+def sign_new(folder: Path, kind: str) -> None:
+    """Sign a folder that will have nothing but files of ours, unless something is in it already.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    if not _has_files(folder):
+        write_manifest(folder, kind=kind, config={}, toolchain=None, inputs={})
+
+
+def has_copies(folder: Path) -> bool:
+    """Whether an earlier version copied the sources of a build into a folder, which it did not sign."""
+    return all((folder / name).exists() for name in ("plain-build.log", "source", "tree"))
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether mlgokit made a folder and all that is in it, so that no build needs it.
+
+    A stage signed it; or `mlgokit tune`, `quickstart` or `bench` work in it: folders in it are signed, and there is
+    nothing that they do not leave.
+    """
+    if is_made_by_stage(folder):
+        return True
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except OSError:
         return False
-    return isinstance(found, dict) and {"format_version", "kind", "mlgokit_version"} <= found.keys()
+    if has_copies(folder) or {"plain-build.log", "recorded.json"} <= names:
+        return True
+    if not names & _SIGNED or any(name not in _WORKPLACE and not name.endswith(".plugin") for name in names):
+        return False
+    return all(is_ours(folder / name) for name in names & _SIGNED)
 
 
 def check_manifest(

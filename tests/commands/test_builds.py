@@ -87,7 +87,13 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(import_build, "import_commands", import_commands)
     monkeypatch.setattr(import_build, "find_toolchain", lambda major: f"LLVM {major}")
     config = import_build.Import(
-        compile_commands=tmp_path / "c.json", corpus=tmp_path, llvm=19, level="Oz", include="src", workers=3
+        compile_commands=tmp_path / "c.json",
+        corpus=tmp_path,
+        llvm=19,
+        level="Oz",
+        include="src",
+        workers=3,
+        sandbox="off",
     )
     result = import_build.run(config)
     assert len(result.pop("reasons")) == 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mlgokit.compiler.build_tree import PassedObject, copy_sources, objects_below, objects_passed_by
 from mlgokit.compiler.wrapping import WrappedBuild
-from mlgokit.manifest import MANIFEST_NAME, write_manifest
+from mlgokit.manifest import MANIFEST_NAME, sign_new, write_manifest
 
 BITCODE = b"BC\xc0\xde"
 NOTHING_SEEN = WrappedBuild(reason="", code=0, calls=(), others=(), wall_seconds=0.0)
@@ -67,3 +67,27 @@ def test_a_copy_of_a_folder_says_which_configured_builds_it_left_out(tmp_path: P
     (project / "CMakeCache.txt").write_text("")
     assert [str(one) for one in copy_sources(project / "made", tmp_path / "other")] == []
     assert "CMakeCache.txt" in map(str, copy_sources(project, tmp_path / "third"))
+
+
+def put(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+
+
+def test_what_mlgokit_made_is_not_copied(tmp_path: Path):
+    project, copy = tmp_path / "project", tmp_path / "copy"
+    put(project, "main.c", "ml/model.c", "build/x.c", "work/README", ".mlgokit.lock", ".tuned.so.mlgokit.lock")
+    put(project, f".mlgokit-1-{'0' * 32}.tmp", "tuned.so")
+    # A tuning; one by a version that did not sign its build, and one of these that failed in that; in a user's folder.
+    for name in ("tune/search", "tune/build", "earlier/search", "ml/corpus", "quick"):
+        sign_new(project / name, "any")
+    put(project, "tune/tuned.json", "tune/build/programs/plain/app", "quick/sources/zlib/x.c")
+    for name in ("earlier", "failed"):
+        put(project, *(f"{name}/build/{part}" for part in ("plain-build.log", "source/main.c", "tree/p/main.c")))
+    put(project, "earlier/build/recorded.json", "earlier/tuned.html")
+    assert copy_sources(project, copy) == ()
+    kept = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
+    assert kept == {"main.c", "ml/model.c", "build/x.c", "work/README", "tuned.so"}
+    assert not (copy / "tune").exists()
+    assert not (copy / "earlier").exists()

@@ -191,3 +191,14 @@ def test_a_program_that_rustc_makes_for_size_by_full_lto_gets_the_plugin(
     outside = process.run([wrapper, "rustc", "--crate-name", "alone"], cwd=tmp_path, timeout_seconds=30)
     assert outside.returncode == 0, outside.stderr
     assert (tmp_path / "alone").exists()
+
+
+def test_what_outlives_a_build_has_plain_compilers(clang: Toolchain, tmp_path: Path):
+    variables = wrapper_variables(open_wrappers(clang), tmp_path / "gone" / "settings.json")
+    compiled = process.run(["sh", "-c", "$CC -c a.c -o a.o"], cwd=tmp_path, env=variables, timeout_seconds=30)
+    assert compiled.returncode == 0, compiled.stderr
+    assert (tmp_path / "a.o").read_text() == f"{clang.clang} -c a.c -o a.o\n"
+    words = [variables["RUSTC_WRAPPER"], "sh", "-c", "echo $* > rustc", "sh", "--crate-name", "tool"]
+    made = process.run([*words, "--crate-type", "bin"], cwd=tmp_path, env=variables, timeout_seconds=30)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "rustc").read_text() == "--crate-name tool --crate-type bin\n"

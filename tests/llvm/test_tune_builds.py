@@ -14,12 +14,13 @@ import pytest
 from mlgokit.cli import main
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.outside import outside_of
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_builds import Recorded, programs_of, record_plain
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import CorpusError, RejectedError, UsageError
+from mlgokit.errors import CorpusError, RejectedError, ReuseError, UsageError
 from mlgokit.progress import say_nothing
 from mlgokit.tune.result import Tuned
 
@@ -253,7 +254,7 @@ def test_compile_steps_before_a_link_that_is_not_searched_make_nothing_larger(tu
         tuning(build=(f"{LTO[0]} bin/app second",))
     assert not (lto_project.parent / "tuned.so").exists()
 
-    (lto_project.parent / "tune/build/tree/first").unlink()
+    (outside_of(lto_project.parent / "tune") / "tree/first").unlink()
     # What is not searched by its link is said, and why.
     found = tuning(build=(f"{LTO[0]} bin/app second",), go_on=True)
     assert "found bin/app, second; name one with --program" in found.left_out["-flto"]
@@ -424,3 +425,35 @@ def test_every_recipe_is_tried():
     text = DOCUMENT.read_text()
     begin = text.index("\n## Recipes\n")
     assert re.findall(r"^### (.*)$", text[begin : text.index("\n## ", begin + 5)], re.MULTILINE) == [*RECIPES]
+
+
+def test_nothing_that_is_left_among_the_sources_is_found_by_a_glob(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(project)
+    before = {path.name for path in project.rglob("*") if path.is_file()}
+    built = BuildOptions(build=("make",), build_folder=Path())
+    for number in range(3):
+        record_plain(Tune(built=built, folder=Path(f"tune-{number}")), toolchain, report=say_nothing)
+        tree = outside_of(Path(f"tune-{number}")) / "tree" / project.name
+        assert (tree / "bin" / "app").exists()
+        assert not list(tree.rglob("tune-*"))
+    left = {path.name for path in project.rglob("*") if path.is_file()}
+    assert left - before == {"app", "manifest.json", "plain-build.log", "recorded.json"}
+    # The copies are in the cache, which may be emptied.
+    again = Tune(built=built, folder=Path("tune-0"), go_on=True)
+    logged = (project / "tune-0/build/plain-build.log").stat().st_mtime_ns
+    for is_there in (True, False):
+        if not is_there:
+            shutil.rmtree(outside_of(Path("tune-0")))
+        record_plain(again, toolchain, report=say_nothing)
+        assert ((project / "tune-0/build/plain-build.log").stat().st_mtime_ns == logged) == is_there
+
+
+def test_a_folder_of_the_user_is_not_taken_for_that_of_the_builds(project: Path, toolchain: Toolchain):
+    (project / "build").mkdir()
+    (project / "build" / "mine").write_text("")
+    call = Tune(built=BuildOptions(build=("make",), build_folder=project), folder=project)
+    with pytest.raises(ReuseError, match=r"build: expected a folder that mlgokit made, or none, found other files"):
+        record_plain(call, toolchain, report=say_nothing)
+    assert (project / "build" / "mine").exists()

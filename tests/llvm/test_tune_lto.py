@@ -98,7 +98,8 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(
     assert judged["after"] < judged["before"]
     assert {path: path.read_bytes() for path in build.iterdir()} == before, "the build's folder is not written to"
     result = result_of(place)
-    plugin, link_only = place / "tuned.so", [f"-Wl,--load-pass-plugin={place / 'tuned.so'}"]
+    plugin = (place / "tuned.so").resolve()
+    link_only = [f"-Wl,--load-pass-plugin={plugin}"]
     both = [f"-fpass-plugin={plugin}", *link_only]
     assert result["flag"].split() == both
     assert len(result["notes"]) == 1
@@ -132,7 +133,7 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     build, place = put_build(tmp_path / "build", toolchain, lto=lto), tmp_path / "t"
     command = " ".join(link_words(toolchain, lto=lto))
     assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
-    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
     assert not (place / "corpus").exists()
 
 
@@ -146,7 +147,7 @@ def test_a_search_that_does_not_make_good_what_it_began_with_begins_again_with_t
     assert tune(toolchain, build, place, "--budget", "9s", *command) == 0
     for go_on in range(2):
         result = result_of(place)
-        assert result["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+        assert result["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
         stays = [note for note in result["notes"] if note.startswith("the compile steps stay as the build has them")]
         assert len(stays) == (go_on == 0)
         assert result["judged"]["after"] <= result["judged"]["before"]
@@ -221,7 +222,7 @@ def test_options_that_change_what_is_linked_are_named_before_the_search(
     for start in expected:
         assert start in said
     # What is compiled anew for the search would be without the counters.
-    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={place / 'tuned.so'}"
+    assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
     assert "the compile steps stay as the build has them: it has --coverage" in said
 
 

@@ -100,6 +100,7 @@ extern "C" {}
 pub extern "C" fn main(count: i32, _words: *const *const u8) -> i32 { (answer(count as u32) & 1) as i32 }
 """
 DOCUMENT = Path(__file__).parents[2] / "docs/how-to/rust.md"
+NAMED = "/path/of/tuned-1a2b3c4d5e6f.plugin"
 MANIFEST = """
 [package]
 name = "toy"
@@ -278,7 +279,7 @@ def test_the_commands_of_the_document_do_what_it_says(major: int, tmp_path: Path
     plugin, sizes = package / "tuned.so", list[int]()
 
     def run(script: str) -> None:
-        for said, meant in (("/path/of/tuned.so", str(plugin)), ("30m", "3s"), ("clang-22", f"clang-{major}")):
+        for said, meant in ((NAMED, str(plugin.resolve())), ("30m", "3s"), ("clang-22", f"clang-{major}")):
             script = script.replace(said, meant)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "CARGO_NET_OFFLINE": "true"}
@@ -297,7 +298,7 @@ def test_the_commands_of_the_document_do_what_it_says(major: int, tmp_path: Path
         if (package / "target/release/app").is_file():
             sizes.append(size())
     (package / ".cargo").mkdir()
-    (package / ".cargo/config.toml").write_text(settings.replace("/path/of/tuned.so", str(plugin)))
+    (package / ".cargo/config.toml").write_text(settings.replace(NAMED, str(plugin.resolve())))
     shutil.rmtree(package / "target")
     run("RUSTC_BOOTSTRAP=1 cargo build --release")
 

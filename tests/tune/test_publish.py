@@ -81,6 +81,11 @@ def test_a_result_has_its_place_and_the_digest_of_its_plugin(tmp_path: Path):
     publish_both(tmp_path)
     assert state(tmp_path) == NEWER
     assert os.access(tmp_path / "out" / "tuned.so", os.X_OK)
+    result = json.loads((tmp_path / "tune" / "tuned.json").read_text())
+    assert Path(result["versioned"]) == (tmp_path / "out" / "tuned.so").resolve()
+    assert result["plugin_sha256"].startswith(Path(result["versioned"]).stem.removeprefix("tuned-"))
+    # The one before, for builds that name it.
+    assert len(list((tmp_path / "out").iterdir())) == 3
     assert not (tmp_path / "tune" / "search" / "finished").exists()
     assert not complete_publishing(tmp_path / "tune" / "search", tmp_path / "out" / "tuned.so", tmp_path / "tune")
 

@@ -68,6 +68,7 @@ def compare_workloads(
     *,
     shop: Shop,
     folder: Path,
+    without: Path,
     counter: Counter | None,
     run_seconds: float,
     timing: Timing,
@@ -83,6 +84,7 @@ def compare_workloads(
         workloads: which.
         shop: how to build.
         folder: to work in; what is there must be an earlier comparison's, and is replaced.
+        without: a folder that decides no numbers, wherever it lies, as the result goes there.
         counter: who counts, if anybody.
         run_seconds: deadline of a run.
         timing: bounds on the timing of each workload.
@@ -101,7 +103,7 @@ def compare_workloads(
     found: list[Kept] = []
     for workload in workloads:
         place = Place(folder=(folder / workload.name).absolute())
-        key = key_of(workload, shop, folder.parent, settings)
+        key = key_of(workload, shop, without, settings)
         found.append(_built(workload, place, shop, key, report=report))
         stages.append(Stage(workload=workload, place=place, toolchain=shop.toolchain, run_seconds=run_seconds))
 

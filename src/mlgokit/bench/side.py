@@ -1,14 +1,17 @@
 """What a side of a comparison adds to the compilers of a real build."""
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.request import PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.records import SideRecord
 from mlgokit.export.plugin import export_plugin
+from mlgokit.files import temporary_beside, writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +33,16 @@ def open_side(side: SideRecord, toolchain: Toolchain, output: Path) -> SideFlags
     Args:
         side: what was asked for, already checked.
         toolchain: whose clang.
-        output: where policy files are put into a plugin, as they are shipped. Rules need none: they are told to the
-            general plugin by variables.
+        output: where the plugin goes: a copy of the one that is given, or one with policy files inside, as they are
+            shipped. Rules are told to a copy of the general plugin by variables.
 
     Raises:
         PolicyError: a policy file is not usable.
+        StorageError: the disk is full or not writable.
         ToolError: a plugin cannot be built.
     """
     if side.plugin:
-        return SideFlags(words=(f"-fpass-plugin={Path(side.plugin).resolve()}", *side.options))
+        return SideFlags(words=(_copied(Path(side.plugin), output), *side.options))
     if not side.policies:
         return SideFlags(words=side.options)
     if any(policy.startswith(":") for policy in side.policies.values()):
@@ -47,6 +51,19 @@ def open_side(side: SideRecord, toolchain: Toolchain, output: Path) -> SideFlags
             for problem, policy in side.policies.items()
         }
         environment = PluginUse(policies=paths).environment(output.parent)
-        return SideFlags(words=(f"-fpass-plugin={build_plugin(toolchain)}", *side.options), environment=environment)
-    export_plugin(toolchain, [Path(policy) for policy in side.policies.values()], output)
-    return SideFlags(words=(f"-fpass-plugin={output.resolve()}", *side.options))
+        return SideFlags(words=(_copied(build_plugin(toolchain), output), *side.options), environment=environment)
+    exported = export_plugin(toolchain, [Path(policy) for policy in side.policies.values()], output)
+    return SideFlags(words=(exported.flag, *side.options))
+
+
+def _copied(plugin: Path, output: Path) -> str:
+    """The option that loads a copy of a plugin by a name that every build system takes.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    copy = temporary_beside(output)
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(plugin, copy)
+    return f"-fpass-plugin={publish_plugin(copy, output)}"

@@ -23,6 +23,7 @@ from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
+from mlgokit.commands.outside import outside
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
@@ -36,6 +37,7 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import plain_table, say
 
 COMMAND_NAME = "command"
+_SOURCES, _WORK = "sources", "work"
 """The workload that --build and --run make."""
 
 
@@ -83,7 +85,7 @@ class Bench:
     build_seconds: float = 3600.0
     """Deadline of each command of --build in seconds."""
     folder: Path = Path("bench")
-    """Folder for sources and builds."""
+    """Folder for the result; sources and builds are in the user's cache folder, until this one is gone."""
     cache: Path | None = None
     """Folder where archives are kept; the user's cache folder if not given."""
     output: Path | None = None
@@ -113,7 +115,8 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
         )
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
         write_page(bench_page(result), output)
-        forget(_work(config), [one.name for one in result.workloads if one.name])
+        if built := [one.name for one in result.workloads if one.name]:
+            forget(outside(config.folder) / _WORK, built)
     return result
 
 
@@ -200,22 +203,24 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=needs_plugin)
     chosen = choose_counter(config.counter)
+    place = outside(config.folder)
     sides = {
-        "before": open_side(before, toolchain, config.folder / "before.so"),
-        "after": open_side(after, toolchain, config.folder / "after.so"),
+        "before": open_side(before, toolchain, place / "before.so"),
+        "after": open_side(after, toolchain, place / "after.so"),
     }
-    _fetch(config, workloads, report=report)
+    _fetch(config, workloads, place / _SOURCES, report=report)
     found = compare_workloads(
         workloads,
         shop=Shop(
             toolchain=toolchain,
             sides=sides,
-            sources=config.folder / "sources",
+            sources=place / _SOURCES,
             workers=config.compiler.workers,
             compile_seconds=config.compiler.deadline(300.0),
             build_seconds=config.build_seconds,
         ),
-        folder=_work(config),
+        folder=place / _WORK,
+        without=config.folder,
         counter=chosen.counter,
         run_seconds=config.run_seconds,
         timing=Timing(seconds=config.time_seconds, pairs=config.time_pairs),
@@ -231,10 +236,6 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
         workloads=found,
         changes=changes_over(found, rng=np.random.default_rng(config.seed)),
     )
-
-
-def _work(config: Bench) -> Path:
-    return config.folder / "work"
 
 
 def _workloads(config: Bench) -> tuple[Workload, ...]:
@@ -257,11 +258,11 @@ def _workloads(config: Bench) -> tuple[Workload, ...]:
     )
 
 
-def _fetch(config: Bench, workloads: Sequence[Workload], *, report: Report) -> None:
+def _fetch(config: Bench, workloads: Sequence[Workload], sources: Path, *, report: Report) -> None:
     """Have the projects' sources unpacked; archives that are there are not fetched again."""
     projects = {project.name: project for workload in workloads for project in workload.projects}
     cache = config.cache or default_cache_folder()
     for index, project in enumerate(projects.values()):
         report(index, len(projects), "fetch")
         archive = fetch_archive(project.archive, cache_folder=cache)
-        prepare_sources(project, archive_path=archive, sources_folder=config.folder / "sources")
+        prepare_sources(project, archive_path=archive, sources_folder=sources)

@@ -59,8 +59,8 @@ class BuildSite:
 
     Attributes:
         options: of the build.
-        place: folder for all that belongs to the builds.
-        tree: where the build runs.
+        place: folder for what the builds print, and for the programs.
+        tree: where the build runs: the user's folder, or a copy of it outside.
         toolchain: whose clang compiles.
     """
 
@@ -124,20 +124,21 @@ def fresh_tree(site: BuildSite) -> Generator[None]:
     if site.options.clean:
         yield
         return
-    with writing(site.place):
-        site.tree.rename(_aside(site.place, site.tree.name))
+    copies = copies_of(site.tree)
+    with writing(copies):
+        site.tree.rename(copies / f"aside-{site.tree.name}")
     try:
-        copy_sources(site.place / "source", site.tree)
+        copy_sources(copies / "source", site.tree)
         yield
     finally:
-        put_back(site.place)
+        put_back(copies)
 
 
-def put_back(place: Path) -> None:
+def put_back(copies: Path) -> None:
     """The plain tree at its place again, also after a kill."""
-    with writing(place):
-        for aside in place.glob("aside-*"):
-            tree = place / "tree" / aside.name.removeprefix("aside-")
+    with writing(copies):
+        for aside in copies.glob("aside-*"):
+            tree = copies / "tree" / aside.name.removeprefix("aside-")
             shutil.rmtree(tree, ignore_errors=True)
             aside.rename(tree)
 
@@ -158,5 +159,6 @@ def state_of(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _aside(place: Path, name: str) -> Path:
-    return place / f"aside-{name}"
+def copies_of(tree: Path) -> Path:
+    """The folder of the copies that a tree is one of."""
+    return tree.parents[1]

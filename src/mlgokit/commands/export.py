@@ -14,13 +14,13 @@ from mlgokit.progress import Report, say_nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Link policies into a plugin for an unmodified clang: clang -Oz -fpass-plugin=<output>."""
+    """Link policies into a plugin for an unmodified clang: clang -Oz with the -fpass-plugin that it prints."""
 
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Policy files, at most one for each problem; builtin:Oz stands for those that come with mlgokit, builtin:size for
     the one for inlining among them."""
     output: Path = Path("policy.so")
-    """Plugin to write."""
+    """Plugin to write: a link to a file beside it whose name has a digest, which builds load."""
     llvm: int | None = None
     """LLVM major version to export for; the newest supported one if not given."""
     doubt: float | None = None

@@ -20,6 +20,7 @@ from mlgokit.commands.corpus import extract, fetch
 from mlgokit.commands.evaluate_tables import COMPARED, change_text
 from mlgokit.commands.importance import Importance, importance_of
 from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.outside import outside
 from mlgokit.commands.progress_bar import NEWS
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
@@ -46,7 +47,7 @@ from mlgokit.files import atomic_write, digest_file
 from mlgokit.learning.metrics import rounds_of
 from mlgokit.learning.settings import LIKE_PRESET, Learning
 from mlgokit.locks import locked
-from mlgokit.manifest import package_version
+from mlgokit.manifest import package_version, sign_new
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.progress import Report, say_nothing
@@ -183,7 +184,8 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     folder = config.folder
     toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
     clock.time("build the plugin", lambda: build_plugin(toolchain))
-    sources, corpus_folder, store = folder / "sources", folder / "corpus", folder / "store"
+    sign_new(folder, "quickstart")
+    sources, corpus_folder, store = outside(folder) / "sources", folder / "corpus", folder / "store"
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
     shipped: ProgramComparison | None = None
@@ -224,7 +226,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     )
     atomic_write(folder / "evaluation.json", json.dumps(evaluation.to_json(), indent=1))
     plugin = folder / "policy.so"
-    clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
+    exported = clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
     program: ProgramComparison | None = None
     if with_program:
         program = clock.time(
@@ -252,7 +254,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         control=None,
         program=program,
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",
-        plugin=str(plugin),
+        plugin=exported.versioned,
         # The largest process of each kind; compilers run next to this one.
         peak_bytes=1024 * (usage[0] + config.compiler.workers * usage[1]),
         shipped=shipped,

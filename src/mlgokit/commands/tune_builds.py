@@ -14,11 +14,13 @@ from mlgokit.commands.build_site import (
     BuildOptions,
     BuildSite,
     build_commands,
+    copies_of,
     keep,
     put_back,
     run_step,
     state_of,
 )
+from mlgokit.commands.outside import outside
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import (
     PassedObject,
@@ -36,6 +38,7 @@ from mlgokit.errors import CorpusError, InputError, ReuseError, UsageError
 from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.linked import OUTPUT
 from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import is_ours, sign_new
 from mlgokit.progress import Report
 
 _RECORD = "recorded.json"
@@ -50,7 +53,7 @@ class Recorded:
     """A plain build that was recorded.
 
     Attributes:
-        place: folder for all that belongs to the builds.
+        place: folder for what the builds print, and for the programs.
         tree: where the build ran, and runs again.
         database: its compilation database.
         links: what it linked, by the path of what was written.
@@ -118,31 +121,35 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
         UsageError: the build compiles nothing that the wrappers see, or does not link a program that was named.
     """
     options, place = config.built, config.folder.resolve() / "build"
-    settings = {
+    settings: dict[str, object] = {
         "build": list(options.build),
         "test": list(options.test),
         "clean": list(options.clean),
         "folder": str(options.build_folder.resolve()),
         "compiler": toolchain.version_text,
     }
-    put_back(place)
-    if config.go_on and (place / _RECORD).exists():
-        recorded = _recalled(place, settings)
+    recorded = _recalled(place, settings, in_copy=not options.clean) if config.go_on else None
+    if recorded is not None:
         kinds = lto_kinds(recorded.database)
         if (place / _TUNED_TREE).exists() and (kinds["full"] or kinds["thin"]):
             _build_again(BuildSite(options=options, place=place, tree=recorded.tree, toolchain=toolchain), report)
         return recorded
+    if _is_foreign(place):
+        raise ReuseError(
+            f"{place}: expected a folder that mlgokit made, or none, found other files; name another --folder"
+        )
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+    sign_new(place, "build")
     tree, configured = options.build_folder.resolve(), ()
     if not options.clean:
         report(0, 1, "copy the folder of the build")
-        configured = copy_sources(tree, place / "source", without=config.folder)
+        copies = outside(config.folder, anew=True)
+        configured = copy_sources(tree, copies / "source", without=config.folder)
         if configured:
             report(1, 1, f"not copied, as configured for its own place: {', '.join(map(str, configured))}")
-        tree = place / "tree" / tree.name
-        copy_sources(place / "source", tree)
+        tree = copies / "tree" / tree.name
+        copy_sources(copies / "source", tree)
     site = BuildSite(options=options, place=place, tree=tree, toolchain=toolchain)
     recorded = _record(site, configured, report=report)
     programs_of(recorded, options)
@@ -308,20 +315,27 @@ def _tested(site: BuildSite, report: Report) -> str | None:
     return tests
 
 
-def _recalled(place: Path, settings: Mapping[str, object]) -> Recorded:
-    """The build that was recorded.
+def _is_foreign(place: Path) -> bool:
+    """Whether something else than builds of a tuning is in a folder."""
+    return place.is_dir() and any(place.iterdir()) and not is_ours(place)
+
+
+def _recalled(place: Path, settings: Mapping[str, object], *, in_copy: bool) -> Recorded | None:
+    """The build that was recorded; ``None`` without one, or if its copy is gone.
 
     Raises:
         InputError: the file is damaged.
-        ReuseError: it is another build.
+        ReuseError: another build was recorded.
     """
     path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded anew"
+    if not path.exists():
+        return None
     value = read_json(path, expected="the build that was recorded there", remedy=remedy)
     try:
         given, found = value["settings"], value["build"]
         different = next((name for name in settings if given.get(name) != settings[name]), None)
         if different is None:
-            return _recorded_in(place, found)
+            return _recorded_in(place, found, in_copy=in_copy)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: expected the build that was recorded there, found {error!r:.200}; {remedy}"
@@ -332,13 +346,16 @@ def _recalled(place: Path, settings: Mapping[str, object]) -> Recorded:
     )
 
 
-def _recorded_in(place: Path, found: dict[str, Any]) -> Recorded:
+def _recorded_in(place: Path, found: dict[str, Any], *, in_copy: bool) -> Recorded | None:
     tree = Path(found["tree"])
-    inside = tree.is_relative_to(place)
+    if in_copy:
+        put_back(copies_of(tree))
+    if not tree.is_dir():
+        return None
     return Recorded(
         place=place,
         tree=tree,
-        database=(tree if inside else place) / "mlgokit_commands.json",
+        database=(tree if in_copy else place) / "mlgokit_commands.json",
         links={
             Path(path): RecordedLink(command=command, folder=Path(folder), output=Path(path))
             for path, (command, folder) in found["links"].items()

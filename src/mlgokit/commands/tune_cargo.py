@@ -23,6 +23,7 @@ from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_op
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import RejectedError, ToolError, UsageError
 from mlgokit.files import atomic_write, digest_file
+from mlgokit.manifest import sign_new
 from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tune.result import Tuned
@@ -101,6 +102,7 @@ def open_cargo(
         UsageError: the build fails, or is made with another LLVM than asked for.
     """
     place = config.folder.resolve() / _FOLDER
+    sign_new(place, "cargo")
     folder = (config.link_folder or Path()).resolve()
     report(0, 1, "build as cargo does")
     deadline = config.compiler.deadline(config.judge.timeout_seconds)
@@ -151,7 +153,7 @@ def versions_of(tuning: CargoTuning) -> dict[str, str]:
     return {**tuning.compiler.toolchain.describe(), "rustc": tuning.compiler.rustc.version}
 
 
-def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned) -> Tuned:
+def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned, *, loaded: Path) -> Tuned:
     """Make the programs themselves by rustc's own link, plainly and with the plugin, and say what to add to the build.
 
     Args:
@@ -159,6 +161,7 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
         plugin: that was verified.
         output: where it will be.
         tuned: what the verification says.
+        loaded: where builds will load it.
 
     Raises:
         RejectedError: a test prints something else with the tuned programs.
@@ -185,7 +188,7 @@ def prove_programs(tuning: CargoTuning, plugin: Path, output: Path, tuned: Tuned
     note = f"the build as it is, with the plugin in the same calls of rustc: {wrapped}"
     return dataclasses.replace(
         tuned,
-        flag=cargo_flag(tuning, calls, output),
+        flag=cargo_flag(tuning, calls, loaded),
         cargo_programs=weights,
         notes=(*tuned.notes, *_tested(tuning), note),
     )

@@ -45,7 +45,7 @@ class Tune:
     budget: str = "30m"
     """Time for the search, such as 90s, 30m or 2h."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tuned.so")
-    """Plugin to write."""
+    """Plugin to write: a link to a file beside it whose name has a digest, which builds load."""
     artifact: Literal["plugin", "replay"] = "plugin"
     """Result: the plugin alone; or beside it, in a folder of the plugin's name with -replay, its decisions of inlining
     for compilers that load no plugin, verified. Registers and passes, which these cannot replay, are not searched."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from mlgokit.commands.export_replay import ExportReplay, run as export_replay
 from mlgokit.commands.tune_options import ALLOCATION_SHARE, PASS_SHARE, Tune
 from mlgokit.errors import UsageError
+from mlgokit.files import check_writable
 from mlgokit.progress import Report
 from mlgokit.tune.result import Tuned
 
@@ -14,6 +15,7 @@ def for_replay(config: Tune) -> Tune:
     """The call as it searches: where a replay is asked for, over inlining alone.
 
     Raises:
+        StorageError: the list cannot be written.
         UsageError: what is asked for has no replay.
     """
     if config.artifact != "replay":
@@ -32,7 +34,13 @@ def for_replay(config: Tune) -> Tune:
                 f"{option}: expected no --artifact replay with it, which has inlining alone, of sources that are "
                 "compiled again; leave one out"
             )
+    check_writable(_folder_of(config), is_folder=True)
     return dataclasses.replace(config, allocation_share=0.0, pass_share=0.0)
+
+
+def _folder_of(config: Tune) -> Path:
+    """Where the list goes."""
+    return config.output.with_name(f"{config.output.stem}-replay")
 
 
 def refuse_link(config: Tune) -> None:
@@ -67,7 +75,7 @@ def with_replay(config: Tune, plugin: Path, tuned: Tuned, *, report: Report) -> 
             compile_commands=None if config.cargo is not None else config.compile_commands,
             cargo=config.cargo,
             cargo_folder=config.link_folder or Path(),
-            output=config.output.with_name(f"{config.output.stem}-replay"),
+            output=_folder_of(config),
             clang=config.replay_clang,
             level=config.level,
             workers=config.compiler.workers,

@@ -19,6 +19,7 @@ from mlgokit.commands.tune_replay import with_replay
 from mlgokit.commands.tune_report import publish_with_report
 from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
 from mlgokit.evaluation.linked import loading_options
 from mlgokit.evaluation.sides import PluginPlace, cache_key
@@ -121,18 +122,19 @@ class Session:
             ToolError: the link that was tuned does not give what was verified.
         """
         notes = tuple(filter(None, (self.without_refits,)))
+        loaded = versioned_path(verifier.output, verifier.plugin)
         if self.linking is not None:
             judged = prove_link(self.linking, verifier.plugin, verifier.folder) or tuned.judged
             words = self.linking.plan.words
-            options = loading_options(words, verifier.output.resolve(), cache=cache_key(verifier.plugin))
+            options = loading_options(words, loaded, cache=cache_key(verifier.plugin))
             if self.linking.steps is not None:
-                options = [f"-fpass-plugin={verifier.output.resolve()}", *options]
+                options = [f"-fpass-plugin={loaded}", *options]
                 notes = (*notes, _BOTH_PLACES)
             tuned = dataclasses.replace(tuned, judged=judged, flag=" ".join(options))
         if self.cargo is not None:
-            tuned = prove_programs(self.cargo, verifier.plugin, verifier.output, tuned)
+            tuned = prove_programs(self.cargo, verifier.plugin, verifier.output, tuned, loaded=loaded)
         if self.recorded is not None:
-            trial = PluginTrial(plugin=verifier.plugin, place=self.place)
+            trial = PluginTrial(plugin=verifier.plugin, published=loaded, place=self.place)
             built = try_plugin(self.config, self.recorded, trial, self.compiler.toolchain, report=self.report)
             tuned = dataclasses.replace(tuned, built=built)
         if self.config.artifact == "replay":

@@ -41,10 +41,12 @@ class PluginTrial:
 
     Attributes:
         plugin: the file for now.
+        published: where builds will load it.
         place: the steps of the build that it was tuned for.
     """
 
     plugin: Path
+    published: Path
     place: PluginPlace
 
 
@@ -108,7 +110,7 @@ def try_plugin(
         programs=programs,
         tests=tests,
         notes=tuple(notes),
-        line=_lines(options, tree, config.output, trial.place),
+        line=_lines(options, tree, trial.published, trial.place),
     )
 
 
@@ -143,10 +145,10 @@ def line_for_good(options: BuildOptions, tree: Path, plugin: Path, *, is_link: b
     """What to add to the build, by the build system that its commands and files tell of.
 
     Example:
-        >>> line_for_good(BuildOptions(build=("meson compile -C b",)), Path("/none"), Path("/p.so"))
-        "in meson.build: add_project_arguments('-fpass-plugin=/p.so', language: ['c', 'cpp'])"
-        >>> line_for_good(BuildOptions(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p.so"))
-        'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p.so"'
+        >>> line_for_good(BuildOptions(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
+        "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
+        >>> line_for_good(BuildOptions(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
+        'to the words of the build, in place of what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
     """
     option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
     # What reads these words splits them at spaces.

@@ -11,8 +11,9 @@ from pathlib import Path
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall
 from mlgokit.errors import InputError, UsageError
-from mlgokit.files import writing
-from mlgokit.manifest import MANIFEST_NAME, is_made_by_stage
+from mlgokit.files import is_temporary, writing
+from mlgokit.locks import LOCK_NAME
+from mlgokit.manifest import is_ours
 
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 """How an object begins that is left to a link-time optimization."""
@@ -43,7 +44,7 @@ class PassedObject:
 
 
 def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> tuple[Path, ...]:
-    """Copy the folder of a build, but for what CMake or Meson configured, as it belongs to its place.
+    """Copy the folder of a build, but for what mlgokit made, and what CMake or Meson configured for its place.
 
     Args:
         folder: what is copied; times stay.
@@ -61,7 +62,14 @@ def copy_sources(folder: Path, target: Path, *, without: Path | None = None) -> 
     configured: list[Path] = []
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        kept = {name for name in names if Path(place, name).resolve() == kept_out}
+        kept = {
+            name
+            for name in names
+            if name.endswith(LOCK_NAME)
+            or is_temporary(name)
+            or Path(place, name).resolve() == kept_out
+            or is_ours(Path(place, name))
+        }
         found = {
             name
             for name in names
@@ -156,8 +164,7 @@ def _state(status: os.stat_result) -> FileState:
 
 def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
     for folder, folders, names in os.walk(tree):
-        if Path(folder) != tree and MANIFEST_NAME in names and is_made_by_stage(Path(folder)):
-            # Ours, such as that of a search of this build.
+        if Path(folder) != tree and is_ours(Path(folder)):
             folders.clear()
             continue
         folders[:] = [name for name in folders if name != ".git" and Path(folder, name) != without]

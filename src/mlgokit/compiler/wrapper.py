@@ -161,7 +161,8 @@ def main() -> int:
     known = _read(sys.argv[1])
     name, words = sys.argv[3], sys.argv[4:]
     program = known["programs"].get(name) or known["foreign"][name]
-    if not sys.argv[2]:
+    # A server that a build has started, as of a cache, outlives it and keeps its variables.
+    if not os.path.isfile(sys.argv[2]):
         os.execve(program, [program, *words], _environment())  # noqa: S606  (in the place of the compiler)
     settings, folder = _read(sys.argv[2]), os.getcwd()
     try:

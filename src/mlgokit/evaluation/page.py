@@ -18,7 +18,7 @@ from mlgokit.evaluation.page_curves import drawn
 from mlgokit.evaluation.page_markdown import markdown_page
 from mlgokit.evaluation.page_parts import Bar, Bars, Branch, Curve, Curves, Page, Part, Scatter, TextTable, Tree, Trees
 from mlgokit.evaluation.sentences import typeset
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, check_writable
 from mlgokit.terminal import printable
 
 ROWS_AT_ONCE = 50
@@ -93,15 +93,18 @@ def render_page(page: Page) -> str:
 
 
 def check_json_name(path: Path) -> None:
-    """Refuse a name for JSON that a page beside it would have.
+    """Refuse a name for JSON that a page beside it would have, or whose pages cannot be written.
 
     Raises:
+        StorageError: they cannot.
         UsageError: it ends like a page.
     """
     if path.suffix in {".html", ".md"}:
         raise UsageError(
             f"--output: expected the name of a JSON file, found {path}, which the report beside it has; end it in .json"
         )
+    for suffix in (".html", ".md"):
+        check_writable(path.with_suffix(suffix))
 
 
 def write_page(page: Page, json_path: Path) -> Path:

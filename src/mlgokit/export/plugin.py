@@ -10,9 +10,9 @@ from typing import Any
 from mlgokit.compiler import process
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.plugin_build import link_policies
+from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import PolicyError, ToolError, UsageError
-from mlgokit.files import put_in_place, writing
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.policy.targets import check_targets
@@ -27,13 +27,15 @@ class ExportedPlugin:
     """What was written.
 
     Attributes:
-        plugin: the shared library.
+        plugin: the shared library, by the name that was asked for.
+        versioned: the same by a name with its digest, which builds load.
         size_bytes: its size.
         flag: what to add to clang's command line.
         targets: by problem, the architectures that its policy decides for; code for others is left to LLVM.
     """
 
     plugin: str
+    versioned: str
     size_bytes: int
     flag: str
     targets: dict[str, tuple[str, ...]]
@@ -102,12 +104,12 @@ def export_plugin(
                 f"{output}: expected {toolchain.clang} to compile with it, found: {first_error(done.stderr)}; "
                 "train a policy for this compiler, or export for the compiler that it was trained with"
             )
-        with writing(output):
-            put_in_place(plugin, output, durable=True)
+        versioned = publish_plugin(plugin, output)
     return ExportedPlugin(
         plugin=str(output),
         size_bytes=output.stat().st_size,
-        flag=f"-fpass-plugin={output.resolve()}",
+        versioned=str(versioned),
+        flag=f"-fpass-plugin={versioned}",
         targets=decides,
     )
 

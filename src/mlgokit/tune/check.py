@@ -2,7 +2,7 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -261,7 +261,7 @@ def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
 
 
 def _compare_bytes(
-    pairs: Mapping[str, BuildPair], changed: frozenset[int], touched: Set[str], table: DecisionTable
+    pairs: Mapping[str, BuildPair], changed: frozenset[int], touched: AbstractSet[str], table: DecisionTable
 ) -> dict[str, Any]:
     """Modules and totals, by the project's account, and what of the decision table was answered.
 

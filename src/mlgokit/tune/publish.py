@@ -10,6 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
+from mlgokit.compiler.plugin_name import publish_plugin, versioned_path
 from mlgokit.files import atomic_write, digest_file, put_in_place, writing
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.verify import Verifier
@@ -27,23 +28,27 @@ def publish(verifier: Verifier, tuned: Tuned, folder: Path) -> Tuned:
         folder: that of the tuning, where ``tuned.json`` goes.
 
     Returns:
-        ``tuned`` with the digest of the plugin.
+        ``tuned`` with the digest and the versioned path of the plugin, and the flag that loads it if it has none.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     folder, place = folder.resolve(), verifier.search_folder.resolve() / _FINISHED
     with writing(verifier.plugin):
-        tuned = dataclasses.replace(tuned, plugin_sha256=digest_file(verifier.plugin))
+        versioned = versioned_path(verifier.output, verifier.plugin)
+        tuned = dataclasses.replace(
+            tuned,
+            plugin_sha256=digest_file(verifier.plugin),
+            versioned=str(versioned),
+            flag=tuned.flag or f"-fpass-plugin={versioned}",
+        )
     with writing(place):
         shutil.rmtree(place, ignore_errors=True)
         for table, target in verifier.tables.items():
             atomic_write(place / target.resolve().relative_to(folder), table.read_bytes(), durable=True)
     # Without this file nothing here counts, so it is the last one to come and the last one to go.
     atomic_write(place / RESULT_NAME, json.dumps(tuned.to_json(), indent=1), durable=True)
-    with writing(verifier.output):
-        verifier.plugin.chmod(0o755)
-        put_in_place(verifier.plugin, verifier.output, durable=True)
+    publish_plugin(verifier.plugin, verifier.output)
     _follow(place, folder)
     return tuned
 

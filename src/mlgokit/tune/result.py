@@ -133,9 +133,10 @@ class Tuned:
     """What a tuning gave.
 
     Attributes:
-        plugin: the shared library.
+        plugin: the shared library, by the name that was asked for.
         built: the user's build with the plugin, if the tuning was of a build.
         plugin_sha256: digest of the library that was verified; empty before it is published.
+        versioned: the same library by a name with its digest, which builds load; empty before it is published.
         table: the decision table; the allocation table, where costs count.
         flag: what to add to clang's command line; of a cargo build the command with the plugin.
         plain_bytes: the project's account under the plain build: every COMDAT signature once; its code, where costs
@@ -169,7 +170,6 @@ class Tuned:
 
     plugin: str
     table: str
-    flag: str
     plain_bytes: float
     tuned_bytes: float
     plain_link: LinkedImage | None
@@ -182,12 +182,14 @@ class Tuned:
     curve: tuple[CurvePoint, ...]
     user_seconds: float
     compilations: int
+    flag: str = ""
     allocated: SearchedFunctions | None = None
     passes: SearchedFunctions | None = None
     optimizer_passes: SearchedFunctions | None = None
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     plugin_sha256: str = ""
+    versioned: str = ""
     built: TunedBuild | None = None
     objective: str = ""
     seed: int | None = None

@@ -474,3 +474,19 @@ def test_memory_does_not_grow_with_the_number_of_commands(place: Place, monkeypa
         assert (result.imported.modules, result.imported.failures) == (1, count - 1)
     # Jobs and modules that are kept take 8 MB each time; a table of the interpreter's that doubles takes 2 to 8, once.
     assert min(after - before for before, after in itertools.pairwise(peaks)) < 4 << 20
+
+
+def test_copies_that_an_earlier_version_left_among_the_sources_are_no_modules(place: Place):
+    place.add("a.cc")
+    place.add("tune/build/source/a.cc")
+    place.add("mine/build/source/a.cc")
+    for name in ("tree", "plain-build.log"):
+        (place.folder / "app/tune/build" / name).mkdir()
+    result = place.make()
+    assert [module.source for module in result.corpus.modules] == ["a.cc", "mine/build/source/a.cc"]
+    ((name, reason),) = failures(result).items()
+    assert name == "app/CMakeFiles/app.dir/tune/build/source/a.cc.o"
+    assert reason == (
+        f"mlgokit copied it into {place.folder}/app/tune/build in an earlier run; delete that folder, and configure "
+        "the build again"
+    )

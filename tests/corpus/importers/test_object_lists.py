@@ -14,6 +14,7 @@ from mlgokit.corpus.importers.object_lists import (
     objects_of_commands,
 )
 from mlgokit.errors import CorpusError
+from mlgokit.manifest import sign_new
 
 BASE = Path("/some/path")
 
@@ -162,3 +163,12 @@ def test_no_name_leaves_the_corpus(path: str, base: str):
     name = module_name(path, base)
     assert not name.startswith("/")
     assert ".." not in name.split("/")
+
+
+def test_what_mlgokit_made_is_no_part_of_a_build(tmp_path: Path):
+    sign_new(tmp_path / "tune", "tuning")
+    for name in ("tune/proof/a.o", "lib/b.o"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"")
+    assert [one.name for one in objects_in_folder(tmp_path)] == ["lib/b.o"]
+    assert [one.name for one in objects_in_folder(tmp_path / "tune")] == ["proof/a.o"]

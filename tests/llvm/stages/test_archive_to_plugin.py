@@ -86,7 +86,7 @@ def test_a_policy_is_trained_evaluated_and_exported(
 
     exported = mlgokit("export", "plugin", policy, "--output", tmp_path / "p.so", *place[2:], "--json")
     assert exported.code == 0
-    assert exported.json["flag"] == f"-fpass-plugin={tmp_path / 'p.so'}"
+    assert exported.json["flag"] == f"-fpass-plugin={(tmp_path / 'p.so').resolve()}"
     source = tmp_path / "part.cc"
     source.write_text(MODULE.substitute(project="user", number=1, mark="u"))
     words = [toolchain.clangxx, "-Oz", exported.json["flag"], "-c", source, "-o", tmp_path / "part.o"]

@@ -106,7 +106,8 @@ def with_plugin(environment: dict[str, str], crate: str) -> dict[str, str]:
 def main() -> int:
     """Run one call in the place of this process."""
     words = sys.argv[2:]
-    if not sys.argv[1] or not is_program(words):
+    # What a build has started may outlive it, and keeps its variables.
+    if not os.path.isfile(sys.argv[1]) or not is_program(words):
         os.execvp(words[0], words)  # noqa: S606  (in the place of the compiler)
     with open(sys.argv[1], "rb") as file:
         settings = json.load(file)

@@ -20,6 +20,7 @@ from mlgokit.corpus.importers.project_name import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
 from mlgokit.errors import CorpusError, UsageError
+from mlgokit.manifest import has_copies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,7 @@ class SourceReading:
     commands: int = 0
     dropped: Counter[str] = field(default_factory=Counter[str])
     foreign: Counter[str] = field(default_factory=Counter[str])
+    copies: dict[Path, Path | None] = field(default_factory=dict[Path, Path | None])
 
 
 def source_calls(
@@ -204,6 +206,9 @@ def _source(
         reading.unwanted += 1
         return None
     name = _module_name(item, request)
+    if (copies := _copies_around(item.file, request, reading)) is not None:
+        reason = f"mlgokit copied it into {copies} in an earlier run; delete that folder, and configure the build again"
+        return ModuleFailure(name=name, project=request.project, reason=reason)
     try:
         call = front_end_call(item, level=request.level)
     except ValueError as error:
@@ -225,6 +230,15 @@ def _source(
     if (count := reading.names[hash(name)]) > 1:
         name = f"{name}-{count}"
     return BuildSource(name=name, call=call, options=options, file=item.file, output=item.output)
+
+
+def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:
+    """The folder of a tuning that has copies of sources, if a source is one of these and the database is not."""
+    place = source.parent
+    if place not in reading.copies:
+        around = (one for one in place.parents if not request.root.is_relative_to(one))
+        reading.copies[place] = next((one for one in around if has_copies(one)), None)
+    return reading.copies[place]
 
 
 def _interned(words: Iterable[str]) -> tuple[str, ...]:

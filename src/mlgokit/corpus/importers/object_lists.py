@@ -13,6 +13,7 @@ from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedC
 from mlgokit.corpus.json_stream import pieces_of
 from mlgokit.corpus.response_files import split_response
 from mlgokit.errors import CorpusError, UsageError
+from mlgokit.manifest import is_ours
 
 OBJECT_SUFFIXES = (".o", ".obj")
 LONGEST_LINE = 1 << 20
@@ -70,6 +71,8 @@ def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES
 def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
     """Paths below ``folder`` of files with one of the suffixes, relative to it, folder by folder in order.
 
+    Folders that mlgokit made are left out.
+
     Raises:
         CorpusError: there is no such folder.
     """
@@ -78,7 +81,7 @@ def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
         raise CorpusError(f"{folder}: expected a folder, found {found}; give the folder of the build")
     ends = tuple(suffixes)
     for parent, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not is_ours(Path(parent, name)))
         inside = os.path.relpath(parent, folder)
         for name in sorted(files):
             if name.endswith(ends):

@@ -19,6 +19,7 @@ from mlgokit.corpus.sources.unpack import MAX_BYTES, unpack_archive
 from mlgokit.errors import FetchError, ToolError
 from mlgokit.files import digest_file, put_in_place, temporary_beside, writing
 from mlgokit.locks import locked
+from mlgokit.manifest import sign_new
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 16
@@ -201,6 +202,7 @@ def prepare_sources(project: Project, *, archive_path: Path, sources_folder: Pat
     generated = {posixpath.join(project.root, item.path): item.text for item in project.generated}
     subtree = "" if outside else project.root
     with locked(sources_folder):
+        sign_new(sources_folder, "sources")
         folder = unpack_archive(archive_path, sources_folder / project.name, subtree=subtree, generated=generated)
     root = folder / project.root
     if not root.is_dir():

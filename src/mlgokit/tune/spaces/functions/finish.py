@@ -168,7 +168,6 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     return Tuned(
         plugin=str(verifier.output),
         table=str(table),
-        flag=f"-fpass-plugin={verifier.output.resolve()}",
         plain_bytes=before,
         tuned_bytes=after,
         plain_link=None,

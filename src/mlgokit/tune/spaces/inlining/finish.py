@@ -39,7 +39,6 @@ def finish_inlining(verifier: Verifier, search: InliningSearch) -> Tuned:
     return Tuned(
         plugin=str(verifier.output),
         table=str(table),
-        flag=f"-fpass-plugin={verifier.output.resolve()}",
         plain_bytes=space.plain_bytes,
         tuned_bytes=whole,
         plain_link=done.before.link,

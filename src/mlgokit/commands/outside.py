@@ -1,0 +1,40 @@
+"""Folders outside of all source trees, in the user's cache, for sources and builds that are not the user's own.
+
+A build may take every source below its folder for its own (``file(GLOB_RECURSE)``), and a folder of ours may lie there.
+"""
+
+import shutil
+from pathlib import Path
+
+import platformdirs
+
+from mlgokit.files import writing
+from mlgokit.manifest import digest_value, signed_config, write_manifest
+
+
+def outside_of(place: Path) -> Path:
+    """Where :func:`outside` is for a folder, there or not."""
+    return platformdirs.user_cache_path("mlgokit") / "builds" / digest_value(place.resolve())[:16]
+
+
+def outside(place: Path, *, anew: bool = False) -> Path:
+    """The folder in the cache that belongs to ``place``; made if need be, always the same one.
+
+    Those that belong to a folder that is gone are removed.
+
+    Args:
+        place: a folder of ours, which is there.
+        anew: empty it.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    folder = outside_of(place)
+    top = folder.parent
+    with writing(folder):
+        for other in top.iterdir() if top.is_dir() else ():
+            owner = signed_config(other).get("place")
+            if (anew and other == folder) or (isinstance(owner, str) and not Path(owner).is_dir()):
+                shutil.rmtree(other, ignore_errors=True)
+    write_manifest(folder, kind="outside", config={"place": place.resolve()}, toolchain=None, inputs={})
+    return folder

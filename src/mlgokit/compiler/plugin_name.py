@@ -1,0 +1,91 @@
+"""How a finished plugin is put where the user wants it: a file whose name has its digest, and a link to that.
+
+ccache, sccache and Ninja take an object for current if the words of its command are the same, so a new plugin needs a
+new name. The name does not end in ``.so``: Meson 1.0 takes a word with that end for a library to link.
+"""
+
+import contextlib
+import re
+from pathlib import Path
+
+from mlgokit.errors import UsageError
+from mlgokit.files import check_writable, digest_file, put_in_place, put_link, writing
+from mlgokit.manifest import digest_value
+
+_DIGITS = 12
+_SUFFIX = ".plugin"
+_LEAST_BYTES = 1 << 20
+"""Any plugin is about as large."""
+_ELF, _OURS = b"\x7fELF", b"mlgokit"
+"""How a plugin begins, and what is in each of ours."""
+
+
+def versioned_path(output: Path, plugin: Path) -> Path:
+    """The absolute path by which builds load a plugin, beside ``output``.
+
+    Args:
+        output: where the user wants it.
+        plugin: the file, wherever it is now.
+    """
+    return _path(output, digest_file(plugin))
+
+
+def check_plugin_output(output: Path) -> None:
+    """Refuse a path at which a plugin could not be published later, or where something else is that is not to be lost.
+
+    Raises:
+        StorageError: it cannot be written.
+        UsageError: it has another file than a plugin of ours.
+    """
+    check_writable(output, least_bytes=_LEAST_BYTES)
+    check_writable(_path(output, digest_value("")))
+    with writing(output):
+        data = output.read_bytes() if output.is_file() else b""
+    if data and not (data.startswith(_ELF) and _OURS in data):
+        raise UsageError(
+            f"{output}: expected a plugin that mlgokit made, or no file, found another file; name another output, or "
+            "delete it"
+        )
+
+
+def publish_plugin(plugin: Path, output: Path) -> Path:
+    """Move a finished plugin to its versioned path, and let ``output`` lead there.
+
+    The version that ``output`` led to before stays for builds that name it; older ones are removed.
+
+    Returns:
+        The versioned path.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    with writing(output):
+        digest = digest_file(plugin)
+        earlier = digest_file(output) if output.is_file() else digest
+        path = _path(output, digest)
+        plugin.chmod(0o755)
+        put_in_place(plugin, path, durable=True)
+        put_link(path.name, output)
+        if earlier != digest:
+            _remove_versions(output, kept={digest, earlier})
+    return path
+
+
+def _path(output: Path, digest: str) -> Path:
+    return output.parent.resolve() / f"{_stem(output)}-{digest[:_DIGITS]}{_SUFFIX}"
+
+
+def _stem(output: Path) -> str:
+    return output.name.removesuffix(".so").removesuffix(_SUFFIX)
+
+
+def _remove_versions(output: Path, *, kept: set[str]) -> None:
+    """Remove other versions of a plugin; a file that is not what its name says is not one."""
+    version = re.compile(re.escape(_stem(output)) + f"-([0-9a-f]{{{_DIGITS}}})" + re.escape(_SUFFIX))
+    for path in output.parent.iterdir():
+        found = version.fullmatch(path.name)
+        if found is None or any(digest.startswith(found[1]) for digest in kept):
+            continue
+        with contextlib.suppress(OSError):
+            if path.is_file() and digest_file(path).startswith(found[1]):
+                path.unlink()
