@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.corpus.files import opened, read_bytes
 from mlgokit.corpus.layout import (
@@ -32,7 +31,7 @@ from mlgokit.corpus.layout import (
     thinlto_index_path,
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
-from mlgokit.corpus.options.override import from_driver
+from mlgokit.corpus.options.override import understand_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -79,6 +78,7 @@ class Corpus:
         failures: sources that gave no module when the corpus was extracted.
         missing: modules that the description names and that are not there, or not whole.
         has_thinlto: each module has a ``<name>.thinlto.bc``.
+        override: the options that the description has for all modules, as they stand there.
     """
 
     folder: Path
@@ -86,6 +86,7 @@ class Corpus:
     failures: tuple[ModuleFailure, ...] = ()
     missing: tuple[ModuleFailure, ...] = ()
     has_thinlto: bool = False
+    override: tuple[str, ...] | None = None
 
 
 def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
@@ -121,14 +122,16 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
             f"{folder / DESCRIPTION_NAME}: has_thinlto: expected true or false, found {has_thinlto!r}; correct it there"
         )
     override = _override(description, folder)
+    where = f"{folder / DESCRIPTION_NAME}: global_command_override"
+    shared = None if override is None else understand_override(override, where=where)
     facts, failures = read_sidecar(folder)
     modules: list[Module] = []
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
         check_name(name, folder)
-        module = _load_module(place, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
+        module = _load_module(place, name, facts=facts.get(name, {}), override=shared, has_thinlto=has_thinlto)
         if isinstance(module, Module):
-            module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
+            module = _prepare(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             modules.append(module)
         else:
@@ -145,6 +148,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         failures=failures,
         missing=tuple(missing),
         has_thinlto=has_thinlto,
+        override=override,
     )
 
 
@@ -280,11 +284,7 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
         raise CorpusError(
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )
-    if options[0] == "-cc1":
-        return tuple(options)
-    # LLVM's own tools take a driver's options here as well, and its own layout does not say which they are.
-    is_driver = any(option.kind == "unknown" for option in parse_options(options))
-    return from_driver(options) if is_driver else ("-cc1", *options)
+    return tuple(options)
 
 
 def check_fields(
