@@ -9,6 +9,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import CorpusError
 
 OPTIONS = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-O2\0"
 
@@ -86,3 +87,37 @@ def test_what_is_none_is_a_sentence(
     assert ended.value.code == 4
     assert message in capsys.readouterr().err
     assert not (build / "corpus" / "corpus_description.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "override", "compiled"),
+    [
+        (["--options=-O3 -c"], ["-O3", "-c"], ("-cc1", "-O3", "-vectorize-loops")),
+        (["--options=-Oz"], ["-Oz"], ("-cc1", "-Oz")),
+        ([], [], None),
+    ],
+)
+def test_the_options_of_bitcode_are_written_as_make_corpus_does(
+    build: Path,
+    options: list[str],
+    override: list[str],
+    compiled: tuple[str, ...] | None,
+    capsys: pytest.CaptureFixture[str],
+):
+    (build / "bitcode/nested").mkdir(parents=True)
+    (build / "bitcode/nested/a.bc").write_bytes(b"BC\xc0\xde")
+    with pytest.raises(SystemExit) as ended:
+        main(["--json", "corpus", "import", "--bitcode", "bitcode", "--corpus", "corpus", *options])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert ("next" in found) == (compiled is None)
+    assert json.loads((build / "corpus/corpus_description.json").read_text()) == {
+        "global_command_override": override,
+        "has_thinlto": False,
+        "modules": ["nested/a"],
+    }
+    if compiled is None:
+        with pytest.raises(CorpusError, match=r"expected the options for clang -cc1, found \[\]; fill them in"):
+            load_corpus(build / "corpus")
+    else:
+        assert load_corpus(build / "corpus").modules[0].command_line[: len(compiled)] == compiled
