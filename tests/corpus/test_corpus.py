@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus
+from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus, write_sidecar
 from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line, encode_command_line
 from mlgokit.corpus.options.edits import command_line_edits
@@ -39,11 +39,11 @@ def test_a_corpus_of_others_is_read(tmp_path: Path):
     names = ("leveldb/db/a.cc.o", "lib/b.o", "lua/c.c.o", "lib/d.o", "lib/e.o")
     corpus = load_corpus(describe(tmp_path, *names))
     assert [module.name for module in corpus.modules] == list(names)
-    assert [module.project for module in corpus.modules] == ["leveldb", "lib", "lua", "lib", "lib"]
+    assert {module.project for module in corpus.modules} == {tmp_path.name}
     assert [module.language for module in corpus.modules] == ["c++", "c++", "c", "c", "unknown"]
     assert corpus.modules[0] == Module(
         name="leveldb/db/a.cc.o",
-        project="leveldb",
+        project=tmp_path.name,
         language="c++",
         bitcode=tmp_path / "leveldb/db/a.cc.o.bc",
         command_line=("-cc1", "-Oz", "-std=c++17"),
@@ -138,6 +138,24 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
 def test_a_name_that_a_compiler_takes_for_an_option_is_refused(tmp_path: Path, name: str):
     with pytest.raises(CorpusError, match=r"expected names of modules that are no options, found .*; do not use this"):
         load_corpus(describe(tmp_path, name))
+
+
+@pytest.mark.parametrize(("folder", "project"), [("zlib", "zlib"), ("zlib/build", "zlib"), ("my corpus", "my-corpus")])
+def test_a_corpus_of_one_build_is_one_project(tmp_path: Path, folder: str, project: str):
+    names = [*(f"CMakeFiles/lib.dir/{index}.cc.o" for index in range(3)), "util/CMakeFiles/tool.dir/a.cc.o", "b.o"]
+    for name in names:
+        add(tmp_path / folder, name)
+    corpus = load_corpus(describe(tmp_path / folder, *names, "util/gone.o"))
+    assert {one.project for one in (*corpus.modules, *corpus.missing)} == {project}
+
+
+def test_modules_that_a_sidecar_does_not_know_join_its_only_project(tmp_path: Path):
+    for name in ("a.o", "lib/b.o"):
+        add(tmp_path, name)
+    write_sidecar(tmp_path, {"a.o": {"project": "zlib"}}, ())
+    assert [one.project for one in load_corpus(describe(tmp_path, "a.o", "lib/b.o")).modules] == ["zlib", "zlib"]
+    write_sidecar(tmp_path, {"a.o": {"project": "zlib"}, "lib/c.o": {"project": "lib"}}, ())
+    assert [one.project for one in load_corpus(tmp_path).modules] == ["zlib", "lib"]
 
 
 def test_paths_for_the_compiler_are_absolute(tmp_path: Path):

@@ -10,15 +10,17 @@
 Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
 """
 
+import functools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.corpus.files import opened, read_bytes
+from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -125,11 +127,13 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     where = f"{folder / DESCRIPTION_NAME}: global_command_override"
     shared = None if override is None else understand_override(override, where=where)
     facts, failures = read_sidecar(folder)
+    project_of = _projects(folder, facts)
     modules: list[Module] = []
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
         check_name(name, folder)
-        module = _load_module(place, name, facts=facts.get(name, {}), override=shared, has_thinlto=has_thinlto)
+        fact = {"project": project_of(name), **facts.get(name, {})}
+        module = _load_module(place, name, facts=fact, override=shared, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             module = _prepare(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
@@ -212,10 +216,26 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
     )
 
 
+def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
+    """The project of a module of which the sidecar says nothing.
+
+    The modules of one build are one project, which is called as the others in the sidecar or after the corpus's folder.
+    A corpus that was joined of others has one for each, after the folder that begins its modules' names.
+    """
+    known = {str(fact["project"]) for fact in facts.values() if "project" in fact}
+    build = next(iter(known)) if len(known) == 1 else default_project(folder)
+
+    @functools.cache
+    def of_folder(first: str) -> str:
+        return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
+
+    return lambda name: of_folder(name.split("/", maxsplit=1)[0])
+
+
 def _load_module(
     folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
 ) -> Module | ModuleFailure:
-    project = facts.get("project", name.split("/", maxsplit=1)[0])
+    project = facts["project"]
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
     try:

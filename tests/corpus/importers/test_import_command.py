@@ -121,3 +121,23 @@ def test_the_options_of_bitcode_are_written_as_make_corpus_does(
             load_corpus(build / "corpus")
     else:
         assert load_corpus(build / "corpus").modules[0].command_line[: len(compiled)] == compiled
+
+
+def test_objects_of_a_makefiles_build_have_the_names_of_extract_ir(
+    build: Path, made: ModuleType, capsys: pytest.CaptureFixture[str]
+):
+    entries: list[dict[str, str]] = []
+    for folder, name in (("", "lib.dir/a.o"), ("util", "tool.dir/b.o"), ("test", "tool.dir/b.o")):
+        path = build / "root" / folder / "CMakeFiles" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(made.make_elf({".llvmbc": b"BC\xc0\xde" + folder.encode(), ".llvmcmd": OPTIONS}))
+        directory = str(build / "root" / folder)
+        entries.append({"directory": directory, "file": "x.c", "command": f"cc -c x.c -o CMakeFiles/{name}"})
+    put("root/compile_commands.json", entries)
+    with pytest.raises(SystemExit) as ended:
+        main(["corpus", "import", "--compile-commands", "root/compile_commands.json", "--embedded"])
+    assert ended.value.code == 0, capsys.readouterr().err
+    found = load_corpus(build / "corpus").modules
+    own = ["CMakeFiles/lib.dir/a.o", "CMakeFiles/tool.dir/b.o"]
+    assert [module.name for module in found] == [*own, "test/CMakeFiles/tool.dir/b.o"]
+    assert {module.project for module in found} == {"root"}

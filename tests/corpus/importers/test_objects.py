@@ -101,7 +101,7 @@ def test_what_gives_no_module_is_recorded_and_stops_nothing(tmp_path: Path, put:
 
 def test_no_module_at_all_is_an_error_and_leaves_no_corpus(tmp_path: Path, put: Callable[..., Path]):
     put("asm.o", cmd=None, bitcode=None)
-    message = r"expected at least one module, found none among 1 entries \(asm.o: expected a section .*, so none is written: compile"
+    message = r"expected at least one module, found none among 1 entries \(asm.o: .*, so none is written: compile"
     with pytest.raises(CorpusError, match=message):
         run(tmp_path)
     assert files(tmp_path / "corpus") == []
@@ -132,7 +132,7 @@ def test_a_filter_that_leaves_nothing_says_why_no_corpus_is_written(tmp_path: Pa
     put("b.o", cmd=b"-cc1\0-O3\0")
     sentence = (
         r"found none among 2 entries \(a\.o: left out: no option matches '\^-O2\$'\); LLVM's tools would write a "
-        r"corpus without modules, which nothing can load, so none is written: give another command filter than '\^-O2\$', or"
+        r"corpus without modules, which nothing can load, so none is written: give another command filter than '\^-O2"
     )
     with pytest.raises(CorpusError, match=sentence):
         run(tmp_path, cmd_filter="^-O2$")

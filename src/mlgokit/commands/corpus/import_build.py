@@ -75,7 +75,7 @@ class Import:
     module_seconds: float = 120.0
     """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: folder that their paths are relative to."""
+    """With objects: folder that their names count from; with --embedded by default that of each command."""
     command_filter: str | None = None
     """With objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False
@@ -218,9 +218,8 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
         found, folder = objects_in_folder(path), path
     elif source == "embedded":
         path = cast("Path", config.compile_commands)
-        # Objects of one name in several folders stay apart when their names count from the build's folder.
         folder = path.resolve().parent
-        found = objects_of_commands(read_compile_commands(path), object_base=base or folder)
+        found = objects_of_commands(read_compile_commands(path), object_base=base, build_folder=folder)
     else:
         path = cast("Path", config.params or config.aquery)
         folder = base or Path()
