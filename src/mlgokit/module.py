@@ -77,6 +77,11 @@ class Module:
     defers: bool = False
 
     @property
+    def is_for_size(self) -> bool:
+        """Whether its command line says ``-Os`` or ``-Oz``."""
+        return "-Oz" in self.command_line or "-Os" in self.command_line
+
+    @property
     def architecture(self) -> str:
         """What its code is for, see :func:`architecture_of`; empty if its command line does not say."""
         pairs = itertools.pairwise(self.command_line)

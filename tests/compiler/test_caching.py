@@ -410,6 +410,9 @@ def test_everything_that_decides_the_outcome_is_in_the_key(
         assert run(replace(module, thinlto_index=index)) == count
     assert run(decisions=b"table") == 14
     assert run(decisions=b"another table") == 15
+    assert run(any_level=True) == 15
+    assert run(replace(module, command_line=("-cc1", "-O2"))) == 16
+    assert run(replace(module, command_line=("-cc1", "-O2")), any_level=True) == 17
 
 
 @pytest.mark.parametrize(

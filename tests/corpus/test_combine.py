@@ -135,3 +135,18 @@ def test_links_do_not_bring_in_what_is_elsewhere(tmp_path: Path, suffix: str):
     assert [module.name for module in load_corpus(tmp_path / "joined").modules] == ["two/c.o"]
     files = [path for path in (tmp_path / "joined").rglob("*") if path.is_file()]
     assert not any(b"secret" in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("target", [None, "joined"])
+def test_each_corpus_of_others_becomes_a_project(tmp_path: Path, target: str | None):
+    for folder in ("one", "two"):
+        for name in ("CMakeFiles/a.o", "util/b.o"):
+            path = tmp_path / folder / f"{name}.bc"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"BC\xc0\xde")
+            path.with_suffix(".cmd").write_bytes(b"-cc1")
+        text = json.dumps({"has_thinlto": False, "modules": ["CMakeFiles/a.o", "util/b.o"]})
+        (tmp_path / folder / DESCRIPTION_NAME).write_text(text)
+    folder = combine_corpora(tmp_path, corpus_folder=None if target is None else tmp_path / target).folder
+    found = {module.name: module.project for module in load_corpus(folder).modules}
+    assert found == {f"{part}/{name}": part for part in ("one", "two") for name in ("CMakeFiles/a.o", "util/b.o")}

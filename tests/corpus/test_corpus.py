@@ -1,12 +1,14 @@
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus
+from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus, write_sidecar
+from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line, encode_command_line
 from mlgokit.corpus.options.edits import command_line_edits
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_corpus
@@ -37,11 +39,11 @@ def test_a_corpus_of_others_is_read(tmp_path: Path):
     names = ("leveldb/db/a.cc.o", "lib/b.o", "lua/c.c.o", "lib/d.o", "lib/e.o")
     corpus = load_corpus(describe(tmp_path, *names))
     assert [module.name for module in corpus.modules] == list(names)
-    assert [module.project for module in corpus.modules] == ["leveldb", "lib", "lua", "lib", "lib"]
+    assert {module.project for module in corpus.modules} == {tmp_path.name}
     assert [module.language for module in corpus.modules] == ["c++", "c++", "c", "c", "unknown"]
     assert corpus.modules[0] == Module(
         name="leveldb/db/a.cc.o",
-        project="leveldb",
+        project=tmp_path.name,
         language="c++",
         bitcode=tmp_path / "leveldb/db/a.cc.o.bc",
         command_line=("-cc1", "-Oz", "-std=c++17"),
@@ -136,6 +138,24 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str):
 def test_a_name_that_a_compiler_takes_for_an_option_is_refused(tmp_path: Path, name: str):
     with pytest.raises(CorpusError, match=r"expected names of modules that are no options, found .*; do not use this"):
         load_corpus(describe(tmp_path, name))
+
+
+@pytest.mark.parametrize(("folder", "project"), [("zlib", "zlib"), ("zlib/build", "zlib"), ("my corpus", "my-corpus")])
+def test_a_corpus_of_one_build_is_one_project(tmp_path: Path, folder: str, project: str):
+    names = [*(f"CMakeFiles/lib.dir/{index}.cc.o" for index in range(3)), "util/CMakeFiles/tool.dir/a.cc.o", "b.o"]
+    for name in names:
+        add(tmp_path / folder, name)
+    corpus = load_corpus(describe(tmp_path / folder, *names, "util/gone.o"))
+    assert {one.project for one in (*corpus.modules, *corpus.missing)} == {project}
+
+
+def test_modules_that_a_sidecar_does_not_know_join_its_only_project(tmp_path: Path):
+    for name in ("a.o", "lib/b.o"):
+        add(tmp_path, name)
+    write_sidecar(tmp_path, {"a.o": {"project": "zlib"}}, ())
+    assert [one.project for one in load_corpus(describe(tmp_path, "a.o", "lib/b.o")).modules] == ["zlib", "zlib"]
+    write_sidecar(tmp_path, {"a.o": {"project": "zlib"}, "lib/c.o": {"project": "lib"}}, ())
+    assert [one.project for one in load_corpus(tmp_path).modules] == ["zlib", "lib"]
 
 
 def test_paths_for_the_compiler_are_absolute(tmp_path: Path):
@@ -290,6 +310,63 @@ def test_an_override_of_a_driver_is_translated(tmp_path: Path):
         *("-ffunction-sections", "-fdata-sections", "-faddrsig"),
         *("-mllvm", "-instcombine-lower-dbg-declare=0", "-mllvm", "-import-instr-limit=30"),
     )
+
+
+@pytest.mark.parametrize(
+    ("override", "tail"),
+    [
+        (["-Oz", "-c"], ("-Oz", "-vectorize-slp", "-mrelocation-model", "static")),
+        (["-Os", "-c"], ("-Os", "-vectorize-loops", "-vectorize-slp", "-mrelocation-model", "static")),
+        (["-O", "-c"], ("-O1", "-mrelocation-model", "static")),
+        (["-O3", "-fPIC", "-fno-pic"], ("-O3", "-vectorize-loops", "-vectorize-slp", "-mrelocation-model", "static")),
+        (["--target=armv7-linux-android", "-O1", "-c"], ("-triple", "armv7-linux-android", "-O1")),
+        (["-target", "armv7-linux-android", "-O1", "-L", "y"], ("-triple", "armv7-linux-android", "-O1")),
+    ],
+)
+@pytest.mark.parametrize("has_thinlto", [True, False])
+def test_an_override_of_a_driver_keeps_its_meaning(
+    tmp_path: Path, override: list[str], tail: tuple[str, ...], has_thinlto: bool
+):
+    add(tmp_path, "p/a.o", cmd=None)
+    (tmp_path / "p/a.o.thinlto.bc").touch()
+    corpus = load_corpus(describe(tmp_path, "p/a.o", global_command_override=override, has_thinlto=has_thinlto))
+    assert corpus.modules[0].command_line[1 : len(tail) + 1] == tail
+    assert corpus.override == tuple(override)
+    assert corpus_info(corpus).translated[: len(tail) + 1] == ("-cc1", *tail)
+
+
+@pytest.mark.parametrize(
+    ("override", "word"),
+    [
+        (["-something"], "-something"),
+        (["-O3", "-something", "-c"], "-something"),
+        (["-O2", "-march=armv7-a", "-c"], "-march=armv7-a"),
+        (["-Ofast", "-c"], "-Ofast"),
+        (["-Og", "-c"], "-Og"),
+        (["-O2", "-c", "a.o"], "a.o"),
+        (["-O2", "-c", ""], ""),
+        (["-O2", "-Xclang", "-load", "-Xclang", "x.so"], "-Xclang"),
+        (["-O2", "-c", "-fno-omit-frame-pointer"], "-fno-omit-frame-pointer"),
+    ],
+)
+@pytest.mark.parametrize("has_thinlto", [True, False])
+def test_an_override_of_words_without_a_known_meaning_is_refused(
+    tmp_path: Path, override: list[str], word: str, has_thinlto: bool
+):
+    add(tmp_path, "p/a.o", cmd=None)
+    (tmp_path / "p/a.o.thinlto.bc").touch()
+    describe(tmp_path, "p/a.o", global_command_override=override, has_thinlto=has_thinlto)
+    sentence = re.escape(
+        f"for bitcode is known, found {word!r}; leave it out, or give the line that `clang -###` prints"
+    )
+    with pytest.raises(CorpusError, match=rf"global_command_override: expected options of clang -cc1, .*{sentence}"):
+        load_corpus(tmp_path)
+
+
+def test_an_override_of_a_driver_without_a_level_is_refused(tmp_path: Path):
+    add(tmp_path, "p/a.o", cmd=None)
+    with pytest.raises(CorpusError, match=r"global_command_override: expected a level .* found none; without one"):
+        load_corpus(describe(tmp_path, "p/a.o", global_command_override=["-fPIC", "-c"]))
 
 
 def test_a_description_is_a_file_of_the_corpus(tmp_path: Path):

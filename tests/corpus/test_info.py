@@ -122,14 +122,13 @@ def content(identity: str, digest: str) -> ModuleContent:
 
 
 def full(folder: Path) -> Corpus:
-    (folder / "corpus_description.json").write_text('{"global_command_override": ["-cc1"], "modules": []}')
     modules = (
         module(folder, "p/a", MAGIC + b"1", bitcode_sha256=None, text_bytes=70),
         module(folder, "q/b", MAGIC + b"2", bitcode_sha256=None, held_out=True),
         module(folder, "q/c", MAGIC + b"3", bitcode_sha256=None, held_out=True, language="c"),
     )
     failures = (ModuleFailure(name="p/d", project="p", reason="d.c:1: error: 'x' is not declared"),)
-    return Corpus(folder=folder, modules=modules, failures=failures, has_thinlto=True)
+    return Corpus(folder=folder, modules=modules, failures=failures, has_thinlto=True, override=("-cc1",))
 
 
 def looked_into(corpus: Corpus) -> Contents:

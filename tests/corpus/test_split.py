@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from mlgokit.corpus.content import ModuleContent
 from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, leaks, without_copies
-from mlgokit.corpus.split import SplitBy, choose_held_out, position, split_corpus
+from mlgokit.corpus.layout import SIDECAR_NAME
+from mlgokit.corpus.split import ProjectsBy, SplitBy, choose_held_out, position, split_corpus
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
@@ -196,3 +197,23 @@ def test_a_module_that_the_sidecar_does_not_know_gets_its_flag(tmp_path: Path):
     _, split = split_corpus(load_corpus(tmp_path), NOTHING_KNOWN)
     assert load_corpus(tmp_path).modules == tuple(replace(module) for module in split.modules)
     assert sum(sides(split).values()) == 1
+
+
+def test_a_foreign_corpus_of_one_build_is_split_by_module_unless_told_otherwise(tmp_path: Path):
+    names = [f"CMakeFiles/lib.dir/{index}.cc.o" for index in range(31)] + [f"util/{index}.o" for index in range(3)]
+    corpus_of(tmp_path, *names)
+    (tmp_path / SIDECAR_NAME).unlink()
+    corpus = load_corpus(tmp_path)
+    contents = contents_of(corpus, {name: name for name in names})
+    result, split = split_corpus(corpus, contents, share=0.3)
+    ((project, by, held_out),) = ((one.name, one.by, one.held_out) for one in result.projects)
+    assert (project, by) == (tmp_path.name, "module")
+    assert 3 <= held_out <= 18
+    assert sides(load_corpus(tmp_path)) == sides(split)
+    result, _ = split_corpus(load_corpus(tmp_path), contents, share=0.3, projects_by=ProjectsBy.FOLDER)
+    assert {(one.name, one.by) for one in result.projects} == {("CMakeFiles", "project"), ("util", "project")}
+    kept, _ = split_corpus(load_corpus(tmp_path), contents, share=0.3)
+    assert kept.projects == result.projects
+    again, back = split_corpus(load_corpus(tmp_path), contents, share=0.3, projects_by=ProjectsBy.BUILD)
+    assert [(one.name, one.by) for one in again.projects] == [(tmp_path.name, "module")]
+    assert sides(back) == sides(split)

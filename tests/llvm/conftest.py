@@ -12,6 +12,7 @@ from tests.llvm.cluster_processes import Cluster
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import write_sidecar
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import save_policy
@@ -32,16 +33,16 @@ extern "C" int small_NUMBER(int i) { return twice(add(i)) - twice(i); }
 """
 
 
-CorpusOf = Callable[[str, Mapping[str, str]], Path]
+CorpusOf = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
 def corpus_of(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> CorpusOf:
-    """``corpus_of(name, sources)``: a module for each text of C++; one without a text is no bitcode."""
+    """``corpus_of(name, sources)``: a module, and project, for each text of C++; one without a text is no bitcode."""
 
-    def make(name: str, sources: Mapping[str, str]) -> Path:
+    def make(name: str, sources: Mapping[str, str], level: str = "-Oz") -> Path:
         folder = tmp_path_factory.mktemp(f"{name}-{toolchain.major}")
-        options = ("-cc1", "-triple", toolchain.target, "-Oz", "-ffunction-sections")
+        options = ("-cc1", "-triple", toolchain.target, level, "-ffunction-sections")
         for module, text in sources.items():
             source, bitcode = folder / f"{module}.cpp", folder / f"{module}.bc"
             bitcode.write_bytes(b"no bitcode")
@@ -49,10 +50,11 @@ def corpus_of(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) ->
             if not text:
                 continue
             source.write_text(text)
-            argv = [toolchain.clangxx, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
+            argv = [toolchain.clangxx, "-c", level, "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
             done = process.run([*argv, "-o", bitcode], timeout_seconds=60)
             assert done.returncode == 0, done.stderr
         (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": list(sources)}))
+        write_sidecar(folder, {module: {"project": module} for module in sources}, ())
         return folder
 
     return make
@@ -60,7 +62,7 @@ def corpus_of(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def small_corpus(corpus_of: CorpusOf) -> Path:
-    """Five modules, one of which is no bitcode; all of one project."""
+    """Five modules, one of which is no bitcode."""
     good = {f"m{number}": SOURCE.replace("NUMBER", str(number)) for number in range(4)}
     return corpus_of("small", good | {"bad": ""})
 

@@ -339,6 +339,31 @@ def test_opt_loads_the_plugin(bench: Bench) -> None:
     assert texts[0] != texts[1]
 
 
+@pytest.mark.parametrize("level", ["-Oz", "-O2"])
+@pytest.mark.parametrize("name", ["inliner-ml-advisor-release", "inliner-wrapper"])
+def test_an_inliner_that_is_named_asks_the_policy_at_any_level(bench: Bench, name: str, level: str) -> None:
+    assert bench.toolchain.opt is not None
+    words = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
+    assert bench.compile_source("named", level, *words, use_plugin=False).returncode == 0
+    texts: dict[str, bytes] = {}
+    for rule in (":never", ":default", ":always"):
+        plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}", "-mlgokit-log=named.log"]
+        call = [bench.toolchain.opt, *plugin, f"-passes={name}", "-S", bench.folder / "named.o", "-o", "out.ll"]
+        done = process.run(call, timeout_seconds=60, cwd=bench.folder)
+        assert done.returncode == 0, done.stderr
+        assert read_log(bench.folder / "named.log").observation_count > 0
+        texts[rule] = (bench.folder / "out.ll").read_bytes()
+    assert texts[":never"] != texts[":always"]
+
+
+def test_an_inliner_that_is_named_says_that_there_is_no_policy(bench: Bench) -> None:
+    assert bench.toolchain.opt is not None
+    words = [f"-load-pass-plugin={bench.plugin}", "-passes=inliner-ml-advisor-release", "-disable-output"]
+    done = process.run([bench.toolchain.opt, *words, bench.bitcode], timeout_seconds=60, cwd=bench.folder)
+    assert done.returncode != 0
+    assert "mlgokit: " in done.stderr
+
+
 def test_modules_that_are_not_for_size_are_left_to_the_heuristic(bench: Bench) -> None:
     assert bench.compile_source("plain", "-O2", use_plugin=False).returncode == 0
     assert bench.compile_source("never", "-O2", policy=":never").returncode == 0

@@ -3,8 +3,8 @@ import dataclasses
 import errno
 import itertools
 import json
-import math
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -19,6 +19,7 @@ import mlgokit.traces.log
 from mlgokit.errors import StorageError, TraceError, UsageError
 from mlgokit.spec import DTYPES, TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, read_log_bytes, render_log, write_log
+from mlgokit.traces.record import context_line
 from mlgokit.traces.training_set import iter_training_set
 
 FLOATS = TensorSpec(name="weights", type="float", shape=(2, 3))
@@ -41,7 +42,6 @@ def small_log(*, scored: bool = True) -> Log:
             "counts": np.arange(3 * count, dtype=np.int64).reshape(count, 3, 1) + 10,
         },
         scores=np.linspace(0, 1, count, dtype=np.float32).reshape(count, 1) if scored else None,
-        scored=np.ones(count, np.bool_) if scored else None,
     )
 
 
@@ -54,7 +54,6 @@ def one_byte_log(count: int, *, contexts: int = 1, score: TensorSpec | None = No
         ),
         columns={"a": np.arange(count).astype(np.uint8)},
         scores=None if score is None else np.arange(count).astype(score.dtype).reshape(count, 1),
-        scored=None if score is None else np.ones(count, np.bool_),
     )
 
 
@@ -65,10 +64,9 @@ def assert_equal(found: Log, expected: Log) -> None:
     for name, column in found.columns.items():
         assert column.dtype == expected.columns[name].dtype
         np.testing.assert_array_equal(column, expected.columns[name])
-    for ours, theirs in ((found.scores, expected.scores), (found.scored, expected.scored)):
-        assert (ours is None) == (theirs is None)
-        if ours is not None and theirs is not None:
-            np.testing.assert_array_equal(ours, theirs)
+    assert (found.scores is None) == (expected.scores is None)
+    if found.scores is not None and expected.scores is not None:
+        np.testing.assert_array_equal(found.scores, expected.scores)
 
 
 def test_the_bytes_are_llvms():
@@ -144,16 +142,11 @@ def logs(draw: st.DrawFn) -> Log:
         data = rng.choice(np.frombuffer(b'{"observation":0}\n\n{}', np.uint8), stops[-1] * spec.size_bytes)
         return data.view(spec.dtype).reshape(stops[-1], *spec.shape)
 
-    scored = rng.random(stops[-1]) < draw(st.sampled_from([0.0, 0.5, 0.99, 1.0]))
-    scores = tensor(score) if score is not None else None
-    if scores is not None and score is not None:
-        scores[~scored] = math.nan if score.dtype.kind == "f" else 0
     return Log(
         header=Header(features=features, score=score),
         contexts=contexts,
         columns={spec.name: tensor(spec) for spec in features},
-        scores=scores,
-        scored=None if score is None else scored,
+        scores=tensor(score) if score is not None else None,
     )
 
 
@@ -186,8 +179,7 @@ def test_a_log_cut_anywhere_is_refused_or_whole_up_to_there(scored: bool):
         assert 0 <= caught.value.offset <= cut
         assert "the compiler was probably killed" in found.truncated
     header, contexts, observations = 1, 3, 5
-    # With scores, a log also may end between an observation and its outcome.
-    assert len(whole) == header + contexts + observations * (2 if scored else 1) - 1
+    assert len(whole) == header + contexts + observations - 1
 
 
 def test_the_sentence_for_missing_features_names_file_byte_and_observation(tmp_path: Path):
@@ -318,22 +310,50 @@ def test_random_damage_is_an_error_or_another_log_never_a_crash():
     assert refused > 2500
 
 
-def test_an_observation_without_outcome_has_no_score():
-    data = SCORED + (
-        b'{"context":"f"}\n{"observation":0}\n\x01\n{"observation":1}\n\x02\n{"outcome":1}\n\x07\n'
-        b'{"context":"g"}\n{"observation":0}\n\x03\n'
-    )
-    found = read_log_bytes(data, name="x")
+OUTCOME = b'{"outcome":%d}\n\x07\n'
+WITHOUT_OUTCOMES = {
+    "any": range(6),
+    "the first": [0],
+    "one in the middle": [1],
+    "the last of a context": [2],
+    "a context's": range(3, 6),
+    "the last": [5],
+}
+
+
+@pytest.mark.parametrize("missing", WITHOUT_OUTCOMES.values(), ids=WITHOUT_OUTCOMES.keys())
+def test_missing_outcomes_are_damage(missing: list[int], tmp_path: Path):
+    parts = [SCORED]
+    starts: list[int] = []
+    for number in range(6):
+        if number % 3 == 0:
+            parts.append(context_line("fg"[number // 3]))
+        parts.append(b'{"observation":%d}\n%c\n' % (number % 3, number))
+        starts.append(sum(map(len, parts)))
+        parts.append(b"" if number in missing else OUTCOME % (number % 3))
+    (tmp_path / "x.log").write_bytes(b"".join(parts))
+    sentence = f'byte {starts[missing[0]]}: expected {{"outcome":{missing[0] % 3}}}, found '
+    with pytest.raises(TraceError, match=re.escape(sentence)):
+        read_log(tmp_path / "x.log")
+    with pytest.raises(TraceError, match=re.escape(sentence)):
+        list(iter_log(tmp_path / "x.log", observations_per_batch=1))
+    found = read_log(tmp_path / "x.log", partial=True)
+    assert found.observation_count == missing[0]
     assert found.scores is not None
-    assert found.scored is not None
-    assert found.columns["a"].tolist() == [[1], [2], [3]]
-    assert found.scores.tolist() == [[0], [7], [0]]
-    assert found.scored.tolist() == [False, True, False]
-    assert render_log(found) == data
-    floats = data.replace(b'"s","type":"int8_t"', b'"s","type":"float"').replace(b"\x07\n", b"\0\0\x80\x3f\n")
-    scores = read_log_bytes(floats, name="x").scores
-    assert scores is not None
-    np.testing.assert_array_equal(scores, np.array([[math.nan], [1], [math.nan]], np.float32))
+    assert found.scores.tolist() == [[7]] * missing[0]
+
+
+def test_outcomes_of_two_observations_that_changed_places_are_damage():
+    data = SCORED + b'{"context":"f"}\n{"observation":0}\n\x01\n' + OUTCOME % 1
+    data += b'{"observation":1}\n\x02\n' + OUTCOME % 0
+    with pytest.raises(TraceError, match=re.escape("""expected {"outcome":0}, found '{"outcome":1}'""")):
+        read_log_bytes(data, name="x")
+
+
+def test_two_outcomes_of_one_observation_are_damage():
+    data = SCORED + b'{"context":"f"}\n{"observation":0}\n\x01\n' + OUTCOME % 0 * 2
+    with pytest.raises(TraceError, match=r'expected \{"observation":1\} or a context line, found .\{"outcome":0'):
+        read_log_bytes(data, name="x")
 
 
 @pytest.mark.parametrize("count", [3, 3000])
@@ -459,8 +479,8 @@ def test_the_documented_example_is_a_log():
     data = b"".join(bytes.fromhex(line[6:53]) for line in dump)
     found = read_log_bytes(data, name="x")
     assert found.columns["a"].tolist() == [[1, 2, 3], [10, -1, 123]]
-    assert found.scored is not None
-    assert found.scored.tolist() == [True, False]
+    assert found.scores is not None
+    assert found.scores.tolist() == [[5], [7]]
     assert render_log(found) == data
 
 
@@ -480,7 +500,7 @@ UNSCORED = (
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (UNSCORED, r"expected outcomes of 8000000 bytes, found \d+ observations in \d+ bytes; the log is damaged"),
+        (UNSCORED, r'expected \{"outcome":0\}, found .*; the log is damaged'),
         (header_line() + b'{"context":"a"}\n' * 1001, "expected at most 1000 contexts, found more; the log is damaged"),
     ],
     ids=["scores", "contexts"],
@@ -492,10 +512,12 @@ def test_what_is_small_in_a_file_and_large_in_memory_is_refused(
     monkeypatch.setattr(mlgokit.traces.log, "MOST_CONTEXTS", 1000)
     (tmp_path / "a.log").write_bytes(data)
     tracemalloc.start()
-    with pytest.raises(TraceError, match=found):
-        list(iter_log(tmp_path / "a.log", observations_per_batch=2000)) if batches else read_log(tmp_path / "a.log")
-    assert tracemalloc.get_traced_memory()[1] < 16 << 20
-    tracemalloc.stop()
+    try:
+        with pytest.raises(TraceError, match=found):
+            list(iter_log(tmp_path / "a.log", observations_per_batch=2000)) if batches else read_log(tmp_path / "a.log")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_large_score_after_each_observation_is_read():

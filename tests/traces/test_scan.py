@@ -28,7 +28,6 @@ def log_of(lengths: list[int], names: list[str] | None = None, *, scored: bool =
         ),
         columns={"a": np.arange(total * width, dtype=np.int32).reshape(total, width)},
         scores=np.arange(total, dtype=np.float32).reshape(total, 1) if scored else None,
-        scored=np.ones(total, np.bool_) if scored else None,
     )
 
 
@@ -84,15 +83,12 @@ def test_a_wrong_outcome_number_is_found_at_its_byte():
         read_log_bytes(data[:at] + b'{"outcome":7}' + data[at + 13 :], name="x")
 
 
-def test_missing_outcomes_between_contexts_are_no_damage():
-    log = log_of([5] * 40)
-    data = render_log(log).replace(b'{"outcome":4}\n', b"\0", 1)
-    at = data.index(b"\0", data.index(b'{"observation":4}\n') + 18 + 13)
-    data = data[:at] + data[at + 1 + 5 :]
-    found = read_log_bytes(data, name="x")
-    assert found.scored is not None
-    assert np.flatnonzero(~found.scored).tolist() == [4]
-    assert found.contexts == log.contexts
+@pytest.mark.parametrize("lengths", [[5] * 40, [300]], ids=["many contexts", "one long context"])
+def test_a_missing_outcome_is_found_at_its_byte(lengths: list[int]):
+    data = render_log(log_of(lengths))
+    at = data.index(b'{"outcome":4}')
+    with pytest.raises(TraceError, match=rf"byte {at}: expected \{{\"outcome\":4\}}, found"):
+        read_log_bytes(data[:at] + data[at + 13 + 1 + 4 + 1 :], name="x")
 
 
 @pytest.mark.parametrize("name", ['a"b', "tab\t", "naïve", "back\\slash", "x" * 70_000])

@@ -32,8 +32,7 @@ def small_log() -> Log:
             "weight": np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 1, 3),
             "index_to_evict": np.array([[0], [1], [2], [1]]),
         },
-        scores=np.array([[1], [2], [np.nan], [4]], np.float32),
-        scored=np.array([True, True, False, True]),
+        scores=np.array([[1], [2], [3], [4]], np.float32),
     )
 
 
@@ -61,7 +60,7 @@ def test_without_rewards_the_logs_scores_are_written():
     records = list(sequences_of(small_log(), ["mask"]))
     assert [decode_sequence(record, path="x").columns["reward"].tolist() for record in records] == [
         [[1.0], [2.0], [4.0]],
-        [[0.0]],
+        [[3.0]],
     ]
 
 
@@ -130,6 +129,17 @@ def test_features_with_different_numbers_of_steps_are_refused(tmp_path: Path):
     record = encode_sequence({"a": np.ones((2, 1), int)}) + encode_sequence({"b": np.ones((3, 1), int)})
     with pytest.raises(TraceError, match="expected as many steps of every feature, found a: 2, b: 3"):
         list(iter_training_set(write(tmp_path / "x", [record])))
+
+
+@pytest.mark.parametrize(
+    ("scored", "sentence"),
+    [([True, False], "expected a feature 'reward', found a"), ([False, True], "expected no 'reward', as in the first")],
+)
+def test_rewards_of_some_records_are_damage(tmp_path: Path, scored: list[bool], sentence: str):
+    reward = {"reward": np.zeros((2, 1), np.float32)}
+    records = [encode_sequence({"a": np.ones((2, 1), int)} | (reward if one else {})) for one in scored]
+    with pytest.raises(TraceError, match=sentence):
+        list(iter_training_set(write(tmp_path / "x", records)))
 
 
 def test_contexts_without_a_reward_are_left_out():

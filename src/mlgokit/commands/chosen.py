@@ -12,8 +12,6 @@ from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
 from mlgokit.progress import Report
 
-_SIZE_LEVELS = ("-Oz", "-Os")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSelection:
@@ -68,7 +66,7 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
         CorpusError: none of the project's modules is compiled for size.
     """
     whole = modules_of_project(folder, project)
-    found = tuple(module for module in whole.modules if set(_SIZE_LEVELS) & set(module.command_line))
+    found = tuple(module for module in whole.modules if module.is_for_size)
     if not found:
         raise CorpusError(
             f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "

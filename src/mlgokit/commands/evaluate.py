@@ -31,6 +31,7 @@ from mlgokit.commands.options import (
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.build_notes import tell_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -161,6 +162,8 @@ def _evaluate_corpus(
     config: Evaluate, before: Side, after: Side, *, costs: bool, report: Report
 ) -> tuple[Evaluation, Toolchain]:
     modules, left_out = chosen_modules(config)
+    if any(side.use is not None and side.use.any_level for side in (before, after)):
+        tell_levels(modules, report)
     named = CommandLineEdits(add=parse_options((*before.options, *after.options)))
     files = (*config.changes.edits().files, *named.files)
     compiler = open_compiler(config.compiler, corpus=config.corpus, files=files, report=report)

@@ -22,6 +22,7 @@ from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
+from mlgokit.corpus.build_notes import tell_levels
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
@@ -106,6 +107,8 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = selection.draw(corpus.modules)
+    if problem is INLINE_SIZE:
+        tell_levels(modules, report)
     clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
     store = config.store or config.output / "store"
     compiler = stack.enter_context(

@@ -30,6 +30,7 @@ from mlgokit.commands.options import (
     open_compiler,
 )
 from mlgokit.commands.workplace import claim_folder, open_workshop
+from mlgokit.corpus.build_notes import tell_levels
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
@@ -120,6 +121,8 @@ def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Traine
     edits = config.changes.edits()
     corpus = load_corpus(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
+    if config.problem == INLINE_SIZE.name:
+        tell_levels(modules, report)
     clang = open_compiler(config.compiler, corpus=config.corpus, folder=config.output, files=edits.files, report=report)
     clang = config.reuse.applied(clang, recheck=config.compiler.recheck())
     store = config.store or config.output / "store"

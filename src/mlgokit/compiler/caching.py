@@ -173,6 +173,8 @@ class CachingCompiler:
         except OSError:
             # The compiler will say what is missing.
             return None
+        if use.decides_at_any_level(module):
+            key["any_level"] = True
         key |= {"seed": use.seed, "temperature": use.temperature, "flip_probability": use.flip_probability}
         key |= {"keep": request.keep, "decisions": hashlib.sha256(use.decisions).hexdigest() if use.decisions else None}
         flips = None if request.flips is None else hashlib.sha256(request.flips.tobytes()).hexdigest()
@@ -193,6 +195,7 @@ def _is_kept(request: CompileRequest) -> bool:
         temperature=use.temperature,
         flip_probability=use.flip_probability,
         decisions=use.decisions,
+        any_level=use.any_level,
     )
     return len(use.policies) == 1 and use == keyed
 

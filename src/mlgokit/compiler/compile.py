@@ -257,6 +257,8 @@ def _settings(compiler: ClangCompiler, module: Module, use: PluginUse | None, fo
     if use.policies and (module.thinlto_index or module.link_folder):
         # A policy inside a plugin leaves these to LLVM; one that is named is to be learned from, or searched with.
         kept["MLGOKIT_LTO"] = "1"
+    if use.decides_at_any_level(module):
+        kept["MLGOKIT_ANY_LEVEL"] = "1"
     return use.environment(folder) | kept
 
 

@@ -38,6 +38,8 @@ class PluginUse:
         optimizer_passes: the same in the optimizer, from the inliner on.
         list_changes: whether the passes of the optimizer that changed something are wanted.
         trials: what to try otherwise in functions of the module.
+        any_level: whether inlining is also decided by the policies here in modules that are not compiled for size, as
+            is wanted where one is learned or judged; links are left to LLVM.
         log_default: whether logs have the heuristic's decision where the table decides as well; it is -1 otherwise.
         replay_lines: where the plugin writes all inlining decisions as LLVM's replay reads them; with a further number
             at the end of its name for each further module of one process.
@@ -55,6 +57,7 @@ class PluginUse:
     optimizer_passes: bytes = b""
     list_changes: bool = False
     trials: TrialRequest | None = None
+    any_level: bool = False
     log_default: bool = True
     replay_lines: Path | None = None
 
@@ -62,6 +65,10 @@ class PluginUse:
     def explores(self) -> bool:
         """Whether decisions depart from those of the policies."""
         return bool(self.temperature or self.flip_probability or self.decisions)
+
+    def decides_at_any_level(self, module: Module) -> bool:
+        """Whether the plugin has to be told to decide in a module that is not compiled for size."""
+        return self.any_level and not module.is_for_size and module.link_folder is None
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables that tell the plugin, see ``plugin/shared/Settings.cpp``; all files are in ``folder``.

@@ -16,6 +16,7 @@ from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.errors import CorpusError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
+from mlgokit.progress import Report
 
 OPTIONS_NAME = "corpus_options.json"
 OPTIONS_VERSION = 1
@@ -165,6 +166,17 @@ def profile_sentences(fits: Sequence[ProfileFit]) -> tuple[str, ...]:
         "are many"
     )
     return (sentence,)
+
+
+def tell_levels(modules: Sequence[Module], report: Report) -> None:
+    """Say, where a policy of inlining is learned or judged, how many modules are not compiled for size."""
+    count = sum(not module.is_for_size for module in modules)
+    if count:
+        note = (
+            f"{count:,} of {len(modules):,} modules are not compiled for size (-Os or -Oz): the policy is asked there "
+            "as well, but by a plugin only with MLGOKIT_ANY_LEVEL=1"
+        )
+        report(1, 1, note)
 
 
 def _meaning(option: str, meanings: Sequence[tuple[str, str]]) -> str:

@@ -91,12 +91,20 @@ def _add(writer: CorpusWriter, part: Path, *, move: bool) -> None:
             writer.add(ModuleFailure(name=joined, project=part.name, reason=str(error)))
         else:
             writer.add_name(joined)
+    _add_facts(writer, part, names, move=move)
+
+
+def _add_facts(writer: CorpusWriter, part: Path, names: list[str], *, move: bool) -> None:
+    """Put in what a corpus's sidecar says; where there is none, that all of it is one project."""
     sidecar = part / SIDECAR_NAME
     if sidecar.exists():
         for name, facts in _sidecar_facts(sidecar):
             writer.add_facts(f"{part.name}/{name}", facts)
         for failure in _sidecar_failures(sidecar):
             writer.add(failure)
+    elif move:
+        for name in dict.fromkeys(names):
+            writer.add_facts(f"{part.name}/{name}", {"project": part.name})
 
 
 def _link(part: Path, folder: Path, name: str) -> None:

@@ -10,16 +10,17 @@
 Made by others (``extract_ir`` and its siblings in ``llvm/utils/mlgo-utils``), a corpus loads as well.
 """
 
+import functools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.options.safety import LONGEST_COMMAND_LINE, check_file
 from mlgokit.corpus.files import opened, read_bytes
+from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.corpus.layout import (
     DESCRIPTION_NAME,
     SIDECAR_NAME,
@@ -32,7 +33,7 @@ from mlgokit.corpus.layout import (
     thinlto_index_path,
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
-from mlgokit.corpus.options.override import from_driver
+from mlgokit.corpus.options.override import understand_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -79,6 +80,7 @@ class Corpus:
         failures: sources that gave no module when the corpus was extracted.
         missing: modules that the description names and that are not there, or not whole.
         has_thinlto: each module has a ``<name>.thinlto.bc``.
+        override: the options that the description has for all modules, as they stand there.
     """
 
     folder: Path
@@ -86,6 +88,7 @@ class Corpus:
     failures: tuple[ModuleFailure, ...] = ()
     missing: tuple[ModuleFailure, ...] = ()
     has_thinlto: bool = False
+    override: tuple[str, ...] | None = None
 
 
 def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
@@ -121,14 +124,18 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
             f"{folder / DESCRIPTION_NAME}: has_thinlto: expected true or false, found {has_thinlto!r}; correct it there"
         )
     override = _override(description, folder)
+    where = f"{folder / DESCRIPTION_NAME}: global_command_override"
+    shared = None if override is None else understand_override(override, where=where)
     facts, failures = read_sidecar(folder)
+    project_of = _projects(folder, facts)
     modules: list[Module] = []
     missing: list[ModuleFailure] = []
     for name in dict.fromkeys(names):
         check_name(name, folder)
-        module = _load_module(place, name, facts=facts.get(name, {}), override=override, has_thinlto=has_thinlto)
+        fact = {"project": project_of(name), **facts.get(name, {})}
+        module = _load_module(place, name, facts=fact, override=shared, has_thinlto=has_thinlto)
         if isinstance(module, Module):
-            module = _prepare(module, folder, edits, overridden=override is not None, has_thinlto=has_thinlto)
+            module = _prepare(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             modules.append(module)
         else:
@@ -145,6 +152,7 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
         failures=failures,
         missing=tuple(missing),
         has_thinlto=has_thinlto,
+        override=override,
     )
 
 
@@ -208,10 +216,26 @@ def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleF
     )
 
 
+def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
+    """The project of a module of which the sidecar says nothing.
+
+    The modules of one build are one project, which is called as the others in the sidecar or after the corpus's folder.
+    A corpus that was joined of others has one for each, after the folder that begins its modules' names.
+    """
+    known = {str(fact["project"]) for fact in facts.values() if "project" in fact}
+    build = next(iter(known)) if len(known) == 1 else default_project(folder)
+
+    @functools.cache
+    def of_folder(first: str) -> str:
+        return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
+
+    return lambda name: of_folder(name.split("/", maxsplit=1)[0])
+
+
 def _load_module(
     folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
 ) -> Module | ModuleFailure:
-    project = facts.get("project", name.split("/", maxsplit=1)[0])
+    project = facts["project"]
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
     try:
@@ -280,11 +304,7 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
         raise CorpusError(
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )
-    if options[0] == "-cc1":
-        return tuple(options)
-    # LLVM's own tools take a driver's options here as well, and its own layout does not say which they are.
-    is_driver = any(option.kind == "unknown" for option in parse_options(options))
-    return from_driver(options) if is_driver else ("-cc1", *options)
+    return tuple(options)
 
 
 def check_fields(

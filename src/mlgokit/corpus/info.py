@@ -17,7 +17,7 @@ from mlgokit.corpus.identity import (
     leaks,
     without_copies,
 )
-from mlgokit.corpus.layout import DESCRIPTION_NAME
+from mlgokit.corpus.options.override import understand_override
 from mlgokit.corpus.split import by_project
 from mlgokit.module import Module
 
@@ -102,6 +102,7 @@ class CorpusInfo:
         instructions: before any pass.
         has_thinlto: each module has its part of a ThinLTO index.
         has_override: one command line serves all modules.
+        translated: of such a command line that is a compiler driver's, what is compiled instead.
         projects: in the order in which they first appear.
         failures: sources that gave no module.
         missing: modules that are named but not there.
@@ -125,6 +126,7 @@ class CorpusInfo:
     instructions: int
     has_thinlto: bool
     has_override: bool
+    translated: tuple[str, ...]
     projects: tuple[ProjectInfo, ...]
     failures: tuple[ModuleFailure, ...]
     missing: tuple[ModuleFailure, ...]
@@ -173,7 +175,8 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
         decidable_call_sites=sum(project.decidable_call_sites for project in projects),
         instructions=sum(project.instructions for project in projects),
         has_thinlto=corpus.has_thinlto,
-        has_override=_has_override(corpus.folder),
+        has_override=corpus.override is not None,
+        translated=_translated(corpus.override or (), folder=corpus.folder),
         projects=projects,
         failures=corpus.failures,
         missing=corpus.missing,
@@ -228,12 +231,9 @@ def _damage(module: Module, digest: str | None) -> str | None:
     return None
 
 
-def _has_override(folder: Path) -> bool:
-    """Whether the description has a command line for all modules; :func:`load_corpus` has checked the rest of it."""
-    try:
-        return b'"global_command_override"' in (folder / DESCRIPTION_NAME).read_bytes()
-    except OSError:
-        return False
+def _translated(override: tuple[str, ...], *, folder: Path) -> tuple[str, ...]:
+    compiled = understand_override(override, where=str(folder)) if override else ()
+    return () if compiled in {override, ("-cc1", *override)} else compiled
 
 
 def _project_info(

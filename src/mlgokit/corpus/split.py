@@ -15,6 +15,7 @@ from typing import Any
 
 from mlgokit.corpus.corpus import Corpus, read_sidecar, write_sidecar
 from mlgokit.corpus.identity import Contents, Kinship, kinships, leaks, without_copies
+from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.errors import UsageError
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -33,6 +34,14 @@ class SplitBy(enum.Enum):
     AUTO = "auto"
     PROJECT = "project"
     MODULE = "module"
+
+
+class ProjectsBy(enum.Enum):
+    """What a project is."""
+
+    AUTO = "auto"
+    BUILD = "build"
+    FOLDER = "folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +132,7 @@ def split_corpus(
     share: float = 0.2,
     seed: int = 1,
     by: SplitBy = SplitBy.AUTO,
+    projects_by: ProjectsBy = ProjectsBy.AUTO,
     held_out: Collection[str] = (),
     force: bool = False,
 ) -> tuple[SplitResult, Corpus]:
@@ -134,6 +144,8 @@ def split_corpus(
         share: of the projects, or of the modules of a single project, to hold out.
         seed: another one gives another split.
         by: whole projects, or modules; ``AUTO`` takes modules only if there is one project.
+        projects_by: ``BUILD`` makes all modules one project, ``FOLDER`` one of each first folder of their names, and
+            what a hash decided before counts no more; ``AUTO`` takes the projects that the corpus has.
         held_out: names of projects; they and no others are held out, whoever decided before.
         force: let the hash replace what a user or the maker of the corpus decided.
 
@@ -148,6 +160,7 @@ def split_corpus(
     """
     if not 0 < share < 1:
         raise UsageError(f"split: share: expected a number between 0 and 1, found {share:g}; give another --share")
+    corpus = replace(corpus, modules=_regrouped(corpus, projects_by))
     projects = list(dict.fromkeys(module.project for module in corpus.modules))
     unknown = sorted(set(held_out) - set(projects))
     if unknown:
@@ -163,14 +176,16 @@ def split_corpus(
         if held_out:
             decisions = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
         else:
-            decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=force)
+            anew = force or projects_by is not ProjectsBy.AUTO
+            decisions, notes = _by_hash(corpus.modules, facts, contents, share=share, seed=seed, by=by, force=anew)
         modules = tuple(
             replace(module, held_out=held_out, split=mark)
             for module in corpus.modules
             for held_out, mark in [decisions[module.name]]
         )
         for module in modules:
-            fact = facts.setdefault(module.name, {"project": module.project, "language": module.language})
+            fact = facts.setdefault(module.name, {"language": module.language})
+            fact["project"] = module.project
             fact["held_out"], fact[SPLIT_KEY] = decisions[module.name]
         write_sidecar(corpus.folder, facts, failures)
         split = replace(corpus, modules=modules)
@@ -211,6 +226,17 @@ def by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
     for module in modules:
         found.setdefault(module.project, []).append(module)
     return found
+
+
+def _regrouped(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
+    match projects_by:
+        case ProjectsBy.AUTO:
+            return corpus.modules
+        case ProjectsBy.BUILD:
+            project = default_project(corpus.folder)
+            return tuple(replace(module, project=project) for module in corpus.modules)
+        case ProjectsBy.FOLDER:
+            return tuple(replace(module, project=module.name.split("/", maxsplit=1)[0]) for module in corpus.modules)
 
 
 def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -> None:

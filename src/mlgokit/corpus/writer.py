@@ -151,6 +151,7 @@ def corpus_writer(
                 first = f" ({writer.examples[0].name}: {writer.examples[0].reason})" if writer.examples else ""
                 raise CorpusError(
                     f"{folder}: expected at least one module, found none among {writer.failures} entries{first}; "
+                    "LLVM's tools would write a corpus without modules, which nothing can load, so none is written: "
                     f"{remedy}"
                 )
             with writing(folder):

@@ -119,7 +119,11 @@ def explain_module(
             "name one with --policy or --plugin"
         )
     # Policies for register allocation decide on both sides: their bytes are not the inliner's.
-    plain_use = PluginUse(policies={**side.use.policies, INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,))
+    plain_use = PluginUse(
+        policies={**side.use.policies, INLINE_SIZE.name: HEURISTIC},
+        logs=(INLINE_SIZE.name,),
+        any_level=side.use.any_level,
+    )
     judged_use = dataclasses.replace(side.use, logs=(INLINE_SIZE.name,))
     uses = [plain_use, judged_use]
     if side.use.plugin is not None:

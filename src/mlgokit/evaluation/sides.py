@@ -164,7 +164,9 @@ def make_side(
         problem: policy if policy.startswith(":") else str(Path(policy).absolute())
         for problem, policy in chosen.items()
     }
-    use = PluginUse(plugin=plugin, policies=found) if chosen or plugin is not None else None
+    use = None
+    if chosen or plugin is not None:
+        use = PluginUse(plugin=plugin, policies=found, any_level=INLINE_SIZE.name in found)
     record = SideRecord(
         label=_label(chosen, plugin, (*options, *link_options)),
         policies=chosen,

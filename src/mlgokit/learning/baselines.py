@@ -185,6 +185,7 @@ def compile_once(
         temperature=exploration.temperature,
         flip_probability=exploration.flip_probability,
         decisions=decisions,
+        any_level=problem is INLINE_SIZE,
     )
     return compiler.compile(
         module,

@@ -23,7 +23,7 @@ from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, Plugin
 from mlgokit.errors import InputError, TraceError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.problems import Problem
+from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.progress import Report, say_nothing
 from mlgokit.traces import read_log
 from mlgokit.traces.tfrecord import writing_records
@@ -142,7 +142,7 @@ def trace_modules(
     that cannot say it, modules are scored by size.
     """
     regalloc = regalloc and problem.by_regalloc_cost
-    use = PluginUse(policies={problem.name: policy}, logs=(problem.name,))
+    use = PluginUse(policies={problem.name: policy}, logs=(problem.name,), any_level=problem is INLINE_SIZE)
     request = CompileRequest(use=use, keep="none", regalloc=regalloc)
     plain = CompileRequest(keep="none", regalloc=regalloc)
 

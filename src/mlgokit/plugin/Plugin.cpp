@@ -89,7 +89,9 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
     return Llvms().release();
   };
   // The early always-inliner, the sample-profile loader and the like are not what the policy was trained for.
-  const bool Ours = Manager && Context.Pass == InlinePass::CGSCCInliner && hasDefinition(M);
+  // The inliner that is named by itself (-passes=inliner-ml-advisor-release) has a context with nothing in it.
+  const bool ByName = Context.Pass == InlineContext().Pass;
+  const bool Ours = Manager && (ByName || Context.Pass == InlinePass::CGSCCInliner) && hasDefinition(M);
   if (!Ours)
     return Llvms().release();
   mlgokit::serveRequests(M, AtLink);
@@ -97,6 +99,8 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();
   if (!Settings)
     return Fail(Settings.takeError());
+  // It decides by a policy in every module, as LLVM's does.
+  Settings->AnyLevel |= ByName;
   Expected<std::optional<mlgokit::DecisionTable>> Table = mlgokit::loadDecisions(*Settings);
   if (!Table)
     return Fail(Table.takeError());

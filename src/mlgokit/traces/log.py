@@ -46,9 +46,7 @@ class Log:
         header: what the columns are; has no features only if reading a damaged log found not even a header.
         contexts: in the order of the log, without gaps: the first starts at 0, each at the stop of the one before.
         columns: for every feature an array ``[T, *shape]``; read-only views of one block of memory after reading.
-        scores: ``[T, *shape]``, or ``None`` if the header declares no score. An observation without outcome has NaN
-            (0 in an integer type).
-        scored: ``[T]`` booleans, which observations have an outcome; ``None`` like ``scores``.
+        scores: ``[T, *shape]``, or ``None`` if the header declares no score.
         truncated: the sentence about the damage behind the last observation; ``None`` for a log that is whole.
     """
 
@@ -56,7 +54,6 @@ class Log:
     contexts: tuple[ContextSpan, ...]
     columns: Mapping[str, NDArray[Any]]
     scores: NDArray[Any] | None = None
-    scored: NDArray[np.bool_] | None = None
     truncated: str | None = None
 
     @property
@@ -74,8 +71,8 @@ def read_log(path: Path, *, partial: bool = False) -> Log:
             instead of raising. Then even an empty file is a log, one without features; but no file is still an error.
 
     Raises:
-        TraceError: the log is malformed or cut short. A log that ends between two observations cannot be told from a
-            whole one, nor one that ends before the outcome of its last observation: LLVM itself may leave that out.
+        TraceError: the log is malformed or cut short, or its header declares a score and an observation has no
+            outcome. A log that ends between two observations cannot be told from a whole one.
     """
     return next(_open_logs(path, limit=None, partial=partial))
 
@@ -194,8 +191,7 @@ class _Batch:
         header: of the log.
         contexts: name and first observation of each span.
         payload: [capacity] features as opaque bytes.
-        scores: [capacity, *shape], if the header has a score; zeros (or NaN) where there is no outcome.
-        scored: [capacity] whether there is one.
+        scores: [capacity, *shape], if the header has a score.
         count: observations so far.
     """
 
@@ -203,7 +199,6 @@ class _Batch:
     contexts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     payload: NDArray[np.void]
     scores: NDArray[Any]
-    scored: NDArray[np.bool_]
     count: int = 0
 
     @property
@@ -216,24 +211,20 @@ class _Batch:
             # The file grows while it is read.
             fresh = _new_batch(self.header, 2 * end, None)
             fresh.payload[:begin], fresh.scores[:begin] = self.payload[:begin], self.scores[:begin]
-            fresh.scored[:begin] = self.scored[:begin]
-            self.payload, self.scores, self.scored = fresh.payload, fresh.scores, fresh.scored
+            self.payload, self.scores = fresh.payload, fresh.scores
         self.payload[begin:end] = gather(piece.data, features_at, self.header.features_bytes)
         score = self.header.score
         if score is not None:
-            present = score_at >= 0
-            self.scored[begin:end] = present
-            self.scores[begin:end] = np.nan if score.dtype.kind == "f" else 0
-            values = gather(piece.data, score_at[present], score.size_bytes)
-            self.scores[begin:end][present] = values.view(score.dtype).reshape(-1, *score.shape)
+            values = gather(piece.data, score_at, score.size_bytes)
+            self.scores[begin:end] = values.view(score.dtype).reshape(-1, *score.shape)
         self.count = end
 
     def to_log(self, truncated: str | None) -> Log:
         columns = _columns(self.payload[: self.count], self.header.features)
-        scores = scored = None
+        scores = None
         if self.header.score is not None:
-            scores, scored = self.scores[: self.count], self.scored[: self.count]
-            scores.flags.writeable = scored.flags.writeable = False
+            scores = self.scores[: self.count]
+            scores.flags.writeable = False
         stops = [start for _, start in self.contexts[1:]] + [self.count]
         spans = (
             ContextSpan(name=context, start=start, stop=stop)
@@ -244,7 +235,6 @@ class _Batch:
             contexts=tuple(spans),
             columns=columns,
             scores=scores,
-            scored=scored,
             truncated=truncated,
         )
 
@@ -257,7 +247,6 @@ def _new_batch(header: Header, capacity: int, context: str | None) -> _Batch:
         contexts=[] if context is None else [(context, 0)],
         payload=np.empty(capacity, f"V{header.features_bytes}"),
         scores=np.empty((0,) if score is None else (capacity, *score.shape), None if score is None else score.dtype),
-        scored=np.empty(0 if score is None else capacity, np.bool_),
     )
 
 
@@ -273,9 +262,7 @@ def render_log(log: Log) -> bytes:
     outcomes: list[bytes] = [b""] * count
     score = log.header.score
     if score is not None:
-        scored = np.ones(count, np.bool_) if log.scored is None else log.scored
-        values = _bytes_of(log.scores, score, count)
-        outcomes = [value.tobytes() if present else b"" for value, present in zip(values, scored, strict=True)]
+        outcomes = [value.tobytes() for value in _bytes_of(log.scores, score, count)]
     cursor = Cursor(name="")
     parts = [log.header.to_line()]
     position = 0

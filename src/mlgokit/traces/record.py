@@ -273,22 +273,17 @@ def _read_observation(
         body = _outcome_body(data, cursor, index, end, ended=ended)
         if body is None:
             return None
-        if body != end:
-            score_at = body
-            end = _tensor_end(
-                data, cursor, body, header.score.size_bytes, f"score for observation {index}", ended=ended
-            )
-            if end is None:
-                return None
+        score_at = body
+        end = _tensor_end(data, cursor, body, header.score.size_bytes, f"score for observation {index}", ended=ended)
+        if end is None:
+            return None
     cursor.next_index[context] = index + 1
     cursor.position = end
     return ObservationItem(context, index, features_at, score_at)
 
 
 def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: int, *, ended: bool) -> int | None:
-    """Where the score begins: behind the outcome line, or at ``begin`` itself if the next item begins there instead."""
-    if begin == len(data):
-        return begin if ended else None
+    """Where the score begins, behind the outcome line at ``begin``; ``None`` if the line is not there yet."""
     line = cursor.outcome_form.line(index)
     if data.startswith(line, begin):
         return begin + len(line)
@@ -297,9 +292,7 @@ def _outcome_body(data: bytes | bytearray, cursor: Cursor, index: int, begin: in
     if text is None:
         return None
     value = _parse_object(text, cursor, begin, expected)
-    if "outcome" not in value:
-        return begin
-    if not _is_number(value["outcome"], index):
+    if not _is_number(value.get("outcome"), index):
         _damage(cursor, begin, expected, quoted(text), DAMAGED)
     cursor.outcome_form = _form_of(text, index, cursor.outcome_form)
     return begin + len(text) + 1

@@ -36,7 +36,7 @@ class Piece:
         data: the window.
         contexts: name of each context that begins here, with the number of observations of the window before it.
         features_at: where the features of each observation begin in ``data``, in parts.
-        score_at: where its score begins, -1 for an observation without outcome; parts like ``features_at``.
+        score_at: where its score begins, -1 if the header declares none; parts like ``features_at``.
         count: observations so far.
         error: the damage behind the last observation.
     """

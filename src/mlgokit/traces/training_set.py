@@ -37,7 +37,7 @@ def sequences_of(
         names: features to write, the decision among them; their tensors are flattened.
         module: written as a label, and ignored by the reference.
         rewards: of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; contexts
-            that are not there are left out. If ``None``, the log's scores are written (0 without outcome).
+            that are not there are left out. If ``None``, the log's scores are written.
 
     Raises:
         UsageError: the log has no such feature, or no score.
@@ -62,7 +62,7 @@ def sequences_of(
             continue
         if rewards is None:
             assert log.scores is not None  # noqa: S101  (checked above)
-            reward = np.nan_to_num(log.scores[chosen].reshape(len(chosen), -1)).astype(np.float32)
+            reward = log.scores[chosen].reshape(len(chosen), -1).astype(np.float32)
         else:
             reward = np.full((len(chosen), 1), rewards[key], np.float32)
         columns: dict[str, NDArray[Any]] = {column: log.columns[column][chosen] for column in names}
@@ -84,16 +84,20 @@ def iter_training_set(
         Logs with a span for each record. Its name is ``module:key``, or the record's number if it has no labels.
 
     Raises:
-        TraceError: the file is damaged, or a record lacks a feature or has it in another type or shape.
+        TraceError: the file is damaged, or a record lacks a feature or has it in another type or shape. Without
+            ``header``: some records have a reward and others none.
     """
     batch: list[tuple[str, list[NDArray[Any]], int]] = []
     waiting = 0
+    given = header is not None
     for number, record in enumerate(iter_records(path)):
         example = decode_sequence(record.data, path=path, offset=record.offset)
         if header is None:
             header = _header_of(example)
             if header is None:
                 continue
+        if not given and header.score is None and REWARD in example.columns:
+            _fail(path, record, f"no {REWARD!r}, as in the first record", "one")
         specs = _specs(header)
         columns = [_column(example, spec, path, record) for spec in specs]
         counts = {len(column) for column in columns}
@@ -151,8 +155,7 @@ def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -
     )
     by_name = {spec.name: column for spec, column in zip(specs, columns, strict=True)}
     scores = by_name.pop(header.score.name) if header.score else None
-    scored = None if scores is None else np.ones(len(scores), np.bool_)
-    return Log(header=header, contexts=spans, columns=by_name, scores=scores, scored=scored)
+    return Log(header=header, contexts=spans, columns=by_name, scores=scores)
 
 
 def _fail(path: Path, record: Record, expected: str, found: str) -> NoReturn:

@@ -90,7 +90,7 @@ def test_a_corpus_inside_of_the_folder_is_not_its_own_source(tmp_path: Path):
 
 def test_a_folder_without_bitcode_is_an_error(tmp_path: Path):
     folder = build(tmp_path, {"a.o": b""})
-    with pytest.raises(CorpusError, match=r"found none among 0 entries; give a folder with bitcode, as clang -c -emit"):
+    with pytest.raises(CorpusError, match=r"found none among 0 entries; .*: give a folder with bitcode, as"):
         import_bitcode(folder, corpus_folder=tmp_path / "corpus", project="p", options=["-cc1"])
-    with pytest.raises(CorpusError, match=r"found none among 0 entries; link with -Wl,--save-temps=import and"):
+    with pytest.raises(CorpusError, match=r"found none among 0 entries; .*: link with -Wl,--save-temps=import and"):
         import_local_thinlto(folder, corpus_folder=tmp_path / "corpus", project="p")

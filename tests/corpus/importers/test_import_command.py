@@ -9,6 +9,7 @@ import pytest
 
 from mlgokit.cli import main
 from mlgokit.corpus.corpus import load_corpus
+from mlgokit.errors import CorpusError
 
 OPTIONS = b"-cc1\0-triple\0x86_64-pc-linux-gnu\0-O2\0"
 
@@ -86,3 +87,57 @@ def test_what_is_none_is_a_sentence(
     assert ended.value.code == 4
     assert message in capsys.readouterr().err
     assert not (build / "corpus" / "corpus_description.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "override", "compiled"),
+    [
+        (["--options=-O3 -c"], ["-O3", "-c"], ("-cc1", "-O3", "-vectorize-loops")),
+        (["--options=-Oz"], ["-Oz"], ("-cc1", "-Oz")),
+        ([], [], None),
+    ],
+)
+def test_the_options_of_bitcode_are_written_as_make_corpus_does(
+    build: Path,
+    options: list[str],
+    override: list[str],
+    compiled: tuple[str, ...] | None,
+    capsys: pytest.CaptureFixture[str],
+):
+    (build / "bitcode/nested").mkdir(parents=True)
+    (build / "bitcode/nested/a.bc").write_bytes(b"BC\xc0\xde")
+    with pytest.raises(SystemExit) as ended:
+        main(["--json", "corpus", "import", "--bitcode", "bitcode", "--corpus", "corpus", *options])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert ("next" in found) == (compiled is None)
+    assert json.loads((build / "corpus/corpus_description.json").read_text()) == {
+        "global_command_override": override,
+        "has_thinlto": False,
+        "modules": ["nested/a"],
+    }
+    if compiled is None:
+        with pytest.raises(CorpusError, match=r"expected the options for clang -cc1, found \[\]; fill them in"):
+            load_corpus(build / "corpus")
+    else:
+        assert load_corpus(build / "corpus").modules[0].command_line[: len(compiled)] == compiled
+
+
+def test_objects_of_a_makefiles_build_have_the_names_of_extract_ir(
+    build: Path, made: ModuleType, capsys: pytest.CaptureFixture[str]
+):
+    entries: list[dict[str, str]] = []
+    for folder, name in (("", "lib.dir/a.o"), ("util", "tool.dir/b.o"), ("test", "tool.dir/b.o")):
+        path = build / "root" / folder / "CMakeFiles" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(made.make_elf({".llvmbc": b"BC\xc0\xde" + folder.encode(), ".llvmcmd": OPTIONS}))
+        directory = str(build / "root" / folder)
+        entries.append({"directory": directory, "file": "x.c", "command": f"cc -c x.c -o CMakeFiles/{name}"})
+    put("root/compile_commands.json", entries)
+    with pytest.raises(SystemExit) as ended:
+        main(["corpus", "import", "--compile-commands", "root/compile_commands.json", "--embedded"])
+    assert ended.value.code == 0, capsys.readouterr().err
+    found = load_corpus(build / "corpus").modules
+    own = ["CMakeFiles/lib.dir/a.o", "CMakeFiles/tool.dir/b.o"]
+    assert [module.name for module in found] == [*own, "test/CMakeFiles/tool.dir/b.o"]
+    assert {module.project for module in found} == {"root"}

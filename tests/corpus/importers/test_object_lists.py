@@ -155,6 +155,9 @@ def test_one_base_keeps_objects_of_several_folders_apart():
     commands = [command("cc", "-c", "-o", "a.o", directory=f"/top/{folder}") for folder in ("x", "y")]
     assert names(objects_of_commands(commands)) == ["a.o", "a.o"]
     assert names(objects_of_commands(commands, object_base=Path("/top"))) == ["x/a.o", "y/a.o"]
+    commands += [command("cc", "-c", "-o", "b.o", directory="/top/y"), commands[0]]
+    # The last one is no other object, which is told where modules are made.
+    assert names(objects_of_commands(commands, build_folder=Path("/top"))) == ["a.o", "y/a.o", "b.o", "a.o"]
 
 
 @pytest.mark.parametrize("path", ["../../../../etc/passwd", "/etc/passwd", "a/../../../x", "..", "/", "//x", "./../x"])

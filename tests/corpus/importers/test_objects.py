@@ -101,9 +101,7 @@ def test_what_gives_no_module_is_recorded_and_stops_nothing(tmp_path: Path, put:
 
 def test_no_module_at_all_is_an_error_and_leaves_no_corpus(tmp_path: Path, put: Callable[..., Path]):
     put("asm.o", cmd=None, bitcode=None)
-    message = (
-        r"expected at least one module, found none among 1 entries \(asm.o: expected a section .llvmcmd.*; compile"
-    )
+    message = r"expected at least one module, found none among 1 entries \(asm.o: .*, so none is written: compile"
     with pytest.raises(CorpusError, match=message):
         run(tmp_path)
     assert files(tmp_path / "corpus") == []
@@ -127,6 +125,18 @@ def test_a_filter_leaves_modules_out(tmp_path: Path, put: Callable[..., Path]):
     assert files(tmp_path / "corpus") == ["a.o.bc", "a.o.cmd", "corpus_description.json", SIDECAR_NAME]
     with pytest.raises(UsageError, match=r"command filter: expected a regular expression, found '\(' \(.*\); correct"):
         run(tmp_path, cmd_filter="(")
+
+
+def test_a_filter_that_leaves_nothing_says_why_no_corpus_is_written(tmp_path: Path, put: Callable[..., Path]):
+    put("a.o", cmd=b"-cc1\0-Oz\0")
+    put("b.o", cmd=b"-cc1\0-O3\0")
+    sentence = (
+        r"found none among 2 entries \(a\.o: left out: no option matches '\^-O2\$'\); LLVM's tools would write a "
+        r"corpus without modules, which nothing can load, so none is written: give another command filter than '\^-O2"
+    )
+    with pytest.raises(CorpusError, match=sentence):
+        run(tmp_path, cmd_filter="^-O2$")
+    assert files(tmp_path / "corpus") == []
 
 
 def test_names_that_meet_are_told(tmp_path: Path, put: Callable[..., Path]):

@@ -46,7 +46,7 @@ class Import:
     thinlto: Path | None = None
     """Folder of a local ThinLTO link (-Wl,--save-temps=import -Wl,--thinlto-emit-index-files)."""
     bitcode: Path | None = None
-    """Folder of .bc files; needs --options."""
+    """Folder of .bc files, which are compiled with --options."""
     corpus: Path = Path("corpus")
     """Folder for the corpus."""
     project: str | None = None
@@ -75,7 +75,7 @@ class Import:
     module_seconds: float = 120.0
     """With --compile-commands: deadline of the front end for one source, in seconds."""
     object_base: Path | None = None
-    """With objects: folder that their paths are relative to."""
+    """With objects: folder that their names count from; with --embedded by default that of each command."""
     command_filter: str | None = None
     """With objects: regular expression that must be found in one of a module's recorded options."""
     distributed: bool = False
@@ -89,7 +89,7 @@ class Import:
     link_command: Path | None = None
     """With --thinlto: file with the link's command (`ninja -t commands`), which gives the modules' options."""
     options: str | None = None
-    """With --bitcode or --thinlto: options of clang -cc1 for every module, as one word."""
+    """With --bitcode or --thinlto: options of clang for every module, as one word; the corpus has them as they are."""
 
 
 _SOURCES = ("compile_commands", "objects", "params", "aquery", "thinlto", "bitcode")
@@ -125,11 +125,6 @@ def run(config: Import, *, for_link: bool = False, report: Report = say_nothing)
             return _import_thinlto(config, report)
         case "bitcode":
             options = _words_of_options(config)
-            if options[:1] != ["-cc1"]:
-                raise UsageError(
-                    f"options: expected the options of clang for the bitcode, -cc1 first, found {config.options!r}; "
-                    "give them as one word, as in --options '-cc1 -triple x86_64-pc-linux-gnu -Oz'"
-                )
             folder = cast("Path", config.bitcode)
             imported = import_bitcode(
                 folder,
@@ -140,7 +135,7 @@ def run(config: Import, *, for_link: bool = False, report: Report = say_nothing)
                 room=_room(config),
                 report=_relabelled(report, "bitcode"),
             )
-            return counts(imported)
+            return {**counts(imported), **_next_step(options, "give the options with --options")}
         case _:
             return _import_objects(config, source, report)
 
@@ -223,9 +218,8 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
         found, folder = objects_in_folder(path), path
     elif source == "embedded":
         path = cast("Path", config.compile_commands)
-        # Objects of one name in several folders stay apart when their names count from the build's folder.
         folder = path.resolve().parent
-        found = objects_of_commands(read_compile_commands(path), object_base=base or folder)
+        found = objects_of_commands(read_compile_commands(path), object_base=base, build_folder=folder)
     else:
         path = cast("Path", config.params or config.aquery)
         folder = base or Path()
@@ -276,9 +270,12 @@ def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
         report=_relabelled(report, "ThinLTO modules"),
     )
     told = {} if understood is None else {"link_command": understood.to_json()}
-    if not override:
-        told = {"next": "give the options with --options or --link-command: the corpus has none yet"}
-    return {**counts(imported), **told}
+    return {**counts(imported), **told, **_next_step(override, "give the options with --options or --link-command")}
+
+
+def _next_step(options: Sequence[str], remedy: str) -> dict[str, str]:
+    """What is left to do if no options were given."""
+    return {} if options else {"next": f"{remedy}: the corpus has none yet"}
 
 
 def counts(imported: Imported) -> dict[str, Any]:

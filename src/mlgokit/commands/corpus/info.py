@@ -78,10 +78,7 @@ def render(info: CorpusInfo, console: Console) -> None:
     if info.described < info.modules:
         missing = info.modules - info.described
         say(console, f"Functions, calls and instructions are not counted for {missing:,} modules.", style="yellow")
-    if info.has_thinlto:
-        say(console, "The modules are of a ThinLTO build; each has its part of the index.")
-    if info.has_override:
-        say(console, "One command line serves all modules (global_command_override).")
+    _print_command_line(console, info)
     _print_groups(console, "with the same bitcode", info.duplicates)
     _print_groups(console, "the same but for names, paths and debug information", info.same_content)
     print_leaks(console, info.leaks, info.kinships)
@@ -89,6 +86,15 @@ def render(info: CorpusInfo, console: Console) -> None:
         say(console, f"Skipped {skipped.count:,}: {skipped.reason}", style="yellow")
         for example in skipped.examples:
             say(console, f"  {example.name}: {example.reason}", style="dim")
+
+
+def _print_command_line(console: Console, info: CorpusInfo) -> None:
+    if info.has_thinlto:
+        say(console, "The modules are of a ThinLTO build; each has its part of the index.")
+    if info.has_override:
+        say(console, "One command line serves all modules (global_command_override).")
+    if info.translated:
+        say(console, f"It is a compiler driver's, and compiled as: {' '.join(info.translated)}")
 
 
 def contents_of(

@@ -12,7 +12,7 @@ from rich.text import Text
 from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, print_leaks
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.split import ProjectSplit, SplitBy, SplitResult, split_corpus
+from mlgokit.corpus.split import ProjectsBy, ProjectSplit, SplitBy, SplitResult, split_corpus
 from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import numbers, plain_table, say, words
@@ -37,6 +37,8 @@ class Split:
     """Random seed; another one gives another split."""
     by: SplitBy = SplitBy.AUTO
     """Unit that stays on one side: a project, or a module with its copies; auto splits a single project by module."""
+    projects: ProjectsBy = ProjectsBy.AUTO
+    """Members of one project from now on: build, all modules; folder, those below one folder; auto, as before."""
     held_out: tuple[str, ...] = ()
     """Names of the projects to hold out, in place of a share."""
     force: bool = False
@@ -59,6 +61,7 @@ def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
             share=config.share,
             seed=config.seed,
             by=config.by,
+            projects_by=config.projects,
             held_out=config.held_out,
             force=config.force,
         )

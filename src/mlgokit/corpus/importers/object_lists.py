@@ -175,15 +175,22 @@ def _link_words(action: dict[str, Any], path: Path) -> list[str]:
 
 
 def objects_of_commands(
-    commands: Iterable[CompileCommand | MalformedCommand], *, object_base: Path | None = None
+    commands: Iterable[CompileCommand | MalformedCommand],
+    *,
+    object_base: Path | None = None,
+    build_folder: Path | None = None,
 ) -> Generator[ObjectFile]:
     """The object that each compilation made: its ``-o`` or ``output``, or what clang calls it without.
 
     Args:
         commands: see :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.
-        object_base: the folder that modules are named relative to; by default each command's own, where objects of
-            equal names in several folders collide.
+        object_base: the folder that modules are named relative to; by default each command's own, as LLVM's
+            ``extract_ir`` does.
+        build_folder: the folder in its place for an object that would have the name of an earlier one, as objects in
+            the folders of a recursive make do.
     """
+    # Hashes alone: about 100 bytes of memory for each object.
+    paths: dict[int, int] = {}
     for command in commands:
         if isinstance(command, MalformedCommand):
             yield ObjectFile(name=f"entry {command.index}", path=Path(), base=Path(), trouble=command.reason)
@@ -198,9 +205,10 @@ def objects_of_commands(
                 trouble="expected a command with -o or -c, found one that makes no object",
             )
             continue
-        yield ObjectFile(
-            name=module_name(str(path), str((object_base or directory).absolute())), path=path, base=directory
-        )
+        name = module_name(str(path), str((object_base or directory).absolute()))
+        if build_folder is not None and paths.setdefault(hash(name), hash(path)) != hash(path):
+            name = module_name(str(path), str(build_folder.absolute()))
+        yield ObjectFile(name=name, path=path, base=directory)
 
 
 def check_workers(workers: int) -> None:

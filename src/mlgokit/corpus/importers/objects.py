@@ -103,7 +103,8 @@ def import_objects(
         llvm_objcopy=llvm_objcopy,
     )
     fields = description_fields(has_thinlto=distributed_thinlto)
-    with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=_EMBED) as writer:
+    remedy = _EMBED if cmd_filter is None else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED}"
+    with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
         unique = first_of_each_name(objects, has_thinlto=distributed_thinlto)
         write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
     return writer.imported()

@@ -1,4 +1,4 @@
-"""What the project of a build is called: the first component of its modules' names."""
+"""What the project of a build is called."""
 
 import re
 from pathlib import Path

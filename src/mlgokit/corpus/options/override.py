@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from mlgokit.compiler.options.parse import Option, parse_options, spell_options
+from mlgokit.compiler.options.parse import MLLVM, Option, parse_options
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver, printed_words
-from mlgokit.corpus.options.driver import may_be_asked, may_be_left_out
+from mlgokit.corpus.options.driver import driver_units, may_be_asked, may_be_left_out
 from mlgokit.corpus.options.linker_words import LinkOptions, Words, translate_linker, word_set
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
@@ -38,6 +38,19 @@ _DRIVER_WITH_VALUE = word_set(
     --target -rpath -MF -MT -MQ
     """
 )
+_POSITIONS = {
+    **dict.fromkeys(word_set("-fPIE -fpie -pie"), "-pie"),
+    **dict.fromkeys(word_set("-fPIC -fpic -shared"), "-shared"),
+    **dict.fromkeys(word_set("-fno-PIE -fno-pie -fno-PIC -fno-pic -no-pie -nopie"), ""),
+}
+"""Words of a driver about position-independent code, and the linker's that means the same."""
+_LEVELS = {**{level: level for level in "0123sz"}, "": "1", "4": "3"}
+"""Levels of a driver, and what they are for ``clang -cc1``."""
+_NOTHING_FOR_BITCODE = re.compile(
+    r"-c|-S|-pipe|-pthreads?|-w|-(no-)?canonical-prefixes|-nostd.*|-nodefaultlibs|-nostartfiles|-static.*|-rdynamic"
+    r"|-(stdlib|rtlib|unwindlib|fuse-ld)=.*|-isysroot.*|--(sysroot|gcc-toolchain)(=.*)?|-[LlB].*|-Wl,.*"
+)
+"""Options of a driver that matter before or after the compilation of bitcode."""
 _PASSED_ON = word_set("-Xlinker -mllvm -z -T -u -e -h -rpath")
 """Words with a value that the driver hands to the linker, and to nothing else."""
 
@@ -115,24 +128,80 @@ def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | N
     )
 
 
-def from_driver(words: Sequence[str]) -> Words:
-    """Options of ``clang -cc1`` for those of a compiler driver that a user wrote down for a ThinLTO link by hand.
+def understand_override(words: Sequence[str], *, where: str) -> Words:
+    """The ``-cc1`` line for the options that a description has for all modules.
 
-    MLGO's walkthroughs do so. What ``-cc1`` does not take is left out, but for position-independent code.
+    Options of ``clang -cc1`` alone are taken as they are, with ``-cc1`` in front or without. Otherwise they are a
+    compiler driver's, as MLGO's walkthroughs write them down for a ThinLTO link: the level, position-independent code
+    and the target become what the driver and the linker make of them, and what only matters before or after the
+    compilation of bitcode is left out. Any other word is refused.
 
     Example:
-        >>> from_driver(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"])[:4]
+        >>> understand_override(["-fPIC", "-mllvm", "-inline-threshold=5", "-O3", "--sysroot=/x", "-c"], where="x")[:4]
         ('-cc1', '-O3', '-vectorize-loops', '-vectorize-slp')
+
+    Raises:
+        CorpusError: a word is neither, or the driver's options have no level.
     """
-    options = parse_options(words)
-    levels = [option.values[0] for option in options if option.name == "-O" and option.values[0] in set("0123sz")]
-    linker = [f"--lto-O{levels[-1]}"] if levels else []
-    if any(word in {"-fPIE", "-fpie", "-pie"} for word in words):
-        linker.append("-pie")
-    elif any(word in {"-fPIC", "-fpic", "-shared"} for word in words):
-        linker.append("-shared")
-    told = [option for option in options if option.kind not in {"unknown", "input"} and option.name != "-O"]
-    return (*translate_linker(linker).options, *spell_options(told))
+    if "-cc1" in words[:1]:
+        return tuple(words)
+    if not any(option.kind == "unknown" for option in parse_options(words)):
+        return ("-cc1", *words)
+    found: dict[str, str] = {}
+    told: list[str] = []
+    start = 0
+    while start < len(words):
+        # No option has more words than these: -mllvm -name -mllvm value.
+        option = parse_options(words[start : start + 4])[0]
+        unit = next(driver_units(words[start : start + 2]), option)
+        if (fact := _fact(option, unit)) is not None:
+            found |= fact
+            start += len(unit.words)
+        elif _is_for_cc1(option):
+            told += option.words
+            start += len(option.words)
+        else:
+            raise CorpusError(
+                f"{where}: expected options of clang -cc1, or a compiler driver's whose meaning for bitcode is known, "
+                f"found {words[start][:200]!r}; leave it out, or give the line that `clang -###` prints, from -cc1 on"
+            )
+    level = found.get("level")
+    if level is None:
+        raise CorpusError(
+            f"{where}: expected a level (-O1, -O2, -O3, -Os or -Oz) among options of a compiler driver, found none; "
+            "without one clang optimizes nothing: add it"
+        )
+    linker = [f"--lto-O{level}", *filter(None, [found.get("position")])]
+    options = list(translate_linker(linker, triple=found.get("triple")).options)
+    # A linker knows no level for size; the driver, whose words these are, does.
+    options[options.index("-O2" if level in "sz" else f"-O{level}")] = f"-O{level}"
+    if level == "z":
+        options.remove("-vectorize-loops")
+    return (*options, *told)
+
+
+def _fact(option: Option, unit: Option) -> dict[str, str] | None:
+    """What an option of the driver says of the level, the position or the target; ``None`` if it is another option.
+
+    Args:
+        option: as ``clang -cc1`` understands it.
+        unit: as the driver does.
+    """
+    word = unit.words[0]
+    if option.name == "-O" and option.values[0] in _LEVELS:
+        return {"level": _LEVELS[option.values[0]]}
+    if word in _POSITIONS:
+        return {"position": _POSITIONS[word]}
+    if unit.name in {"-target", "--target"} and unit.values:
+        return {"triple": unit.values[0]}
+    if word.startswith("--target="):
+        return {"triple": word.removeprefix("--target=")}
+    return {} if _NOTHING_FOR_BITCODE.fullmatch(unit.name) else None
+
+
+def _is_for_cc1(option: Option) -> bool:
+    known = option.kind not in {"unknown", "input"} or option.name.startswith(f"{MLLVM} -")
+    return known and option.name != "-O"
 
 
 def fill_override(folder: Path, options: Sequence[str]) -> None:
