@@ -14,7 +14,7 @@ from mlgokit.commands.import_policy import ImportPolicy, run
 from mlgokit.errors import InputError, ToolError, UsageError
 from mlgokit.policy.network import OutputKind
 from mlgokit.policy.store import load_policy, policy_bytes
-from mlgokit.policy.tflite.builder import FLOAT, INT32, INT64, GraphBuilder
+from mlgokit.policy.tflite.builder import BOOL, FLOAT, INT32, INT64, GraphBuilder
 from mlgokit.policy.tflite.compare import compare
 from mlgokit.policy.tflite.evaluate import evaluate
 from mlgokit.policy.tflite.file import graph_bytes, read_graph
@@ -126,7 +126,9 @@ def test_an_unknown_operator_is_named(models: ModuleType, rng: np.random.Generat
         evaluate(model, {})
 
 
-def one_feature(name: str, *, ranked: bool, decides: bool = True, rank_twice: bool = False) -> Graph:
+def one_feature(
+    name: str, *, ranked: bool, decides: bool = True, rank_twice: bool = False, scored: bool = False
+) -> Graph:
     builder = GraphBuilder()
     value = builder.input(f"action_{name}:0", INT64, (1,))
     other = builder.input("action_node_count:0", INT64, (1,))
@@ -134,6 +136,8 @@ def one_feature(name: str, *, ranked: bool, decides: bool = True, rank_twice: bo
         builder.add("BUCKETIZE", [each], (1,), INT32, Boundaries=np.array([1, 2], FLOAT)) for each in (value, other)
     ]
     number = builder.cast(ranks[0] if ranked else value, FLOAT)
+    if scored:
+        number = builder.add("SUB", [number, builder.floats(2.5)], (1,))
     if rank_twice:
         number = builder.add("ADD", [number, builder.cast(ranks[1], FLOAT)], (1,))
     logits = builder.dense(builder.reshape(number, (1, 1)), np.ones((1, 2)), np.zeros(2))
@@ -146,6 +150,14 @@ def one_feature(name: str, *, ranked: bool, decides: bool = True, rank_twice: bo
     ("model", "message"),
     [
         (one_feature("callee_users", ranked=False), "expected ranks, categories or 0 and 1 of callee_users before the"),
+        (
+            one_feature("callee_users", ranked=False, scored=True),
+            "found callee_users: SUB of a raw value; only ranks among boundaries, .*; see docs/how-to/tflite.md for",
+        ),
+        (
+            one_feature("network_state_0", ranked=True),
+            "input network_state_0: expected features only, found the state of a recurrent network, .*; convert one",
+        ),
         (
             one_feature("callee_users", ranked=True, rank_twice=True),
             r"callee_users\[0\] and node_count\[0\] in one numb",
@@ -222,6 +234,18 @@ def test_a_tensor_that_nobody_makes_is_said():
 
     with pytest.raises(InputError, match="tensor 'abs0': expected a value before an operator reads it, found none"):
         evaluate(broken, {}, origin="model")
+
+
+def test_a_choice_by_a_draw_is_what_is_not_drawn():
+    builder = GraphBuilder()
+    value = builder.input("action_callee_users:0", INT64, (1,))
+    uniform = builder.add("RANDOM_UNIFORM", [builder.integers(1)], (1,))
+    explores = builder.add("LESS", [uniform, builder.floats(0.1)], (1,), BOOL)
+    decision = builder.add("SELECT", [explores, builder.cast(uniform, INT64), value], (1,), INT64, name="decision")
+    either = builder.add("SELECT", [explores, value, builder.integers(3)], (1,), INT64)
+    model = builder.finish([uniform, decision, either])
+
+    assert evaluate(model, {"action_callee_users:0": np.array([7])}) == {"decision": 7}
 
 
 def test_the_command_writes_a_policy_and_compares(models: ModuleType, rng: np.random.Generator, tmp_path: Path):

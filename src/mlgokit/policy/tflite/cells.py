@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.policy.normaliser import LARGEST
 from mlgokit.policy.tflite.evaluate import BINARY, UNARY, activated, boundaries_of, bounded
 from mlgokit.policy.tflite.graph import Array, Operator
-from mlgokit.policy.tflite.steps import Floats, Steps, representatives, united
+from mlgokit.policy.tflite.steps import INFINITY, Floats, Steps, representatives, united
 
 MOST_COLUMNS = 1024
 """Elements of a feature."""
@@ -31,8 +30,6 @@ _MIRRORED = {
     "GREATER_EQUAL": "LESS_EQUAL",
 }
 """Comparisons, and what they are with both sides exchanged."""
-_INFINITY = np.array([LARGEST], np.float32)
-"""Where the plugin puts an infinite value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,7 +137,7 @@ class Workshop:
                 Cell(
                     feature=cell.feature,
                     column=cell.column,
-                    function=self._once((*name, cell.function), lambda cell=cell: make(cell.function)),
+                    function=self._once(cell.feature, (*name, cell.function), lambda cell=cell: make(cell.function)),
                 )
                 for cell in cells.ravel().tolist()
             ],
@@ -154,6 +151,7 @@ class Workshop:
         for first, second in zip(one.ravel().tolist(), other.ravel().tolist(), strict=True):
             feature, column = _shared([first, second])
             function = self._once(
+                feature,
                 (kind, first.function, second.function),
                 lambda first=first, second=second: _binary(kind, first.function, second.function),
             )
@@ -167,7 +165,7 @@ class Workshop:
         for three in zip(*(part.ravel().tolist() for part in parts), strict=True):
             feature, column = _shared(three)
             functions = tuple(cell.function for cell in three)
-            function = self._once(("SELECT_V2", *functions), lambda functions=functions: _selected(*functions))
+            function = self._once(feature, ("SELECT_V2", *functions), lambda functions=functions: _selected(*functions))
             cells.append(Cell(feature=feature, column=column, function=function))
         return _objects(cells, parts[0].shape)
 
@@ -183,14 +181,21 @@ class Workshop:
         bounded((*places.shape, table.shape[1]))
         rows: list[Cell] = []
         for cell in places.ravel().tolist():
-            made = self._once(("GATHER", table.tobytes(), cell.function), lambda cell=cell: _rows(cell.function, table))
+            made = self._once(
+                cell.feature,
+                ("GATHER", table.tobytes(), cell.function),
+                lambda cell=cell: _rows(cell.function, table),
+            )
             rows += [Cell(feature=cell.feature, column=cell.column, function=function) for function in made]
         return _objects(rows, (*places.shape, table.shape[1]))
 
-    def _once(self, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def _once(self, feature: str, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         if name not in self._made:
-            with np.errstate(all="ignore"):
-                self._made[name] = make()
+            try:
+                with np.errstate(all="ignore"):
+                    self._made[name] = make()
+            except ValueError as error:
+                raise ValueError(f"{feature[:80]}: {error}") from error
         return self._made[name]
 
 
@@ -223,10 +228,10 @@ def _ranks(function: Function, row: Floats) -> Steps:
         raise ValueError("the boundaries of a value without its sign")
     knots = united([row])
     if function.infinite is not None:
-        knots = united([knots, _INFINITY])
+        knots = united([knots, INFINITY])
     raw = representatives(knots)
     if function.infinite is not None:
-        raw = np.where(raw >= _INFINITY, np.float32(function.infinite), raw)
+        raw = np.where(raw >= INFINITY, np.float32(function.infinite), raw)
     return Steps(knots=knots, values=np.searchsorted(row, raw, side="right").astype(np.float32), row=row)
 
 
@@ -267,7 +272,7 @@ def _compared(kind: str, raw: Raw, number: float) -> Steps:
     """A raw value held against a number."""
     if math.isinf(number) and number > 0 and kind in {"EQUAL", "NOT_EQUAL"}:
         # The plugin's least value is that of minus infinity as well, which no feature has.
-        return Steps(knots=_INFINITY, values=np.array([0, 1] if kind == "EQUAL" else [1, 0], np.float32))
+        return Steps(knots=INFINITY, values=np.array([0, 1] if kind == "EQUAL" else [1, 0], np.float32))
     if (
         kind not in {"EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"}
         or raw.absolute
@@ -282,7 +287,7 @@ def _compared(kind: str, raw: Raw, number: float) -> Steps:
 def _selected(condition: Function, yes: Function, no: Function) -> Function:
     if isinstance(condition, Raw):
         condition = BOOLEAN
-    about_infinity = np.array_equal(condition.knots, _INFINITY) and condition.values.tolist() == [0, 1]
+    about_infinity = np.array_equal(condition.knots, INFINITY) and condition.values.tolist() == [0, 1]
     if about_infinity and isinstance(no, Raw) and isinstance(yes, Steps) and not len(yes.knots) and not no.absolute:
         return Raw(infinite=float(yes.values[0]))
     if isinstance(yes, Raw) or isinstance(no, Raw):

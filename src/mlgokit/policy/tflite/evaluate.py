@@ -18,13 +18,20 @@ MOST_WORK = 1 << 22
 """Elements that all operators together may give."""
 RELU = 1
 """The number of a fused activation; 0 is none."""
+UNIFORM_DRAWS = frozenset(("RANDOM_UNIFORM", "CUSTOM 'RandomUniformInt'"))
+"""Operators by which a policy draws whether to explore, and what it does then. TFLite itself has only the first."""
+CHOICES = ("SELECT", "SELECT_V2")
 
 
 def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model") -> dict[str, Array]:
-    """The outputs of ``graph``, by name.
+    """The outputs of ``graph``, by name, without exploration.
+
+    ``MULTINOMIAL``, which draws a decision by logits, takes the largest. Where a uniform draw chooses between two
+    values of which one is drawn too, as it does in an epsilon-greedy policy, the other is taken: no decision is
+    likelier. Outputs that are still drawn are left out.
 
     Args:
-        graph: the model; ``MULTINOMIAL``, which draws, takes the largest logit here.
+        graph: the model.
         values: inputs by name, such as ``action_node_count:0``; those that are not there are 0.
         origin: what messages call the model.
 
@@ -40,9 +47,16 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
             if given is None
             else np.asarray(given, tensor.dtype).reshape(tensor.shape)
         )
-    left = MOST_WORK
+    left, drawn = MOST_WORK, set[int]()
     with np.errstate(all="ignore"):
         for operator in graph.operators:
+            if operator.kind in UNIFORM_DRAWS or not drawn.isdisjoint(operator.inputs):
+                certain = [index for index in operator.inputs[1:] if index >= 0 and index not in drawn]
+                if operator.kind in CHOICES and len(certain) == len(operator.outputs) == 1:
+                    found[operator.outputs[0]] = operand(graph, certain[0], found, origin)
+                else:
+                    drawn.update(operator.outputs)
+                continue
             if operator.kind not in KERNELS:
                 raise unknown_operator(operator.kind, KERNELS, origin)
             read = operands(graph, operator, found, origin)
@@ -52,7 +66,8 @@ def evaluate(graph: Graph, values: Mapping[str, Array], *, origin: str = "model"
                 raise misfit(operator, origin, "more work than a policy is")
             (output,) = operator.outputs
             found[output] = value.astype(graph.tensors[output].dtype, copy=False)
-    return {graph.tensors[index].name: operand(graph, index, found, origin) for index in graph.outputs}
+    known = (index for index in graph.outputs if index not in drawn)
+    return {graph.tensors[index].name: operand(graph, index, found, origin) for index in known}
 
 
 def operands(graph: Graph, operator: Operator, found: Mapping[int, Array], origin: str) -> list[Array]:
@@ -94,7 +109,7 @@ def misfit(operator: Operator, origin: str, what: object) -> InputError:
     """The sentence about an operator whose inputs or options do not fit it."""
     return InputError(
         f"model {origin}: operator {operator.kind} with output {operator.outputs[:1]}: expected inputs and options "
-        f"that fit it, found {what}; fetch or convert it again"
+        f"that fit it, found {what}; see docs/how-to/tflite.md for what can be read"
     )
 
 
@@ -306,8 +321,10 @@ def _unary(kind: str) -> Kernel:
     return lambda _, inputs: UNARY[kind](inputs[0])
 
 
-def _select(_: Operator, inputs: Sequence[Array]) -> Array:
+def _select(operator: Operator, inputs: Sequence[Array]) -> Array:
     condition, yes, no = inputs
+    if operator.kind == "SELECT" and not condition.shape == yes.shape == no.shape:
+        raise ValueError(f"a condition of shape {condition.shape} for shapes {yes.shape} and {no.shape}")
     bounded(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
     return np.where(condition, yes, no)
 
@@ -324,7 +341,7 @@ KERNELS: dict[str, Kernel] = {
     "GATHER": _gather,
     "MEAN": _mean,
     "MULTINOMIAL": _draw,
-    "SELECT_V2": _select,
+    **dict.fromkeys(CHOICES, _select),
     "SOFTMAX": _softmax,
 }
 """What is known of each operator. The tensor that takes the value says of what type it is."""

@@ -21,6 +21,8 @@ MOST_ELEMENTS = 1 << 20
 DEEPEST_SHAPE = 8
 _SCHEMA_VERSION = 3
 _IDENTIFIER = b"TFL3"
+_SIGNATURE = b"action"
+"""The signature of the subgraph that decides. Without one, it is the first, which LLVM takes in any case."""
 
 DTYPES = {
     "FLOAT32": np.dtype("<f4"),
@@ -160,10 +162,9 @@ class _Budget:
 def _read(schema: Any, data: bytes) -> Graph:
     budget = _Budget(2 * len(data))
     model: Any = schema.Model.GetRootAs(data, 0)
-    if model.Version() != _SCHEMA_VERSION or model.SubgraphsLength() != 1:
-        found = f"{model.Version()} and {model.SubgraphsLength()}"
-        raise ValueError(f"expected version {_SCHEMA_VERSION} and one subgraph, found {found}")
-    subgraph = model.Subgraphs(0)
+    if model.Version() != _SCHEMA_VERSION:
+        raise ValueError(f"expected version {_SCHEMA_VERSION} of the schema, found {model.Version()}")
+    subgraph = model.Subgraphs(_deciding(model, budget))
     count = budget.take(subgraph.TensorsLength())
     if count > MOST_TENSORS:
         raise ValueError(f"expected at most {MOST_TENSORS} tensors, found {count}")
@@ -201,6 +202,26 @@ def _read(schema: Any, data: bytes) -> Graph:
         inputs=_numbers(subgraph, "Inputs", budget, count),
         outputs=_numbers(subgraph, "Outputs", budget, count),
     )
+
+
+def _deciding(model: Any, budget: _Budget) -> int:
+    """The number of the subgraph that decides.
+
+    A policy saved by the reference has others beside it, such as its training step; each has a signature.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    subgraphs = budget.take(model.SubgraphsLength())
+    chosen = 0
+    for index in range(budget.take(model.SignatureDefsLength())):
+        signature = model.SignatureDefs(index)
+        if signature.SignatureKey() == _SIGNATURE:
+            chosen = signature.SubgraphIndex()
+            break
+    if chosen >= subgraphs:
+        raise ValueError(f"expected subgraph {chosen} to decide, found {subgraphs} subgraphs")
+    return chosen
 
 
 def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Budget) -> Tensor:

@@ -24,6 +24,8 @@ from mlgokit.policy.tflite.steps import Steps
 
 PREFIX = "action_"
 """What stands before a feature's name in the name of its tensor."""
+_STATE = "network_state"
+"""What the state of the reference's recurrent networks is called."""
 DECISIONS = ("ARG_MAX", "MULTINOMIAL")
 _OF_CELLS = {*SHAPES, *BINARY, *UNARY, "CAST", "BUCKETIZE", "GATHER", "SELECT_V2", "FULLY_CONNECTED", "SOFTMAX"}
 _LEAST_LOGIT = -1e30
@@ -76,6 +78,11 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
     for index in graph.inputs:
         tensor = graph.tensors[index]
         name = graph.named(index).removeprefix(PREFIX)
+        if name.startswith(_STATE):
+            raise InputError(
+                f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent network, "
+                "which a policy does not keep; convert one without"
+            )
         try:
             found[index] = input_cells(name, tensor.shape)
         except ValueError as error:

@@ -10,6 +10,7 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile
 from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
+from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
 from mlgokit.policy.tflite.rows import Expansion, expand
@@ -84,7 +85,11 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
     constant = sum(
         (_constant(steps[place], layers[0].weight[place]) for place in by_feature.pop("", [])), start=np.zeros(1)
     )
-    expansions = {feature: expand([steps[place] for place in places]) for feature, places in sorted(by_feature.items())}
+    whole = {feature.name: feature.type == "int64_t" for feature in problem.features}
+    expansions = {
+        feature: expand([steps[place] for place in places], whole_numbers=whole[feature])
+        for feature, places in sorted(by_feature.items())
+    }
     rows = [(feature, row) for feature, expansion in expansions.items() for row in expansion.rows]
     if not 1 <= len(rows) <= MOST_FEATURES:
         raise _misfit(origin, f"features in 1 to {MOST_FEATURES} rows of boundaries", str(len(rows)))
@@ -102,7 +107,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
     return ReadPolicy(
         policy=policy,
         features=tuple(expansions),
-        draws=deciding.kind == "MULTINOMIAL",
+        draws=deciding.kind == "MULTINOMIAL" or any(operator.kind in UNIFORM_DRAWS for operator in graph.operators),
         error=max(expansion.error for expansion in expansions.values()),
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlgokit.policy.first_layer import LARGEST_INPUT
 from mlgokit.policy.normaliser import LARGEST
-from mlgokit.policy.tflite.steps import Doubles, Floats, Steps, representatives, united, without_equal
+from mlgokit.policy.tflite.steps import INFINITY, Doubles, Floats, Steps, representatives, united, without_equal
 
 FEW_JUMPS = 16
 TOLERANCE = 1e-6
@@ -53,8 +53,13 @@ class Expansion:
     error: float
 
 
-def expand(functions: Sequence[Steps]) -> Expansion:
-    """All ``functions`` of one feature as sums over the same rows."""
+def expand(functions: Sequence[Steps], *, whole_numbers: bool) -> Expansion:
+    """All ``functions`` of one feature as sums over the same rows.
+
+    Args:
+        functions: of the feature.
+        whole_numbers: whether the feature's raw values are whole numbers, none of which is infinite.
+    """
     knots = united([function.knots for function in functions])
     raw = representatives(knots)
     table = np.stack([function.at(raw) for function in functions], axis=1).astype(np.float64)
@@ -66,10 +71,14 @@ def expand(functions: Sequence[Steps]) -> Expansion:
         return Expansion(
             rows=tuple(np.split(knots, len(knots))) if len(knots) else (), terms=terms, constant=table[0], error=0.0
         )
+    if not whole_numbers and knots[-1] < INFINITY[0]:
+        knots, table = np.concatenate([knots, INFINITY]), np.concatenate([table, table[-1:]])
     total = _Sum(table, knots)
     row = _filled(max((function.row for function in functions), key=len))
     if len(row):
         total.fit(row)
+    if not whole_numbers:
+        total.add_infinity()
     for place in range(len(functions)):
         total.add_differences(place)
     error = float(np.abs(total.left).max())
@@ -79,7 +88,7 @@ def expand(functions: Sequence[Steps]) -> Expansion:
 def _filled(row: Floats) -> Floats:
     """A row with as many boundaries as a power of two, so that each rank is a whole number of 1 / 8192.
 
-    What is added no value reaches but infinity, and a row of more than 8192 has no such ranks.
+    What is added no value reaches but infinity, which has a row of its own; a row of more than 8192 has no such ranks.
     """
     if not len(row) or len(row) > LARGEST_INPUT:
         return row
@@ -113,6 +122,14 @@ class _Sum:
         self.rows.append(row)
         self.constant += factors[0]
         self.left = self.left - columns @ factors
+
+    def add_infinity(self) -> None:
+        """Take off all functions what they are of infinity besides what they are just below."""
+        jump = self.left[-1] - self.left[-2]
+        if jump.any():
+            self.terms.append(Term(row=len(self.rows), power=1, factor=jump))
+            self.rows.append(INFINITY)
+            self.left[-1] -= jump
 
     def add_differences(self, place: int) -> None:
         """Take off one function what is left of it: its rises, and its falls, in a row each, until little is left."""

@@ -15,6 +15,8 @@ from mlgokit.policy.tflite.graph import Array
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
+INFINITY = np.array([LARGEST], np.float32)
+"""Where the plugin puts an infinite value."""
 _ROUNDS = 33
 """Halvings that tell any two floats apart."""
 _EXACT = 1 << 24
