@@ -29,7 +29,8 @@ _LANGUAGES: dict[str, Language] = {
 }
 _INTERFACES = frozenset({".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx", ".pcm"})
 _OF_MODULES = re.compile(
-    r"c\+\+-module(-cpp-output)?|-xc\+\+-module.*|pcm|-fmodule-(output|file)(=.*)?|-fprebuilt-module-path=.*"
+    r"^(?:c\+\+-module(-cpp-output)?|-xc\+\+-module.*|pcm|-fmodule-(output|file)(=.*)?|-fprebuilt-module-path=.*)$",
+    re.MULTILINE,
 )
 _PREPROCESSED = {".i": "cpp-output", ".ii": "c++-cpp-output"}
 _NAMED_LANGUAGES: dict[str, Language] = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
@@ -150,8 +151,8 @@ def front_end_call(
     if list(words[1:2]) == ["-cc1"]:
         # Bear sees each program that starts, and clang starts itself where one command compiles and links.
         raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
+    _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))
-    _check_no_module(command, units)
     named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
     kept, dropped = _sorted(units, level)
     text = header_text(command, headers)
@@ -227,15 +228,14 @@ def _is_output(option: str, value: str | None) -> bool:
     return joined or option in _OUTPUTS or option.startswith(_OUTPUT_PREFIXES)
 
 
-def _check_no_module(command: CompileCommand, units: Sequence[Option]) -> None:
+def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
     """Refuse what C++20 modules are made of and compiled with.
 
     Raises:
         ValueError: it is such a command.
     """
-    found = next((word for unit in units for word in unit.words if _OF_MODULES.fullmatch(word)), None)
-    if found is None and command.file.suffix in _INTERFACES:
-        found = command.file.name
+    match = _OF_MODULES.search("\n".join(words))
+    found = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if found is not None:
         raise ValueError(
             f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
@@ -249,12 +249,13 @@ def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple
     Raises:
         ValueError: it is neither C nor C++.
     """
-    if (why_no_code(command) or "").startswith(PRECOMPILES):
-        language = _NAMED_LANGUAGES.get((named or "").removesuffix("-header"), "c++" if driver == "clang++" else "c")
-        return language, f"{language}-header"
     suffix = command.file.suffix
     language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:
+        if (why_no_code(command) or "").startswith(PRECOMPILES):
+            by_driver = "c++" if driver == "clang++" else "c"
+            language = _NAMED_LANGUAGES.get((named or "").removesuffix("-header"), by_driver)
+            return language, f"{language}-header"
         raise ValueError(f"expected C or C++, found {f'-x {named}' if named else command.file.name}")
     if named:
         return language, named

@@ -30,6 +30,10 @@ _FRONT_END_ACTIONS = re.compile(
     r"|interface-stubs|symbol-graph)|-module-file-info|-extract-api|-migrate"
 )
 """The same of ``-cc1``, passed by ``-Xclang``."""
+_POSSIBLE = re.compile(
+    rf"^(?:{'|'.join(pattern for pattern, _ in _ACTIONS)}|{_FRONT_END_ACTIONS.pattern}|-x.*)$", re.MULTILINE
+)
+"""A line of which words have to have one for a command to make no code, unless its source is a header."""
 _HEADERS = frozenset({".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"})
 _UNITS = re.compile(r".*-(user-header|system-header|header-unit-header)")
 
@@ -46,6 +50,8 @@ def why_no_code(command: CompileCommand) -> str | None:
         >>> ask("clang -MD -E a.c"), ask("clang -c pre.h"), ask("clang -MD -S a.c"), ask("clang -I -E -c a.c")
         ('it preprocesses (-E)', 'it makes a precompiled header (pre.h)', None, None)
     """
+    if _POSSIBLE.search("\n".join(command.arguments)) is None and command.file.suffix not in _HEADERS:
+        return None
     language = ""
     try:
         words = without_wrappers(command.arguments)

@@ -97,6 +97,8 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     Raises:
         ValueError: the text of one is not known, or other code would come of it.
     """
+    if not headers and PRECOMPILED not in command.arguments:
+        return None
     words = without_wrappers(command.arguments)
     own = tuple(front_end_paths(tuple(words[1:])))
     name = compiler_name(words[0])
