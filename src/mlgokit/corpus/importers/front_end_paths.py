@@ -3,9 +3,9 @@
 import posixpath
 from collections.abc import Iterator
 
+from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units
-from mlgokit.compiler.options.parse import Option
 
 PRECOMPILED = "-include-pch"
 _PATHS = frozenset(

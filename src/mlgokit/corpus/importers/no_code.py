@@ -2,10 +2,10 @@
 
 import re
 
+from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.build_compiler import without_wrappers
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.driver import driver_units
-from mlgokit.compiler.options.parse import Option
 
 PRECOMPILES = "it makes a precompiled header"
 _ACTIONS = (

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.options.cc1 import Cc1Line
+from mlgokit.compiler.options.parse import Option
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level, front_end_environment
@@ -22,7 +24,6 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
 from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
-from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.profiles import profile_of, with_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -76,7 +77,7 @@ def _object(
     """The object of a command.
 
     Raises:
-        InputError: a profile is none.
+        InputError: a profile is none, or what would run is not reviewed.
         ValueError: why there is no object.
     """
     call = read(command)
@@ -101,13 +102,14 @@ def _run(
     toolchain: Toolchain,
     timeout_seconds: float,
 ) -> None:
+    language = call.source_language.removesuffix("-header")
     options = BuildOptions(
         directory=command.directory,
         driver=call.driver,
         paths=(),
         essential=call.units,
         language=call.language,
-        named=("-x", call.source_language.removesuffix("-header")),
+        named=("-x", language),
     )
     dry = dry_runs(toolchain, [options], workers=1)[dry_run_key(options)]
     if dry.reason is not None:
@@ -116,9 +118,12 @@ def _run(
     def place(option: Option) -> str:
         return profile_of(option, command.directory)
 
-    words = with_profiles(dry.front_end, place)
-    named = ("-main-file-name", command.file.name)
-    argv = [driver_path(toolchain, call.driver), *words, *named, *action, "-x", call.source_language, call.input[-1]]
+    argv = Cc1Line(
+        driver_path(toolchain, call.driver),
+        options=with_profiles(dry.front_end, place),
+        own=("-main-file-name", command.file.name, *action),
+        source=("-x", language, call.input[-1]),
+    )
     done = process.run(argv, timeout_seconds=timeout_seconds, cwd=command.directory, env=front_end_environment())
     if done.returncode != 0:
         raise ValueError("the build's command did not finish in time" if done.timed_out else first_error(done.stderr))

@@ -2,8 +2,8 @@
 
 import re
 
-from mlgokit.corpus.options.dry_run import DryRun
 from mlgokit.compiler.options.parse import parse_options
+from mlgokit.corpus.options.dry_run import DryRun
 
 _M_PROFILE = re.compile(r"v\d[\d.]*e?m")
 _ARM = re.compile(r"(arm|thumb)(eb)?(?P<version>v.*)?")
