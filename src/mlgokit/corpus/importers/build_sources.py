@@ -273,12 +273,13 @@ def _source(
     try:
         call = front_end_call(item, level=request.level, headers=request.headers)
         compiler = build_compiler(item.arguments)
+        if request.baseline == "build" and compiler.is_clang is False:
+            reading.refused[compiler] += 1
+            raise ValueError(  # noqa: TRY301  (a reason like those of the call)
+                f"expected a command of clang, found one of {compiler.text}; {_OTHER_COMPILER}"
+            )
     except ValueError as error:
         return ModuleFailure(name=name, project=request.project, reason=str(error))
-    if request.baseline == "build" and compiler.is_clang is False:
-        reading.refused[compiler] += 1
-        reason = f"expected a command of clang, found one of {compiler.text}; {_OTHER_COMPILER}"
-        return ModuleFailure(name=name, project=request.project, reason=reason)
     options = BuildOptions(
         directory=item.directory,
         driver=call.driver,
