@@ -1,12 +1,13 @@
 """The stages for users' builds, with a build that a script stands in for."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlgokit.commands.corpus import import_build, record
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.options import CompilerOptions, DatabaseOptions
 from mlgokit.compiler.record import RecordedBuild
 from mlgokit.corpus.build_notes import BuildOptionCounts
 from mlgokit.corpus.corpus import ModuleFailure
@@ -33,7 +34,7 @@ def test_a_recorded_build_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.
     assert record.run(record.Record(command=("make", "-j2"), output=database)) == {
         "database": str(database),
         "commands": 2,
-        "next": f"mlgokit corpus import --compile-commands '{database}' --corpus corpus",
+        "next": f"mlgokit corpus import --compile-commands '{database}' --baseline clang --corpus corpus",
     }
 
 
@@ -51,7 +52,12 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
     assert record.run(config) == {"database": str(tmp_path / "c.json"), "commands": 1, "modules": 1}
     assert seen == [
         import_build.Import(
-            compile_commands=tmp_path / "c.json", corpus=tmp_path / "corpus", level="Oz", llvm=None, workers=3
+            compile_commands=tmp_path / "c.json",
+            corpus=tmp_path / "corpus",
+            level="Oz",
+            llvm=None,
+            workers=3,
+            database=DatabaseOptions(baseline="clang"),
         )
     ]
 
@@ -80,9 +86,20 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     def import_commands(database: Path, **options: Any) -> ImportedCommands:
         seen.update(options, database=database)
         imported = Imported(folder=tmp_path, modules=2, failures=30, examples=failures)
-        counts = BuildOptionCounts(commands=32, left_out={"-fgcc": 3}, kept={"-fsanitize=address": 32})
+        counts = BuildOptionCounts(
+            commands=32, left_out={"-fgcc": 3, "--driver-mode=cl": 1}, kept={"-fsanitize=address": 32}
+        )
+        counts = dataclasses.replace(counts, unknown=frozenset({"-fgcc"}), notes=("a.i makes no code",))
         fits = (ProfileFit(mismatched=2, missing=1), ProfileFit(mismatched=0, missing=0))
-        return ImportedCommands(imported=imported, repeated=1, unwanted=2, options=counts, fits=fits)
+        return ImportedCommands(
+            imported=imported,
+            repeated=1,
+            unwanted=2,
+            without_code=1,
+            baseline="clang 19 -Oz",
+            options=counts,
+            fits=fits,
+        )
 
     monkeypatch.setattr(import_build, "import_commands", import_commands)
     monkeypatch.setattr(import_build, "find_toolchain", lambda major: f"LLVM {major}")
@@ -103,9 +120,16 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         "failures": 30,
         "repeated_commands": 1,
         "unwanted_commands": 2,
-        "dropped_options": {"-fgcc": 3},
+        "commands_without_code": 1,
+        "baseline": "clang 19 -Oz",
+        "dropped_options": {"-fgcc": 3, "--driver-mode=cl": 1},
         "notes": [
-            "-fgcc (3 of 32 commands) is left out: this clang does not know it, or must not be asked about it",
+            "a.i makes no code",
+            "-fgcc (3 of 32 commands) is left out: this clang does not know it",
+            (
+                "--driver-mode=cl (1 of 32 commands) is left out: it could start a program or write a file, so clang "
+                "is not asked about it"
+            ),
             (
                 "-fsanitize=address (32 of 32 commands) is kept: modules have the sanitizer's checks in them, and so "
                 "is what is measured larger and slower"

@@ -14,13 +14,13 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.importers.database import command_jobs, import_commands
+from mlgokit.corpus.importers.database import import_commands
+from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.options.edits import command_line_edits
 from mlgokit.corpus.options.override import UNSPECIFIED, fill_override, link_options, split_link_command
 from mlgokit.corpus.verify import (
     Verdict,
     VerifyResult,
-    compiled_in_one_go,
     objects_of_build,
     verify_corpus,
 )
@@ -73,8 +73,8 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     database = tmp_path / "compile_commands.json"
     database.write_text(json.dumps(entries))
     import_commands(database, toolchain=toolchain, corpus_folder=tmp_path / "corpus")
-    jobs = command_jobs(database, toolchain=toolchain)
-    result = verify(tmp_path / "corpus", compiled_in_one_go(jobs), toolchain)
+    reference = build_reference(database, toolchain=toolchain, timeout_seconds=60)
+    result = verify(tmp_path / "corpus", reference, toolchain)
     assert [(module.verdict, module.reason) for module in result.modules] == [(Verdict.SAME, "")] * 3
     assert result.verified
     assert all(module.text_bytes > 0 for module in result.modules)
@@ -88,14 +88,14 @@ def test_a_corpus_from_sources_has_the_code_of_its_build(toolchain: Toolchain, t
     )
     assert staged.modules == result.modules
 
-    few = verify(tmp_path / "corpus", compiled_in_one_go(jobs[:1]), toolchain, most=2)
+    database.write_text(json.dumps(entries[:1]))
+    few_commands = build_reference(database, toolchain=toolchain, timeout_seconds=60)
+    few = verify(tmp_path / "corpus", few_commands, toolchain, most=2)
     assert (len(few.modules), few.of, few.verified) == (2, 3, False)
     assert few.to_json()["no_reference"] >= 1
 
     edited = load_corpus(tmp_path / "corpus", command_line_edits(replace=["-O0"], add=["-disable-llvm-passes"]))
-    other = verify_corpus(
-        edited, compiled_in_one_go(jobs), compiler=ClangCompiler(toolchain=toolchain), rng=np.random.default_rng(1)
-    )
+    other = verify_corpus(edited, reference, compiler=ClangCompiler(toolchain=toolchain), rng=np.random.default_rng(1))
     assert {module.verdict for module in other.modules} == {Verdict.DIFFERENT}
     assert {module.reason for module in other.modules} == {".text"}
 

@@ -285,7 +285,7 @@ def test_an_edited_header_makes_its_modules_again_and_a_touched_source_does_not(
     entries: list[dict[str, object]] = []
     for name, text in sources.items():
         (folder / name).write_text(text)
-        words = ["cc", "-Oz", "-I", "in clude", "-include", os.devnull, "-c", name]
+        words = ["clang", "-Oz", "-I", "in clude", "-include", os.devnull, "-c", name]
         entries.append({"directory": str(folder), "file": name, "arguments": words})
     database = folder / "compile_commands.json"
     database.write_text(json.dumps(entries))

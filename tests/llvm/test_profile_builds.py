@@ -23,8 +23,9 @@ from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import load_corpus
-from mlgokit.corpus.importers.database import ImportedCommands, command_jobs, import_commands
-from mlgokit.corpus.verify import Verdict, compiled_in_one_go, objects_of_build, verify_corpus
+from mlgokit.corpus.importers.database import ImportedCommands, import_commands
+from mlgokit.corpus.importers.reference import build_reference
+from mlgokit.corpus.verify import Verdict, objects_of_build, verify_corpus
 from mlgokit.progress import say_nothing
 from mlgokit.tune.spaces.inlining.step import compile_decided
 
@@ -115,8 +116,9 @@ def test_a_corpus_has_its_profiles_and_the_code_of_its_build(profiled: Path, too
     # What is asked for with lines has them in the build's object, and the code is the same.
     assert set(found.values()) <= {Verdict.SAME, Verdict.SAME_CODE}
     assert found["moved/app/ir.o"] is Verdict.SAME
-    jobs = command_jobs(profiled / "compile_commands.json", toolchain=toolchain, project="app")
-    assert set(verdicts(moved, compiled_in_one_go(jobs), toolchain).values()) == {Verdict.SAME}
+    database = profiled / "compile_commands.json"
+    reference = build_reference(database, toolchain=toolchain, project="app", timeout_seconds=60)
+    assert set(verdicts(moved, reference, toolchain).values()) == {Verdict.SAME}
 
 
 def test_a_stale_profile_is_told_by_how_many_functions(profiled: Path, toolchain: Toolchain, tmp_path: Path):

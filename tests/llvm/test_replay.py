@@ -64,10 +64,10 @@ def project(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> P
     for number in (1, 2):
         name = f"part {number}.cc"
         (folder / name).write_text(f"#define NUMBER {number}\n{JOIN}{SOURCE}")
-        words = ["c++", *OPTIONS, "-c", name, "-o", f"part{number}.o"]
+        words = ["clang++", *OPTIONS, "-c", name, "-o", f"part{number}.o"]
         entries.append({"directory": str(folder), "file": name, "command": shlex.join(words)})
     (folder / "bad.cc").write_text("#error no\n")
-    entries.append({"directory": str(folder), "file": "bad.cc", "command": "c++ -Oz -c bad.cc"})
+    entries.append({"directory": str(folder), "file": "bad.cc", "command": "clang++ -Oz -c bad.cc"})
     (folder / "compile_commands.json").write_text(json.dumps(entries))
     tuned = tune.run(
         tune.Tune(

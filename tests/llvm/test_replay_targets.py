@@ -42,7 +42,11 @@ TARGETS = ("aarch64-linux-gnu", "thumbv6m-none-eabi", "riscv32-unknown-elf", "i3
 def test_a_cross_build_replays_what_was_tuned(toolchain: Toolchain, tmp_path: Path, target: str):
     words = (f"--target={target}", "-Oz", "-ffunction-sections", "-ffreestanding")
     (tmp_path / "work.c").write_text(SOURCE)
-    entry = {"directory": str(tmp_path), "file": "work.c", "arguments": ["cc", *words, "-c", "work.c", "-o", "work.o"]}
+    entry = {
+        "directory": str(tmp_path),
+        "file": "work.c",
+        "arguments": ["clang", *words, "-c", "work.c", "-o", "work.o"],
+    }
     (tmp_path / "compile_commands.json").write_text(json.dumps([entry]))
     config = tune.Tune(
         compile_commands=tmp_path / "compile_commands.json",

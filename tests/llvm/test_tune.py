@@ -99,7 +99,7 @@ def put_database(folder: Path) -> Path:
         {
             "directory": str(folder),
             "file": source.name,
-            "arguments": ["c++", *OPTIONS, "-c", source.name, "-o", f"{source.stem}.o"],
+            "arguments": ["clang++", *OPTIONS, "-c", source.name, "-o", f"{source.stem}.o"],
         }
         for source in sorted(folder.glob("*.cc"))
     ]

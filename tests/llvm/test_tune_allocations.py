@@ -54,7 +54,7 @@ def put_sources(folder: Path, *, source: str = PRESSURE) -> Path:
 
 def put_database(folder: Path, level: str = LEVEL) -> Path:
     entries = [
-        {"directory": str(folder), "file": name, "arguments": ["cc", level, "-c", name, "-o", f"{name}.o"]}
+        {"directory": str(folder), "file": name, "arguments": ["clang", level, "-c", name, "-o", f"{name}.o"]}
         for name in ("work.c", "main.c")
     ]
     (folder / "compile_commands.json").write_text(json.dumps(entries))

@@ -67,7 +67,7 @@ def put_database(folder: Path) -> Path:
     (folder / "work.c").write_text(SOURCE)
     (folder / "main.c").write_text(MAIN)
     entries = [
-        {"directory": str(folder), "file": name, "arguments": ["cc", *OPTIONS, "-c", name, "-o", f"{name}.o"]}
+        {"directory": str(folder), "file": name, "arguments": ["clang", *OPTIONS, "-c", name, "-o", f"{name}.o"]}
         for name in ("work.c", "main.c")
     ]
     (folder / "compile_commands.json").write_text(json.dumps(entries))
@@ -198,7 +198,7 @@ def test_sources_that_are_not_tuned_are_named_before_and_after(project: Project,
     entries = json.loads(database.read_text())
     (database.parent / "broken.c").write_text("#error not here\n")
     for name, level in (("broken.c", "-Oz"), ("fast.c", "-O2")):
-        arguments = ["cc", level, "-c", name, "-o", f"{name}.o"]
+        arguments = ["clang", level, "-c", name, "-o", f"{name}.o"]
         entries.append({"directory": str(database.parent), "file": name, "arguments": arguments})
     (database.parent / "fast.c").write_text("int fast(int x) { return x + 1; }\n")
     database.write_text(json.dumps(entries))

@@ -45,7 +45,7 @@ def put_project(folder: Path) -> Path:
     for number in (1, 2):
         name = f"part{number}.cc"
         (folder / name).write_text(SOURCE.replace("NUMBER", str(number)))
-        words = ["c++", "-Oz", "-std=c++17", "-ffunction-sections", "-c", name, "-o", f"part{number}.o"]
+        words = ["clang++", "-Oz", "-std=c++17", "-ffunction-sections", "-c", name, "-o", f"part{number}.o"]
         entries.append({"directory": str(folder), "file": name, "arguments": words})
     (folder / "compile_commands.json").write_text(json.dumps(entries))
     return folder / "compile_commands.json"

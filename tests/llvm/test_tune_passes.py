@@ -46,7 +46,7 @@ def search_of_passes(
         {
             "directory": str(folder),
             "file": "work.c",
-            "arguments": ["cc", "-Oz", *(shared if output == outputs[-1] else ()), "-c", "work.c", "-o", output],
+            "arguments": ["clang", "-Oz", *(shared if output == outputs[-1] else ()), "-c", "work.c", "-o", output],
         }
         for output in outputs
     ]

@@ -47,7 +47,7 @@ def test_restarts_find_what_dies_only_if_all_its_calls_are_inlined(toolchain: To
     (tmp_path / "use.cc").write_text(SOURCE)
     (tmp_path / "compile_commands.json").write_text(
         f'[{{"directory": "{tmp_path}", "file": "use.cc", "arguments": '
-        '["c++", "-Oz", "-ffunction-sections", "-c", "use.cc", "-o", "use.o"]}]'
+        '["clang++", "-Oz", "-ffunction-sections", "-c", "use.cc", "-o", "use.o"]}]'
     )
     database = tmp_path / "compile_commands.json"
     import_build.run(

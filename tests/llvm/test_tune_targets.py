@@ -54,7 +54,7 @@ def firmware(
     folder = tmp_path_factory.mktemp(f"{request.param}-{toolchain.major}")
     words = (f"--target={request.param}", "-Oz", "-ffunction-sections", "-ffreestanding")
     (folder / "work.c").write_text(SOURCE)
-    entry = {"directory": str(folder), "file": "work.c", "arguments": ["cc", *words, "-c", "work.c", "-o", "work.o"]}
+    entry = {"directory": str(folder), "file": "work.c", "arguments": ["clang", *words, "-c", "work.c", "-o", "work.o"]}
     (folder / "compile_commands.json").write_text(json.dumps([entry]))
     config = tune.Tune(
         compile_commands=folder / "compile_commands.json",

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import COMPILER, Compiling, check_sandbox, clang_for
+from mlgokit.commands.options import ANY_CLANG, COMPILER, Compiling, Databases, check_sandbox, clang_for
 from mlgokit.commands.tune_cargo import check_cargo, open_cargo
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.commands.tune_options import Tune
@@ -53,6 +53,8 @@ class Check:
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands. It must be one for size, unless the
     plugin was tuned for spill cost."""
+    database: Databases = ANY_CLANG
+    """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules; its default is the plugin's LLVM major version."""
 
@@ -66,7 +68,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         CorpusError: there is nothing to compile.
     """
     if config.cargo is None:
-        check_given("check", compile_commands=config.compile_commands, corpus=config.corpus)
+        check_given("check", compile_commands=config.compile_commands, corpus=config.corpus, database=config.database)
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")
     inside = tables_inside(config.plugin)
@@ -106,6 +108,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             workers=config.compiler.workers,
             sandbox=config.compiler.sandbox,
             report=report,
+            database=config.database,
         )
         compiler = clang_for(config.compiler, toolchain, corpus=corpus, report=report)
         with reading(corpus):

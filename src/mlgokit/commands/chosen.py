@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.commands.corpus import import_build
-from mlgokit.commands.options import SandboxMode
+from mlgokit.commands.options import ANY_CLANG, DatabaseOptions, SandboxMode
 from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.front_end import Level
@@ -81,14 +81,22 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
     )
 
 
-def check_given(command: str, *, compile_commands: Path | None, corpus: Path | None, others: str = "") -> None:
-    """Refuse a command that is not told where its modules are, or told twice.
+def check_given(
+    command: str,
+    *,
+    compile_commands: Path | None,
+    corpus: Path | None,
+    others: str = "",
+    database: DatabaseOptions = ANY_CLANG,
+) -> None:
+    """Refuse a command that is not told where its modules are, or told twice, or told of a database that it has not.
 
     Args:
         command: its name.
         compile_commands: a compilation database.
         corpus: a corpus.
         others: the options by which the command takes a build otherwise, for the message.
+        database: which commands of a database are asked for.
 
     Raises:
         UsageError: it is.
@@ -96,6 +104,9 @@ def check_given(command: str, *, compile_commands: Path | None, corpus: Path | N
     if (compile_commands is None) == (corpus is None):
         found = "none of them" if corpus is None else "both --compile-commands and --corpus"
         raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
+    option = next((option for option, is_given in database.given.items() if is_given), None)
+    if option is not None and compile_commands is None:
+        raise UsageError(f"{option}: expected --compile-commands with it, found none; add it or leave this out")
 
 
 def given_corpus(
@@ -110,6 +121,7 @@ def given_corpus(
     report: Report,
     project: str | None = None,
     for_link: bool = False,
+    database: DatabaseOptions = ANY_CLANG,
 ) -> Path:
     """The corpus that was named, or the one that is imported into ``folder`` if a database was.
 
@@ -125,6 +137,7 @@ def given_corpus(
         llvm=llvm,
         workers=workers,
         sandbox=sandbox,
+        database=database,
     )
     import_build.run(build, for_link=for_link, report=report)
     return folder

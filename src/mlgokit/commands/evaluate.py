@@ -16,12 +16,14 @@ from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evalu
 from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
 from mlgokit.commands.options import (
+    ANY_CLANG,
     COMPILER,
     NO_CHANGES,
     NO_CLUSTER,
     Changes,
     Clustering,
     Compiling,
+    Databases,
     Paths,
     Texts,
     open_compiler,
@@ -31,7 +33,7 @@ from mlgokit.commands.options import (
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import tell_levels
+from mlgokit.corpus.build_notes import baseline_of, tell_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -98,6 +100,8 @@ class Evaluate:
     command."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands."""
+    database: Databases = ANY_CLANG
+    """Which commands of the database are taken."""
     corpus: Path = Path("quickstart/corpus")
     """Folder of the corpus."""
     projects: tuple[str, ...] = ()
@@ -178,6 +182,7 @@ def _evaluate_corpus(
             left_out=left_out,
             report=report,
         )
+    found = dataclasses.replace(found, baseline=baseline_of(compiler.toolchain.version, modules))
     return with_trees(config, found, modules, compiler=compiler, before=before, after=after, report=report), (
         compiler.toolchain
     )

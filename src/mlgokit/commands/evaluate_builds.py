@@ -17,6 +17,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapping import WrappedCall
+from mlgokit.corpus.build_notes import baseline_of
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs
 from mlgokit.corpus.importers.recorded import write_database
@@ -49,6 +50,7 @@ def check_source(config: "Evaluate") -> None:
         "--link-command": bool(config.link_command) and config.compile_commands is None,
         "--link-folder": bool(config.link_folder) and not config.link_command,
         "--level": config.level is not None and config.compile_commands is None,
+        **{name: given and config.compile_commands is None for name, given in config.database.given.items()},
         "--images": bool(config.images) and not config.build,
         "--link-options": bool(config.link_options or config.against_link_options)
         and not (config.build or config.link_command),
@@ -181,6 +183,7 @@ def evaluate_commands(
             sandbox=config.compiler.sandbox,
             report=report,
             for_link=bool(commands),
+            database=config.database,
         )
         chosen = modules_of_project(corpus, None)
         chosen.tell(report)
@@ -226,6 +229,7 @@ def evaluate_commands(
                 ],
                 report=report,
             )
+        found = dataclasses.replace(found, baseline=baseline_of(toolchain.version, modules))
         of_objects = [module for module in modules if not lto.get(module.name)]
         found = with_trees(config, found, of_objects, compiler=compiler, before=before, after=after, report=report)
     return found, toolchain

@@ -28,6 +28,8 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     for project in evaluation.projects:
         _say_missing(project, console)
     _say_images(evaluation, console)
+    if evaluation.baseline:
+        say(console, f"baseline: {evaluation.baseline}")
     for sentence in evaluation.left_alone:
         say(console, sentence, style="yellow")
     if evaluation.verdict is not None:

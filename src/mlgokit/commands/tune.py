@@ -59,6 +59,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
             "tune",
             compile_commands=config.compile_commands,
             corpus=config.corpus,
+            database=config.database,
             others="--build (a build command), --cargo, ",
         )
     with locked(config.folder), locked_output(config.output), contextlib.ExitStack() as stack:

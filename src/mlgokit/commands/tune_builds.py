@@ -33,7 +33,7 @@ from mlgokit.compiler.build_tree import (
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.database import lto_kinds
-from mlgokit.corpus.importers.recorded import RecordedLink, recorded_links, write_database
+from mlgokit.corpus.importers.recorded import RecordedLink, in_place_of, recorded_links, write_database
 from mlgokit.errors import CorpusError, InputError, ReuseError, UsageError
 from mlgokit.evaluation.decode import read_json
 from mlgokit.evaluation.linked import OUTPUT
@@ -61,6 +61,7 @@ class Recorded:
         objects: paths of what was compiled.
         tests: why the tests failed on it, empty if they did not; ``None`` without tests.
         left_out: objects that were not compiled by the recorded build, with the reason.
+        in_place_of: which compilers of the build our clang stood in for.
     """
 
     place: Path
@@ -71,6 +72,7 @@ class Recorded:
     objects: frozenset[str]
     tests: str | None
     left_out: Mapping[str, str]
+    in_place_of: str = ""
 
 
 def check_build(config: Tune) -> None:
@@ -87,6 +89,11 @@ def check_build(config: Tune) -> None:
         return
     if config.compile_commands is not None or config.corpus is not None:
         raise UsageError("tune: expected one of --build, --compile-commands and --corpus, found several; name one")
+    given = next((option for option, is_given in config.database.given.items() if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given}: expected it with --compile-commands, found it with --build, which clang compiles; leave it out"
+        )
     if config.level is not None:
         raise UsageError(
             "--level: expected it with --compile-commands, found it with --build, which has its own; build with -Oz"
@@ -161,6 +168,7 @@ def record_plain(config: Tune, toolchain: Toolchain, *, report: Report) -> Recor
         "objects": sorted(recorded.objects),
         "tests": recorded.tests,
         "left_out": dict(recorded.left_out),
+        "in_place_of": recorded.in_place_of,
     }
     atomic_write(place / _RECORD, json.dumps({"settings": settings, "build": found}, indent=1))
     return recorded
@@ -292,6 +300,7 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
         objects=frozenset(objects),
         tests=None,
         left_out=left_out,
+        in_place_of=in_place_of(calls),
     )
 
 
@@ -364,6 +373,7 @@ def _recorded_in(place: Path, found: dict[str, Any], *, in_copy: bool) -> Record
         objects=frozenset(found["objects"]),
         tests=found["tests"],
         left_out=found["left_out"],
+        in_place_of=found.get("in_place_of", ""),
     )
 
 

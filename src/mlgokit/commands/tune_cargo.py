@@ -76,6 +76,7 @@ def check_cargo(config: Tune) -> tuple[str, ...]:
         "--corpus": config.corpus is not None,
         "--build": bool(config.built.build),
         "--level": config.level is not None,
+        **config.database.given,
         "--keep-hot": bool(config.keep_hot),
         "--sandbox on": config.compiler.sandbox == "on",
         "--scheduler": config.cluster.scheduler is not None,

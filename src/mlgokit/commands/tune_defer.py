@@ -122,6 +122,7 @@ def open_steps(
         report=report,
         project=config.build_project,
         for_link=True,
+        database=config.database,
     )
     stack.enter_context(reading(corpus))
     kinds = lto_by_module(config.compile_commands, project=config.build_project)

@@ -105,6 +105,7 @@ def find_material(
         sandbox=config.compiler.sandbox,
         report=report,
         project=config.build_project,
+        database=config.database,
     )
     stack.enter_context(reading(corpus))
     chosen = (modules_of_project if config.objective == "spill-cost" else modules_for_size)(corpus, config.project)

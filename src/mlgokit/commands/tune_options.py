@@ -8,7 +8,16 @@ from typing import Annotated, Literal
 import tyro
 
 from mlgokit.commands.build_site import BuildOptions, WholeBuild
-from mlgokit.commands.options import COMPILER, NO_CLUSTER, REUSE, Clustering, Compiling, Reusing
+from mlgokit.commands.options import (
+    ANY_CLANG,
+    COMPILER,
+    NO_CLUSTER,
+    REUSE,
+    Clustering,
+    Compiling,
+    Databases,
+    Reusing,
+)
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.project_name import default_project
 from mlgokit.tune.judge import JudgeConfig
@@ -93,6 +102,8 @@ class Tune:
     next of these."""
     level: Level | None = None
     """Optimization level in place of the build's own; needs --compile-commands, and must be one for size."""
+    database: Databases = ANY_CLANG
+    """Which commands of the database are taken."""
     compiler: Compiling = COMPILER
     """The clang that compiles the modules."""
     reuse: Reusing = REUSE

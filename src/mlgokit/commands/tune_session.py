@@ -21,6 +21,7 @@ from mlgokit.commands.tune_trial import PluginTrial, try_plugin
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
+from mlgokit.corpus.build_notes import baseline_of
 from mlgokit.evaluation.linked import loading_options
 from mlgokit.evaluation.sides import PluginPlace, cache_key
 from mlgokit.module import Module
@@ -114,6 +115,14 @@ class Session:
             "`pip install 'mlgokit[train]'` brings them"
         )
 
+    @property
+    def baseline(self) -> str:
+        """What sizes are compared with."""
+        if self.cargo is not None:
+            return f"{self.cargo.compiler.rustc.version}, {self.config.cargo}"
+        stood_in = "" if self.recorded is None else self.recorded.in_place_of
+        return f"{baseline_of(self.compiler.toolchain.version, self.modules)}{stood_in}"
+
     def publish(self, verifier: Verifier, tuned: Tuned) -> Tuned:
         """Put what was verified where the user wants it, with ``tuned.json``; first the user's build tries it.
 
@@ -139,7 +148,9 @@ class Session:
             tuned = dataclasses.replace(tuned, built=built)
         if self.config.artifact == "replay":
             tuned = with_replay(self.config, verifier.plugin, tuned, report=self.report)
-        tuned = dataclasses.replace(tuned, left_out=self.left_out, notes=(*self.notes, *tuned.notes, *notes))
+        tuned = dataclasses.replace(
+            tuned, baseline=self.baseline, left_out=self.left_out, notes=(*self.notes, *tuned.notes, *notes)
+        )
         return publish_with_report(verifier, tuned, self.config, self.compiler.toolchain)
 
 

@@ -1,11 +1,13 @@
 """What is said of a build once, before long work: options that change what is built, and how its profile fits.
 
 An import writes the options down beside the corpus that it makes, ``corpus_options.json``:
-``{"format_version": 1, "commands": 27, "left_out": {"-flto": 27}, "kept": {"-fsanitize=address": 27}}``.
+``{"format_version": 1, "commands": 27, "left_out": {"-flto": 27}, "kept": {"-fsanitize=address": 27}, "unknown": [],
+"notes": []}``.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from mlgokit.errors import CorpusError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.progress import Report
+from mlgokit.terminal import counted
 
 OPTIONS_NAME = "corpus_options.json"
 OPTIONS_VERSION = 1
@@ -50,7 +53,9 @@ _KEPT = (
 )
 """What is kept, and makes another program than the one that is shipped."""
 _OF_LINKS = r"-flto(=.*)?|-fwhole-program-vtables|-fvirtual-function-elimination.*"
-_OTHERWISE = "this clang does not know it, or must not be asked about it"
+_UNKNOWN = "this clang does not know it"
+_NOT_ASKED = "it could start a program or write a file, so clang is not asked about it"
+_LEVEL = re.compile(r"-O(\w*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +66,15 @@ class BuildOptionCounts:
         commands: how many there were.
         left_out: what the corpus is made without.
         kept: what it is made with although no program is shipped so.
+        unknown: of what is left out, what clang does not know.
+        notes: what else is to be said of the build, a sentence each.
     """
 
     commands: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     kept: Mapping[str, int] = field(default_factory=dict[str, int])
+    unknown: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
     @property
     def changing(self) -> dict[str, int]:
@@ -84,19 +93,23 @@ class BuildOptionCounts:
         return BuildOptionCounts(commands=self.commands, kept={**self.kept, **inside})
 
     def sentences(self) -> tuple[str, ...]:
-        """One for each option, with what it means.
+        """The notes, and one for each option, with what it means.
 
         Example:
             >>> BuildOptionCounts(commands=3, left_out={"-fwhole-program-vtables": 2}).sentences()
             ('-fwhole-program-vtables (2 of 3 commands) is left out: it works in a link with -flto only',)
         """
         said = [
-            f"{option} ({count} of {self.commands} commands) is {what}: {_meaning(option, meanings)}"
+            f"{option} ({count} of {self.commands} commands) is {what}: {self._meaning(option, meanings)}"
             for what, options, meanings in (("left out", self.left_out, _LEFT_OUT), ("kept", self.kept, _KEPT))
             for option, count in options.items()
         ]
         more = f"{len(said) - _MOST} more options of the build are left out or kept; {OPTIONS_NAME} has all of them"
-        return (*said[:_MOST], *([more] if len(said) > _MOST else []))
+        return (*self.notes, *said[:_MOST], *([more] if len(said) > _MOST else []))
+
+    def _meaning(self, option: str, meanings: Sequence[tuple[str, str]]) -> str:
+        otherwise = _UNKNOWN if option in self.unknown else _NOT_ASKED
+        return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), otherwise)
 
 
 def is_of_another_program(option: str) -> bool:
@@ -120,6 +133,8 @@ def write_options(folder: Path, counts: BuildOptionCounts) -> None:
         "commands": counts.commands,
         "left_out": dict(counts.left_out),
         "kept": dict(counts.kept),
+        "unknown": sorted(counts.unknown),
+        "notes": list(counts.notes),
     }
     atomic_write(folder / OPTIONS_NAME, json.dumps(fields, indent=1) + "\n")
 
@@ -141,7 +156,41 @@ def read_options(folder: Path) -> BuildOptionCounts:
     if fields.get("format_version") != OPTIONS_VERSION or type(commands) is not int or len(counts) != len(parts):
         raise CorpusError(f"{path}: expected counts of options in format {OPTIONS_VERSION}, found others; {remedy}")
     left_out, kept = (_counts(part, path, remedy) for part in counts)
-    return BuildOptionCounts(commands=commands, left_out=left_out, kept=kept)
+    unknown, notes = (_texts(fields.get(key, []), path, remedy) for key in ("unknown", "notes"))
+    return BuildOptionCounts(
+        commands=commands, left_out=left_out, kept=kept, unknown=frozenset(unknown), notes=notes[:_MOST]
+    )
+
+
+def level_of(command_line: Sequence[str]) -> str:
+    """The level that a ``-cc1`` line compiles at.
+
+    Example:
+        >>> level_of(["-cc1", "-O2", "-Oz"]), level_of(["-cc1"])
+        ('-Oz', '-O0')
+    """
+    return next((word for word in reversed(command_line) if _LEVEL.fullmatch(word)), "-O0")
+
+
+def baseline_text(version: str, levels: Mapping[str, int]) -> str:
+    """What sizes are compared with: the compiler, its version, and the levels of modules, those of most first.
+
+    Example:
+        >>> baseline_text("22.1.8", {"-Os": 1, "-Oz": 12})
+        'clang 22.1.8 -Oz (12 modules), -Os (1 module)'
+        >>> baseline_text("22.1.8", {"-Oz": 12})
+        'clang 22.1.8 -Oz'
+    """
+    ordered = sorted(levels.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) < 2:
+        return " ".join([f"clang {version}", *levels])
+    named = ", ".join(f"{level} ({counted(count, 'module')})" for level, count in ordered)
+    return f"clang {version} {named}"
+
+
+def baseline_of(version: str, modules: Iterable[Module]) -> str:
+    """The same of modules that are compiled with a clang of this version."""
+    return baseline_text(version, Counter(level_of(module.command_line) for module in modules))
 
 
 def build_notes(folder: Path, modules: Iterable[Module]) -> tuple[str, ...]:
@@ -179,8 +228,11 @@ def tell_levels(modules: Sequence[Module], report: Report) -> None:
         report(1, 1, note)
 
 
-def _meaning(option: str, meanings: Sequence[tuple[str, str]]) -> str:
-    return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), _OTHERWISE)
+def _texts(value: object, path: Path, remedy: str) -> tuple[str, ...]:
+    texts = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise CorpusError(f"{path}: expected sentences and options, found {value!r:.100}; {remedy}")
+    return tuple(cast("list[str]", texts))
 
 
 def _counts(value: Mapping[str, Any], path: Path, remedy: str) -> dict[str, int]:

@@ -17,7 +17,9 @@ from mlgokit.compiler.objects.measure import link_weights, measure_object
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
+from mlgokit.corpus.build_notes import baseline_text, level_of
 from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.corpus.importers.recorded import in_place_of
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
 from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
@@ -116,7 +118,16 @@ def compare_build(
             _expect_calls(one)
         report(len(BUILDS), len(BUILDS), "build")
         first, second = made
-        found = _compared(plan, first, second, before=before, after=after, intervals=intervals, costs=costs)
+        found = _compared(
+            plan,
+            first,
+            second,
+            before=before,
+            after=after,
+            intervals=intervals,
+            costs=costs,
+            version=toolchain.version,
+        )
         return found if inspect is None else inspect(found, second.compiled, place / _TREE)
 
 
@@ -129,6 +140,7 @@ def _compared(
     after: Side,
     intervals: Intervals | None,
     costs: bool,
+    version: str,
 ) -> Evaluation:
     """Both builds as one evaluation.
 
@@ -172,13 +184,16 @@ def _compared(
     project = dataclasses.replace(
         project, module_rows=project.module_rows + tuple(_passed_by(name, passed[name]) for name in sorted(passed))
     )
-    return summarised(
+    found = summarised(
         [project],
         before=before,
         after=after,
         intervals=intervals or Intervals(),
         compilations=first.calls + second.calls,
     )
+    levels = Counter(level_of(call.words) for call in first.compiled)
+    baseline = f"{baseline_text(version, levels)}{in_place_of(first.compiled)}"
+    return dataclasses.replace(found, baseline=baseline)
 
 
 def _expect_calls(made: _Made) -> None:

@@ -288,6 +288,7 @@ def _kinds(projects: Sequence[ProjectComparison]) -> list[str]:
 def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
     yield "mlgokit", evaluation.mlgokit_version or "unknown"
     yield from evaluation.toolchain.items()
+    yield "baseline", evaluation.baseline or "unknown"
     yield "seed of the intervals", str(evaluation.seed)
     yield "source", evaluation.source or "unknown"
     yield "compilations", f"{evaluation.compilations:,}"

@@ -303,6 +303,7 @@ class Evaluation:
         overall: measure -> change, over the projects of all languages.
         before: the side that is compared with.
         after: the side that is judged.
+        baseline: compiler, version and levels that both sides have in common.
         level: probability that the intervals are made for.
         seed: of the intervals.
         left_alone: which policies leave code to LLVM because of the processor that it is for, a sentence each.
@@ -322,6 +323,7 @@ class Evaluation:
     overall: dict[str, Change] = field(default_factory=dict[str, Change])
     before: SideRecord = field(default_factory=SideRecord)
     after: SideRecord = field(default_factory=SideRecord)
+    baseline: str = ""
     level: float = 0.95
     seed: int = 1
     left_alone: tuple[str, ...] = ()

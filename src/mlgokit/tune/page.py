@@ -201,6 +201,7 @@ def _left_out(tuned: Tuned) -> TextTable:
 def _facts(tuned: Tuned) -> Iterable[tuple[str, str]]:
     yield "mlgokit", tuned.mlgokit_version or "unknown"
     yield from tuned.toolchain.items()
+    yield "baseline", tuned.baseline or "unknown"
     yield "objective", tuned.objective or "unknown"
     yield "seed", "unknown" if tuned.seed is None else str(tuned.seed)
     yield "plugin", tuned.plugin

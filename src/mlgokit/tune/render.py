@@ -34,6 +34,8 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
     _say_left_out(tuned.failures, tuned.left_out, "left out, and as LLVM has it", out)
     for note in tuned.notes:
         say(out, note)
+    if tuned.baseline:
+        say(out, f"baseline: {tuned.baseline}")
     trials = ""
     if tuned.allocated is not None and tuned.costs is not None:
         _say_costs(tuned, tuned.allocated, tuned.costs, out)

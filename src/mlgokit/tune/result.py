@@ -158,6 +158,7 @@ class Tuned:
         user_seconds: processor time of all compilations.
         compilations: how many there were.
         objective: what was made small.
+        baseline: what sizes are compared with: compiler, version and levels.
         seed: of the search.
         command: what was typed.
         mlgokit_version: of this package.
@@ -192,6 +193,7 @@ class Tuned:
     versioned: str = ""
     built: TunedBuild | None = None
     objective: str = ""
+    baseline: str = ""
     seed: int | None = None
     command: str = ""
     mlgokit_version: str = ""

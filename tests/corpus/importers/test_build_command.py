@@ -28,8 +28,8 @@ def kept(line: str, file: str = "/b/a.cc", level: str | None = None) -> str:
         ("g++ -Wall -Werror -Werror=format -pedantic-errors -Wno-narrowing -c a.cc", "-Wall -Wno-narrowing"),
         ("g++ a.cc b.o libc.a -lm -L/lib -Wl,-z,now -o prog -O1 -static", "-O1 -static"),
         ("g++ -fdiagnostics-color=always -fcolor-diagnostics -pipe -c -- a.cc", "-pipe"),
-        ("clang++ -Xclang -include-pch -Xclang p.pch -Xclang -include -Xclang p -c a.cc", "-Xclang -include -Xclang p"),
-        ("clang++ -include-pch p.pch -O2 -c a.cc", "-O2"),
+        ("clang++ -Xclang -include -Xclang p -O2 -c a.cc", "-Xclang -include -Xclang p -O2"),
+        ("clang++ -Winvalid-pch -fpch-instantiate-templates -fpch-debuginfo -O2 -c a.cc", "-Winvalid-pch -O2"),
         ("clang++ -mllvm -inline-threshold=5 -Xclang -fno-x -c a.cc", "-mllvm -inline-threshold=5 -Xclang -fno-x"),
         ("clang++ -B /evil -specs=e --config e.cfg -wrapper e,f -ccc-install-dir /e -fproc-stat-report=e -c a.cc", ""),
         ("g++ -D_F=2 -fsanitize=address -march=native -c a.cc", "-D_F=2 -fsanitize=address -march=native"),
@@ -84,7 +84,8 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
 @pytest.mark.parametrize(
     ("line", "file", "reason"),
     [
-        ("nvcc -c a.cu", "/b/a.cu", "expected a C or C++ compiler, found nvcc"),
+        ("nvcc -c a.cu", "/b/a.cu", "expected clang or a compiler with GCC's options, found nvcc"),
+        ("cl /c a.cc", "/b/a.cc", "expected clang or a compiler with GCC's options, found cl"),
         (
             "clang -cc1 -triple x86_64 -emit-obj -x c a.c",
             "/b/a.c",
@@ -95,9 +96,30 @@ def test_includes_and_macros_do_not_decide_how_bitcode_is_compiled():
         ("clang -c a.m", "/b/a.m", "expected C or C++, found a.m"),
         ("g++ -x assembler -c a.c", "/b/a.c", "expected C or C++, found -x assembler"),
         (
-            "clang++ -x c++-header -o p.pch -c p.hxx.cxx",
-            "/b/p.hxx.cxx",
-            "expected a source, found a precompiled header, which is no module",
+            "clang++ -include-pch p.pch -c a.cc",
+            "/b/a.cc",
+            (
+                "expected the text of the precompiled header p.pch, found no command of the database that makes it, "
+                "and no header of that name beside it; import a database that has its command, or compile without it"
+            ),
+        ),
+        *(
+            (
+                f"clang++ {words}",
+                f"/b/{words.split()[-1]}",
+                (
+                    "expected a source that is compiled by itself, found one that makes or imports a C++20 module "
+                    f"({found}): interfaces would have to be compiled first; it stays as LLVM has it"
+                ),
+            )
+            for words, found in (
+                ("-c a.cppm", "a.cppm"),
+                ("-c a.ixx", "a.ixx"),
+                ("-x c++-module -c a.cc", "c++-module"),
+                ("-fmodule-output -c a.cc", "-fmodule-output"),
+                ("-fmodule-file=a=a.pcm -c a.cc", "-fmodule-file=a=a.pcm"),
+                ("-c a.pcm", "a.pcm"),
+            )
         ),
     ],
 )
@@ -124,7 +146,7 @@ def test_what_starts_programs_though_the_driver_is_only_asked_is_left_out_and_co
     found = call(f"clang++ {line} -O2 -c a.cc")
     assert found.dropped == tuple(word for word in words if word != "-fcrash-diagnostics=all")
     assert found.options[:2] == ("-O2", "-g0")
-    with pytest.raises(ValueError, match=r"expected a C or C.. compiler, found nvptx64-g.."):
+    with pytest.raises(ValueError, match=r"expected clang or a compiler with GCC's options, found nvptx64-g.."):
         call("nvptx64-g++ -O2 -c a.cc")
 
 

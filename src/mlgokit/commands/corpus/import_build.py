@@ -6,7 +6,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.commands.options import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
+from mlgokit.commands.options import (
+    ANY_CLANG,
+    WORKERS,
+    Databases,
+    SandboxMode,
+    open_sandbox_of_front_ends,
+    room_of,
+)
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure
@@ -70,6 +77,8 @@ class Import:
     """Room in GiB that the import leaves on the disk; if not given, 1, or 2 % of a smaller disk."""
     disk_limit_gib: float | None = None
     """Size in GiB of the corpus at which the import stops; with --compile-commands it can go on."""
+    database: Databases = ANY_CLANG
+    """Which commands of the database are taken."""
     held_out: bool = False
     """With --compile-commands: keep the modules out of training."""
     module_seconds: float = 120.0
@@ -97,7 +106,9 @@ _OBJECTS = frozenset({"objects", "params", "aquery", "embedded"})
 _FRONT_END = frozenset({"compile_commands"})
 _ONLY_WITH: Mapping[str, frozenset[str]] = {
     "embedded": frozenset({"embedded"}),
-    **dict.fromkeys(("level", "include", "exclude", "held_out", "module_seconds", "llvm", "sandbox"), _FRONT_END),
+    **dict.fromkeys(
+        ("level", "database", "include", "exclude", "held_out", "module_seconds", "llvm", "sandbox"), _FRONT_END
+    ),
     "object_base": _OBJECTS - {"objects"},
     **dict.fromkeys(("command_filter", "distributed", "bitcode_section", "command_section", "objcopy"), _OBJECTS),
     "link_command": frozenset({"thinlto"}),
@@ -158,9 +169,10 @@ def _source(config: Import) -> str:
             continue
         if allowed is not None and source not in allowed and getattr(config, item.name) != item.default:
             flags = " or ".join(sorted(map(_shown, allowed)))
-            raise UsageError(
-                f"import: expected {_flag(item.name)} only with {flags}, found it with {_shown(source)}; leave it out"
-            )
+            name = _flag(item.name)
+            if item.name == "database":
+                name = next(option for option, is_given in config.database.given.items() if is_given)
+            raise UsageError(f"import: expected {name} only with {flags}, found it with {_shown(source)}; leave it out")
     return source
 
 
@@ -194,6 +206,8 @@ def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[
         wanted=CommandFilter(include=config.include, exclude=config.exclude),
         held_out=config.held_out,
         for_link=for_link,
+        baseline=config.database.baseline,
+        target=config.database.target,
         workers=config.workers,
         limits=ExtractionLimits(
             module_seconds=config.module_seconds,
@@ -206,6 +220,8 @@ def _import_commands(config: Import, report: Report, *, for_link: bool) -> dict[
         **counts(imported.imported),
         "repeated_commands": imported.repeated,
         "unwanted_commands": imported.unwanted,
+        "commands_without_code": imported.without_code,
+        "baseline": imported.baseline,
         "dropped_options": dict(imported.options.left_out),
         "notes": [*imported.options.sentences(), *profile_sentences(imported.fits)],
     }

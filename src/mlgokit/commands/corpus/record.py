@@ -9,7 +9,7 @@ import tyro
 
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, DatabaseOptions
 from mlgokit.compiler.record import record_build
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
@@ -67,12 +67,14 @@ def _record(config: Record, report: Report) -> dict[str, Any]:
         )
     result: dict[str, Any] = {"database": str(config.output), "commands": commands}
     if config.corpus is None:
-        next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output), "--corpus", "corpus"]
+        next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output)]
+        next_words += ["--baseline", "clang", "--corpus", "corpus"]
         return {**result, "next": shlex.join(next_words)}
     imported = import_build.Import(
         compile_commands=database,
         corpus=config.corpus,
         level=config.level,
+        database=DatabaseOptions(baseline="clang"),
         llvm=config.compiler.llvm,
         sandbox=config.compiler.sandbox,
         workers=config.compiler.workers,

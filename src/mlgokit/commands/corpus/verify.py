@@ -11,7 +11,8 @@ from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, c
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import Level
-from mlgokit.corpus.importers.database import CommandFilter, command_jobs
+from mlgokit.corpus.importers.build_sources import CommandFilter
+from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.sources.extract import OPTIONS, options_made_with, project_jobs
 from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compiled_in_one_go, objects_of_build, verify_corpus
@@ -30,7 +31,8 @@ class Verify:
     objects: Path | None = None
     """Folder with the build's objects, under the modules' names; the linker's objects for ThinLTO."""
     compile_commands: Path | None = None
-    """Database that the corpus was imported from: its commands are run, each writing to a temporary folder."""
+    """Database that the corpus was imported from: each command is compiled in one go by its own options, precompiled
+    headers too, into a temporary folder. Its compilers and plugins are not started."""
     sources: Path | None = None
     """Folder where `corpus fetch` put the sources of a corpus that `corpus extract` made; they are compiled anew."""
     manifest: Path | None = None
@@ -82,15 +84,14 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
     if config.compile_commands is not None:
         recorded = _recorded(config.corpus)
         level = recorded.get("level")
-        jobs = command_jobs(
+        return build_reference(
             config.compile_commands,
             toolchain=toolchain,
             project=recorded.get("project"),
             level=cast("Level", level) if level in get_args(Level) else None,
             wanted=CommandFilter(include=recorded.get("include"), exclude=recorded.get("exclude")),
-            workers=config.compiler.workers,
+            timeout_seconds=config.compiler.deadline(),
         )
-        return compiled_in_one_go(jobs, timeout_seconds=config.compiler.deadline())
     known = {module.project for module in corpus.modules}
     projects = [project for project in load_projects(config.manifest) if project.name in known]
     jobs = project_jobs(

@@ -4,30 +4,34 @@ A command of a build names any compiler; only its options are taken, and the too
 what says where outputs go, what the linker does, and what another program would be loaded for.
 """
 
-import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Literal
 
 from mlgokit.compiler.options.parse import Option, spell_options
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_of_another_program
+from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
 from mlgokit.corpus.importers.compile_commands import CompileCommand
+from mlgokit.corpus.importers.front_end_paths import path_of, source_word
+from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
+from mlgokit.corpus.importers.precompiled import NO_HEADERS, Headers, header_text
 from mlgokit.corpus.options.driver import driver_units, is_accelerator, may_be_asked
 
 Language = Literal["c++", "c"]
 
-_WRAPPERS = frozenset({"ccache", "distcc", "sccache", "icecc", "buildcache", "gomacc", "reclient", "rewrapper", "env"})
-_COMPILER = re.compile(
-    r"(?P<target>(?:[a-z0-9_.]+-){1,3})?(?P<name>cc|c\+\+|gcc|g\+\+|clang|clang\+\+|cxx|CC|c89|c99)(?:-[0-9.]+)?"
-)
 _LANGUAGES: dict[str, Language] = {
     ".c": "c",
     ".i": "c",
     **dict.fromkeys((".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"), "c++"),
 }
+_INTERFACES = frozenset({".cppm", ".ccm", ".cxxm", ".c++m", ".ixx", ".mpp", ".mxx", ".pcm"})
+_OF_MODULES = re.compile(
+    r"^(?:c\+\+-module(-cpp-output)?|-xc\+\+-module.*|pcm|-fmodule-(output|file)(=.*)?|-fprebuilt-module-path=.*)$",
+    re.MULTILINE,
+)
 _PREPROCESSED = {".i": "cpp-output", ".ii": "c++-cpp-output"}
 _NAMED_LANGUAGES: dict[str, Language] = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
 
@@ -36,18 +40,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PATHS = _words("""
-    -D -U -I -F -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -iwithprefixbefore -iframework
-    -cxx-isystem
-""")
-_JOINED_PATHS = ("-D", "-U", "-I", "-isystem", "-iquote", "-idirafter")
-"""What only the front end reads: two commands that differ in nothing else compile bitcode in the same way."""
-
 _OUTPUTS = _words("""
-    -o -c -S -E -l -L -u -z -T -e -MF -MT -MQ -MJ -M -MM -MD -MMD -MG -MP -MV -Xlinker -Xassembler -Xanalyzer -B -w -Q
+    -o -c -S -l -L -u -z -T -e -MF -MT -MQ -MJ -MD -MMD -MG -MP -MV -Xlinker -Xassembler -Xanalyzer -B -w -Q
     -H -v -pedantic-errors -dumpbase -dumpbase-ext -dumpdir -aux-info -wrapper -specs --config -ccc-gcc-name
-    -ccc-install-dir -resource-dir -include-pch -serialize-diagnostics --serialize-diagnostics -framework -install_name
-    -emit-llvm -### --verbose -fsyntax-only --analyze -ftime-report -ftime-trace -fsave-optimization-record
+    -ccc-install-dir -resource-dir -serialize-diagnostics --serialize-diagnostics -framework -install_name
+    -emit-llvm --verbose -ftime-report -ftime-trace -fsave-optimization-record
     -fsplit-lto-unit -ffat-lto-objects -fno-fat-lto-objects -fno-lto -flto
 """)
 _OUTPUT_PREFIXES = tuple(
@@ -55,7 +52,7 @@ _OUTPUT_PREFIXES = tuple(
     -Wl, -Wp,-M -Werror -flto= -flto- -fthinlto-index= -fthin-link-bitcode= -fembed-bitcode -fuse-ld= -save-temps
     --save-temps -specs= --specs= --config= -fdump- -ftime-trace= -ccc- -fcrash-diagnostics -fproc-stat-report
     -foptimization-record -fsave-optimization-record= -resource-dir= -fdiagnostics- -fno-diagnostics-
-    -fcolor-diagnostics -fno-color-diagnostics -gsplit-dwarf -print- --print- -fmodules-cache-path= -fmax-errors=
+    -fcolor-diagnostics -fno-color-diagnostics -gsplit-dwarf -fmodules-cache-path= -fpch- -fmax-errors=
     -fstack-usage -l -L -MF -MT -MQ -MJ -z -B
 """)
 )
@@ -63,7 +60,7 @@ _ELSEWHERE = _words("--coverage -coverage -fprofile-arcs -ftest-coverage -fwhole
 _ELSEWHERE_PREFIXES = ("-fplugin", "-fpass-plugin", "-fvirtual-function-elimination")
 """What changes code, but writes beside it, loads other programs, or works only in a link: left out and counted."""
 
-_PASSED_OUTPUTS = ("-include-pch", "-fembed-bitcode", "-emit-pch")
+_PASSED_OUTPUTS = ("-fembed-bitcode", "-emit-pch")
 _PASSED_ELSEWHERE = ("-load", "-plugin", "-add-plugin", "-fplugin", "-fpass-plugin")
 
 # What gcc only warns about, and clang takes for an error unless it is told.
@@ -94,6 +91,8 @@ class FrontEndCall:
         dropped: options of the build that would change the code and are left out.
         foreign: those that are kept, and make another program than the one that is shipped.
         lto: the link-time optimization that the build's object is for; the front end alone does not do it.
+        after: macros that are defined once precompiled headers are read, which :attr:`paths` has as text.
+        headers: the commands that make the precompiled headers of the source, in their order.
     """
 
     language: Language
@@ -104,6 +103,8 @@ class FrontEndCall:
     dropped: tuple[str, ...]
     foreign: tuple[str, ...] = ()
     lto: Lto = ""
+    after: tuple[Option, ...] = ()
+    headers: tuple[CompileCommand, ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -121,12 +122,16 @@ class FrontEndCall:
         return tuple(word for unit in self.units if unit.kind == "path" for word in (unit.name, *unit.values))
 
 
-def front_end_call(command: CompileCommand, *, level: str | None = None) -> FrontEndCall:
+def front_end_call(
+    command: CompileCommand, *, level: str | None = None, headers: Headers = NO_HEADERS, as_text: bool = True
+) -> FrontEndCall:
     """Find out what one command of a build asks of the front end.
 
     Args:
         command: from the database.
         level: in place of the build's ``-O``, without the dash (``Oz``); the build's own if left out.
+        headers: the precompiled headers that the database makes.
+        as_text: put the text of precompiled headers in their place; else they are left out alone.
 
     Raises:
         ValueError: it is not a compilation of C or C++; says what it is.
@@ -139,51 +144,62 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
         >>> call.driver, call.options, call.paths, call.input
         ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-I', 'include'), ('a.cc',))
     """
-    words = _without_wrappers(command.arguments)
-    name = PurePosixPath(words[0]).name
-    compiler = _COMPILER.fullmatch(name)
-    if compiler is None or is_accelerator(compiler["target"] or ""):
-        raise ValueError(f"expected a C or C++ compiler, found {name}")
+    words = without_wrappers(command.arguments)
+    compiler = compiler_name(words[0])
+    if compiler is None or is_accelerator(compiler.target):
+        raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
     if list(words[1:2]) == ["-cc1"]:
         # Bear sees each program that starts, and clang starts itself where one command compiles and links.
         raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
-    kept: list[Option] = []
-    dropped: list[str] = []
-    named: str | None = None
-    spelled = str(command.file)
-    for unit in driver_units(words[1:]):
-        option, value = unit.name, unit.values[0] if unit.values else None
-        if option.startswith("-x"):
-            named = value or option[2:]
-        elif unit.kind == "input":
-            spelled = unit.words[0] if _names(command, unit.words[0]) else spelled
-        elif _is_output(option, value) or (level and option.startswith("-O")):
-            continue
-        elif _elsewhere(option, value) or not may_be_asked(unit):
-            dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
-        else:
-            kept.append(_path(unit) or unit)
+    _check_no_module(command, words[1:])
+    units = tuple(driver_units(words[1:]))
+    named = next((unit.values[0] if unit.values else unit.name[2:] for unit in reversed(units) if _is_x(unit)), None)
+    kept, dropped = _sorted(units, level)
+    text = header_text(command, headers)
+    if text is not None and (as_text or not text.made_by):
+        kept = [*(unit for unit in kept if unit.kind != "path"), *text.units]
+    elif text is not None:
+        kept = [unit for unit in kept if unit not in text.used]
     if lto := lto_of(words):
         dropped.append("-flto=thin" if lto == "thin" else "-flto")
-    driver = "clang++" if compiler["name"].endswith(("++", "xx")) or compiler["name"] == "CC" else "clang"
-    language = _language(command.file, named, driver)
-    gcc = "clang" not in compiler["name"]
+    driver = "clang++" if compiler.is_cxx else "clang"
+    named = None if named == "none" else named
+    language, source_language = _languages(command, named, driver)
     extra = ["-g0", *([f"-{level}"] if level else []), "-w", "-Qunused-arguments"]
-    extra += [f"-Wno-error={warning}" for warning in _FORGIVEN[language]] if gcc else []
-    if (target := compiler["target"]) and not any(unit.name.startswith(("--target", "-target")) for unit in kept):
-        extra.insert(0, f"--target={target[:-1]}")
+    extra += [] if compiler.is_clang else [f"-Wno-error={warning}" for warning in _FORGIVEN[language]]
+    if compiler.target and not any(unit.name.startswith(("--target", "-target")) for unit in kept):
+        extra.insert(0, f"--target={compiler.target}")
     return FrontEndCall(
         language=language,
         driver=driver,
         units=(*kept, *(Option(name=word, words=(word,), kind="driver") for word in extra)),
-        input=(*(("-x", named) if named and named != "none" else ()), spelled),
-        source_language=_PREPROCESSED.get(command.file.suffix, language)
-        if named in {None, "none"}
-        else named or language,
+        input=(*(("-x", named) if named else ()), source_word(command)),
+        source_language=source_language,
         dropped=tuple(dropped),
         foreign=tuple(unit.name for unit in kept if is_of_another_program(unit.name)),
         lto=lto,
+        after=() if text is None or not as_text else text.after,
+        headers=() if text is None else text.made_by,
     )
+
+
+def _sorted(units: Iterable[Option], level: str | None) -> tuple[list[Option], list[str]]:
+    """The options that are kept, and the names of those that would change the code and are left out."""
+    kept: list[Option] = []
+    dropped: list[str] = []
+    for unit in units:
+        option, value = unit.name, unit.values[0] if unit.values else None
+        if unit.kind == "input" or _is_x(unit) or _is_output(option, value) or (level and option.startswith("-O")):
+            continue
+        if _elsewhere(option, value) or not may_be_asked(unit):
+            dropped.append(option if option != "-Xclang" else f"-Xclang {value}")
+        else:
+            kept.append(path_of(unit) or unit)
+    return kept, dropped
+
+
+def _is_x(unit: Option) -> bool:
+    return unit.name.startswith("-x")
 
 
 def lto_of(words: Sequence[str]) -> Lto:
@@ -199,21 +215,6 @@ def lto_of(words: Sequence[str]) -> Lto:
     return "thin" if found[-1] == "-flto=thin" else "full"
 
 
-def _without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
-    """The words from the compiler on: ``ccache``, ``env A=b`` and the like are left out.
-
-    Raises:
-        ValueError: nothing is left, or one of them is empty: it would be dropped, or be the value of what is not.
-    """
-    if "" in arguments[1:]:
-        before = arguments[arguments.index("", 1) - 1]
-        raise ValueError(f"expected options and a source, found an empty word after {before[:200]}")
-    for index, word in enumerate(arguments):
-        if PurePosixPath(word).name not in _WRAPPERS and (index == 0 or "=" not in word):
-            return arguments[index:]
-    raise ValueError(f"expected a compiler, found only {arguments[0]}")
-
-
 def _elsewhere(option: str, value: str | None) -> bool:
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_ELSEWHERE)
@@ -227,36 +228,35 @@ def _is_output(option: str, value: str | None) -> bool:
     return joined or option in _OUTPUTS or option.startswith(_OUTPUT_PREFIXES)
 
 
-def _path(unit: Option) -> Option | None:
-    """What only the front end reads, apart from its value.
+def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
+    """Refuse what C++20 modules are made of and compiled with.
 
     Raises:
-        ValueError: the value is none, but would be an option to a compiler that reads the line in another way.
+        ValueError: it is such a command.
     """
-    option = unit.name
-    name = option if option in _PATHS else next((name for name in _JOINED_PATHS if option.startswith(name)), None)
-    if name is None:
-        return None
-    value = "".join(unit.values) if option in _PATHS else option.removeprefix(name)
-    if not value or value.startswith(("-", "@")):
-        raise ValueError(f"expected a value of {name} that is no option, found {' '.join(unit.words)[:200]}")
-    return Option(name=name, values=(value,), words=unit.words, kind="path")
+    match = _OF_MODULES.search("\n".join(words))
+    found = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
+    if found is not None:
+        raise ValueError(
+            f"expected a source that is compiled by itself, found one that makes or imports a C++20 module "
+            f"({found}): interfaces would have to be compiled first; it stays as LLVM has it"
+        )
 
 
-def _names(command: CompileCommand, word: str) -> bool:
-    """Whether an input of the command is its source."""
-    return posixpath.normpath(command.directory / word) == str(command.file)
-
-
-def _language(file: Path, named: str | None, driver: str) -> Language:
-    """The language of a source.
+def _languages(command: CompileCommand, named: str | None, driver: str) -> tuple[Language, str]:
+    """The language of a source, and how ``-cc1 -x`` calls it.
 
     Raises:
         ValueError: it is neither C nor C++.
     """
-    if named and named.endswith("-header"):
-        raise ValueError("expected a source, found a precompiled header, which is no module")
-    language = _NAMED_LANGUAGES.get(named) if named and named != "none" else _LANGUAGES.get(file.suffix)
+    suffix = command.file.suffix
+    language = _NAMED_LANGUAGES.get(named) if named else _LANGUAGES.get(suffix)
     if language is None:
-        raise ValueError(f"expected C or C++, found {f'-x {named}' if named else file.name}")
-    return "c++" if driver == "clang++" and not named else language
+        if (why_no_code(command) or "").startswith(PRECOMPILES):
+            by_driver = "c++" if driver == "clang++" else "c"
+            language = _NAMED_LANGUAGES.get((named or "").removesuffix("-header"), by_driver)
+            return language, f"{language}-header"
+        raise ValueError(f"expected C or C++, found {f'-x {named}' if named else command.file.name}")
+    if named:
+        return language, named
+    return "c++" if driver == "clang++" else language, _PREPROCESSED.get(suffix, language)

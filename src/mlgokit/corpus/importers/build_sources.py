@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -15,12 +15,20 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
+from mlgokit.corpus.importers.build_compiler import Baseline, BuildCompiler, build_compiler
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
+from mlgokit.corpus.importers.no_code import why_no_code
+from mlgokit.corpus.importers.precompiled import Headers, headers_made
 from mlgokit.corpus.importers.project_name import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import with_profiles
+from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import has_copies
+
+_OTHER_COMPILER = (
+    "build with clang (CC=clang CXX=clang++), or give --baseline clang to have clang's code compared with clang's"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,7 @@ class BuildSource:
     """A command on its way to a job."""
 
     name: str
+    command: CompileCommand
     call: FrontEndCall
     options: BuildOptions
     file: Path
@@ -65,13 +74,30 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """What is read of which database."""
+    """What is read of which database; ``headers`` are the precompiled ones that it makes."""
 
     database: Path
     project: str
     root: Path
     level: Level | None
     is_wanted: Callable[[CompileCommand], bool]
+    headers: Headers
+    baseline: Baseline = "clang"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a first reading found.
+
+    Attributes:
+        options: one set for each dry run.
+        commands: by key of the dry run, how many sources it is for.
+        sources: how many sources and failures there are.
+    """
+
+    options: tuple[BuildOptions, ...]
+    commands: Mapping[tuple[object, ...], int]
+    sources: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,8 +110,13 @@ class SourceReading:
     first_failure: ModuleFailure | None = None
     repeated: int = 0
     unwanted: int = 0
+    without_code: int = 0
+    named_without_code: list[str] = field(default_factory=list[str])
+    compilers: Counter[BuildCompiler] = field(default_factory=Counter["BuildCompiler"])
+    refused: Counter[BuildCompiler] = field(default_factory=Counter["BuildCompiler"])
     commands: int = 0
     dropped: Counter[str] = field(default_factory=Counter[str])
+    unknown: set[str] = field(default_factory=set[str])
     foreign: Counter[str] = field(default_factory=Counter[str])
     copies: dict[Path, Path | None] = field(default_factory=dict[Path, Path | None])
 
@@ -103,8 +134,7 @@ def source_calls(
         ToolError: the compiler cannot be started.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
-    options, _ = survey(request)
-    answers = dry_runs(toolchain, options, workers=workers)
+    answers = dry_runs(toolchain, survey(request).options, workers=workers)
     calls: list[SourceCall] = []
     left_out: dict[str, str] = {}
     for source in read_sources(request, SourceReading()):
@@ -114,6 +144,8 @@ def source_calls(
         dry = answers[dry_run_key(source.options)]
         if (reason := refusal(source, dry)) is not None:
             left_out[source.name] = reason
+        elif source.call.after:
+            left_out[source.name] = "it defines macros only after its precompiled header is read"
         elif source.call.lto:
             left_out[source.name] = "it is compiled with -flto, so that its code is made in the link"
         else:
@@ -129,10 +161,18 @@ def source_calls(
     return calls, left_out
 
 
-def source_request(database: Path, *, project: str | None, level: Level | None, wanted: CommandFilter) -> SourceRequest:
-    """What is to be read of a database.
+def source_request(
+    database: Path,
+    *,
+    project: str | None,
+    level: Level | None,
+    wanted: CommandFilter,
+    baseline: Baseline = "clang",
+) -> SourceRequest:
+    """What is to be read of a database, which is read once for its precompiled headers.
 
     Raises:
+        CorpusError: the database is none.
         UsageError: a filter or the project's name is not usable.
     """
     root = database.resolve().parent
@@ -142,26 +182,39 @@ def source_request(database: Path, *, project: str | None, level: Level | None, 
         root=root,
         level=level,
         is_wanted=wanted.predicate(),
+        headers=headers_made(read_compile_commands(database)),
+        baseline=baseline,
     )
 
 
-def survey(request: SourceRequest) -> tuple[list[BuildOptions], int]:
-    """One set of options for each dry run, and how many sources and failures there are."""
+def survey(request: SourceRequest) -> Survey:
+    """What there is to ask the compiler about.
+
+    Raises:
+        CorpusError: nothing.
+    """
     reading = SourceReading()
     distinct: dict[tuple[object, ...], BuildOptions] = {}
+    commands: Counter[tuple[object, ...]] = Counter()
     count = 0
     for source in read_sources(request, reading):
         count += 1
         if isinstance(source, BuildSource):
             distinct.setdefault(dry_run_key(source.options), source.options)
+            commands[dry_run_key(source.options)] += 1
     if not distinct:
         raise _nothing(request.database, reading)
-    return list(distinct.values()), count
+    return Survey(options=tuple(distinct.values()), commands=commands, sources=count)
 
 
 def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[BuildSource | ModuleFailure]:
-    """The database, entry by entry, without those that are repeated or not wanted."""
+    """The database, entry by entry, without those that are repeated, not wanted, or make no code."""
     for item in read_compile_commands(request.database):
+        if isinstance(item, CompileCommand) and (what := why_no_code(item)) is not None and request.is_wanted(item):
+            reading.without_code += 1
+            if len(reading.named_without_code) < EXAMPLES:
+                reading.named_without_code.append(f"{os.path.relpath(item.file, request.root)}: {what}")
+            continue
         source = _source(request, reading, item)
         if isinstance(source, ModuleFailure):
             reading.failures += 1
@@ -184,9 +237,17 @@ def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
 
 
 def _nothing(database: Path, reading: SourceReading) -> CorpusError:
+    if reading.refused and reading.refused.total() == reading.failures:
+        named = ", ".join(f"{count} of {compiler.text}" for compiler, count in reading.refused.most_common())
+        return CorpusError(
+            f"{database}: expected commands of clang, found {named}: it loads no plugin of clang, and sizes would not "
+            f"be compared with its code; {_OTHER_COMPILER}"
+        )
     found = f"{reading.failures} entries that are none"
     if reading.first_failure is not None:
         found += f" ({reading.first_failure.name}: {reading.first_failure.reason})"
+    if reading.without_code:
+        found += f", {reading.without_code} that make no code ({reading.named_without_code[0]})"
     if reading.unwanted:
         found += f", and {reading.unwanted} that the filter leaves out"
     return CorpusError(
@@ -210,7 +271,13 @@ def _source(
         reason = f"mlgokit copied it into {copies} in an earlier run; delete that folder, and configure the build again"
         return ModuleFailure(name=name, project=request.project, reason=reason)
     try:
-        call = front_end_call(item, level=request.level)
+        call = front_end_call(item, level=request.level, headers=request.headers)
+        compiler = build_compiler(item.arguments)
+        if request.baseline == "build" and compiler.is_clang is False:
+            reading.refused[compiler] += 1
+            raise ValueError(  # noqa: TRY301  (a reason like those of the call)
+                f"expected a command of clang, found one of {compiler.text}; {_OTHER_COMPILER}"
+            )
     except ValueError as error:
         return ModuleFailure(name=name, project=request.project, reason=str(error))
     options = BuildOptions(
@@ -229,7 +296,8 @@ def _source(
     reading.names[hash(name)] += 1
     if (count := reading.names[hash(name)]) > 1:
         name = f"{name}-{count}"
-    return BuildSource(name=name, call=call, options=options, file=item.file, output=item.output)
+    reading.compilers[compiler] += 1
+    return BuildSource(name=name, command=item, call=call, options=options, file=item.file, output=item.output)
 
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:

@@ -4,7 +4,9 @@ The options are the build's own, so that a module's code is what the build would
 information is left out: it has the machine's paths, and no decision of the optimizer depends on it.
 """
 
+import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -12,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from mlgokit.compiler.options.parse import Option
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.build_notes import BuildOptionCounts, write_options
+from mlgokit.corpus.build_notes import BuildOptionCounts, baseline_text, level_of, write_options
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
@@ -22,26 +24,31 @@ from mlgokit.corpus.front_end import (
     front_ends,
 )
 from mlgokit.corpus.importers.build_command import lto_of
+from mlgokit.corpus.importers.build_compiler import Baseline
 from mlgokit.corpus.importers.build_sources import (
     BuildSource,
     CommandFilter,
     SourceReading,
     SourceRequest,
+    Survey,
     read_sources,
     refusal,
     source_request,
     survey,
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
+from mlgokit.corpus.importers.precompiled import write_macros
+from mlgokit.corpus.importers.target import target_family, target_of
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import ProfileCopies, profile_of, with_profiles
+from mlgokit.corpus.profiles import ProfileCopies, with_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
-from mlgokit.errors import InputError
+from mlgokit.errors import InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +59,8 @@ class ImportedCommands:
         imported: how many modules and failures the corpus has.
         repeated: commands that the database had before.
         unwanted: commands that the filter left out.
+        without_code: commands that make no code.
+        baseline: what sizes of the modules are compared with: compiler, version and levels.
         options: of the build, those that were left out and those that make another program than the shipped one.
         fits: how profiles fit, for each module with one.
     """
@@ -59,6 +68,8 @@ class ImportedCommands:
     imported: Imported
     repeated: int
     unwanted: int
+    without_code: int = 0
+    baseline: str = ""
     options: BuildOptionCounts = field(default_factory=BuildOptionCounts)
     fits: tuple[ProfileFit, ...] = ()
 
@@ -70,7 +81,7 @@ class ImportedCommands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What the compiler says about the commands; ``sources`` is their number.
+    """What the compiler says about the commands; ``sources`` is their number, ``target`` what modules are for.
 
     ``profile`` says where the profile is that an option of a command that ran in some folder names, counted from
     ``folder``; ``for_link`` is that of :func:`import_commands`.
@@ -80,6 +91,7 @@ class _Plan:
     answers: Mapping[tuple[object, ...], DryRun]
     sources: int
     held_out: bool
+    target: str
     profile: Callable[[Option, Path], str]
     folder: Path = field(default_factory=Path)
     for_link: bool = False
@@ -95,13 +107,15 @@ def import_commands(
     wanted: CommandFilter | None = None,
     held_out: bool = False,
     for_link: bool = False,
+    baseline: Baseline = "clang",
+    target: str | None = None,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
     report: Report = say_nothing,
 ) -> ImportedCommands:
-    """Make a corpus of the sources that a build compiles, whatever compiler it names; takes little memory.
+    """Make a corpus of the sources that a build compiles; takes little memory.
 
-    The database is read twice, first for the options that differ, then for the sources, one by one.
+    The database is read for precompiled headers, then for the options that differ, then for the sources, one by one.
 
     Modules that an earlier run finished are reused, unless their source, or what it includes, has another content.
 
@@ -115,6 +129,9 @@ def import_commands(
         held_out: keep the modules out of training.
         for_link: modules of sources with ``-flto`` say what the link reads of classes (the type metadata of vtables),
             as the build's bitcode does.
+        baseline: ``clang`` takes commands of any compiler, as what they would be for this clang; ``build`` those of a
+            clang only, as far as that can be known.
+        target: triple or architecture of the modules; if left out, that of most commands.
         workers: how many compilers run at a time.
         limits: what one module may take.
         report: told after every module.
@@ -125,11 +142,11 @@ def import_commands(
         ReuseError: the corpus folder was made in another way.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
-        UsageError: a filter or the project's name is not usable.
+        UsageError: a filter or the project's name is not usable, or no command is for the target.
     """
     wanted = wanted or CommandFilter()
-    request = source_request(database, project=project, level=level, wanted=wanted)
-    options, sources = survey(request)
+    request = source_request(database, project=project, level=level, wanted=wanted, baseline=baseline)
+    found = survey(request)
     with locked(corpus_folder):
         claim_corpus(
             corpus_folder,
@@ -140,21 +157,26 @@ def import_commands(
                 "include": wanted.include,
                 "exclude": wanted.exclude,
                 **({"for_link": True} if for_link else {}),
+                **({} if target is None else {"target": target}),
+                **({"baseline": baseline} if baseline == "build" else {}),
             },
             toolchain=toolchain,
             inputs={"compile_commands": digest_file(database)},
         )
+        answers = dry_runs(toolchain, found.options, workers=workers)
         plan = _Plan(
             toolchain=toolchain,
-            answers=dry_runs(toolchain, options, workers=workers),
-            sources=sources,
+            answers=answers,
+            sources=found.sources,
             held_out=held_out,
+            target=_target(found, answers, target),
             profile=ProfileCopies(corpus_folder=corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
         )
         reading = SourceReading()
         fits: list[ProfileFit] = []
+        levels: Counter[str] = Counter()
         remedy = "correct the database, or give options that this compiler takes"
         with (
             front_ends(corpus_folder, limits=limits) as make,
@@ -165,44 +187,24 @@ def import_commands(
                 done = job if isinstance(job, ModuleFailure) else make(job)
                 if isinstance(done, Module) and (fit := fit_of(done)) is not None:
                     fits.append(fit)
+                if isinstance(done, Module):
+                    levels[level_of(done.command_line)] += 1
                 return done
 
             jobs = _jobs(request, reading, plan)
             room = None if limits is None else limits.room
             write_outcomes(writer, outcome, jobs, workers=workers, report=report, total=plan.sources, room=room)
-        counts = _counted(reading)
+        counts = dataclasses.replace(_counted(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
             imported=writer.imported(),
             repeated=reading.repeated,
             unwanted=reading.unwanted,
+            without_code=reading.without_code,
+            baseline=baseline_text(toolchain.version, levels),
             options=counts,
             fits=tuple(fits),
         )
-
-
-def command_jobs(
-    database: Path,
-    *,
-    toolchain: Toolchain,
-    project: str | None = None,
-    level: Level | None = None,
-    wanted: CommandFilter | None = None,
-    workers: int = 1,
-) -> list[FrontEndJob]:
-    """What :func:`import_commands` would run for the same arguments, without running it.
-
-    Raises:
-        CorpusError: the database is none.
-        ToolError: the compiler cannot be started.
-        UsageError: a filter or the project's name is not usable.
-    """
-    request = source_request(database, project=project, level=level, wanted=wanted or CommandFilter())
-    options, sources = survey(request)
-    answers = dry_runs(toolchain, options, workers=workers)
-    # What the build made is made anew of what it was made of, and not of copies.
-    plan = _Plan(toolchain=toolchain, answers=answers, sources=sources, held_out=False, profile=profile_of)
-    return [job for job in _jobs(request, SourceReading(), plan) if isinstance(job, FrontEndJob)]
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:
@@ -263,8 +265,60 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
+def _target(found: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
+    """The one target of a corpus: that which was asked for, else that of most commands.
+
+    Raises:
+        UsageError: no command is for the one that was asked for.
+    """
+    counts: Counter[str] = Counter()
+    triples: dict[str, str] = {}
+    for key, count in found.commands.items():
+        if answers[key].reason is None:
+            triple = target_of(answers[key])
+            counts[target_family(triple)] += count
+            triples.setdefault(target_family(triple), triple)
+    if not counts:
+        return ""
+    if wanted is None:
+        return triples[counts.most_common(1)[0][0]]
+    named = target_family(wanted)
+    chosen = [family for family in counts if named in {family, family.partition("-")[0]}]
+    if not chosen:
+        there = ", ".join(f"{triples[family]} ({counted(count, 'command')})" for family, count in counts.most_common())
+        raise UsageError(f"--target {wanted}: expected a target of the database, found {there}; name one of these")
+    return triples[max(chosen, key=counts.__getitem__)]
+
+
+def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
+    """What is to be said of a database's entries that give no module, and of its compilers."""
+    said: list[str] = []
+    if reading.without_code:
+        named = ", ".join(reading.named_without_code)
+        more = reading.without_code - len(reading.named_without_code)
+        said.append(
+            f"no code, and so no module, comes of {counted(reading.without_code, 'command')} of the database: {named}"
+            f"{f', and {more} more' if more > 0 else ''}"
+        )
+    for compiler, count in reading.compilers.most_common():
+        if compiler.is_clang is None:
+            what = "which may be another compiler: PATH has no such program that could be asked"
+        elif not compiler.is_clang:
+            what = "which is no clang"
+        elif compiler.major not in {0, toolchain.major}:
+            what = "of another version"
+        else:
+            continue
+        said.append(
+            f"{counted(count, 'command')} of the build {'is' if count == 1 else 'are'} for {compiler.text}, {what}: "
+            f"modules and baseline are those of clang {toolchain.version}"
+        )
+    return tuple(said)
+
+
 def _count(reading: SourceReading, source: BuildSource, unknown: Sequence[str]) -> None:
     reading.commands += 1
+    reading.unknown.update(unknown)
     reading.dropped.update({*source.call.dropped, *unknown})
     reading.foreign.update(set(source.call.foreign))
 
@@ -274,6 +328,7 @@ def _counted(reading: SourceReading) -> BuildOptionCounts:
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
         kept=dict(reading.foreign.most_common()),
+        unknown=frozenset(reading.unknown),
     )
 
 
@@ -288,6 +343,11 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
         _count(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)
         reason = refusal(source, dry)
+        if reason is None and target_family(target_of(dry)) != target_family(plan.target):
+            reason = (
+                f"it is compiled for {target_of(dry)}, and this corpus is for {plan.target}: one has a single target; "
+                f"--target {target_of(dry)} makes one of such commands"
+            )
         try:
             job = None if reason is not None else _job(request, source, plan, dry, words)
         except InputError as error:
@@ -309,6 +369,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
     named = ("-main-file-name", source.file.name) if has_counters else ()
     units = ("-flto-unit",) if plan.for_link and source.call.lto else ()
+    after = ("-include", str(write_macros(source.call.after, plan.folder))) if source.call.after else ()
 
     return FrontEndJob(
         name=source.name,
@@ -317,7 +378,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         held_out=plan.held_out,
         source="/".join(part for part in PurePosixPath(relative).parts if part != ".."),
         directory=options.directory,
-        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named, *units),
+        front_end=(driver_path(plan.toolchain, options.driver), *with_profiles(words, whole), *named, *units, *after),
         input=("-x", source.call.source_language, source.call.input[-1]),
         command_line=with_profiles(dry.command_line, place),
     )

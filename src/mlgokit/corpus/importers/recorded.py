@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgokit.compiler.toolchain import Toolchain
@@ -67,6 +67,17 @@ def recorded_links(calls: Sequence[WrappedCall], *, toolchain: Toolchain) -> dic
             command = shlex.join([_driver(call, toolchain), *words])
             found[output] = RecordedLink(command=command, folder=call.folder, output=output)
     return found
+
+
+def in_place_of(calls: Sequence[WrappedCall]) -> str:
+    """Of a baseline, in the place of which compilers of the build our clang compiled; empty of no call.
+
+    Example:
+        >>> in_place_of([])
+        ''
+    """
+    names = sorted({PurePosixPath(call.name).name for call in calls if call.kind != "link"})
+    return f", in the place of the build's {' and '.join(names)}" if names else ""
 
 
 def _objects(call: WrappedCall) -> list[Path]:

@@ -1,0 +1,147 @@
+"""Which compiler a command of a build names, by its name and by what it says about itself.
+
+A database is data: nothing that it names is executed. A compiler that has one of the names below, and is the very
+program that the user's own ``PATH`` has for this name, is asked for its version; no other is.
+"""
+
+import functools
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from mlgokit.compiler.program_version import ProgramVersion, program_version
+
+Baseline = Literal["build", "clang"]
+"""Whose code sizes are compared with: the build's compiler, which then is a clang, or our clang's, whatever it is."""
+
+_WRAPPERS = frozenset({"ccache", "distcc", "sccache", "icecc", "buildcache", "gomacc", "reclient", "rewrapper", "env"})
+_COMPILER = re.compile(
+    r"(?P<target>(?:[A-Za-z0-9_.]+-){1,3})?(?P<name>cc|c\+\+|gcc|g\+\+|clang|clang\+\+|cxx|CC|c89|c99)"
+    r"(?:-(?P<version>[0-9.]+))?"
+)
+_GCC_ONLY = re.compile(
+    r"-f(no-)?(ipa-.*|gcse.*|graphite.*|whole-program|tree-(?!vectorize|slp-vectorize|ter|dce|salias|vrp).*|toplevel-reorder"
+    r"|pch-preprocess|modules-ts|max-errors=.*|lto-partition=.*|use-linker-plugin|var-tracking.*|conserve-stack)"
+    r"|-specs=.*|-mindirect-branch=.*"
+)
+"""Options that GCC has, and clang never took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerName:
+    """The program of a command: its base name without a target and a version (``g++``), and these, empty if absent."""
+
+    word: str
+    name: str
+    target: str
+    version: str
+
+    @property
+    def is_clang(self) -> bool:
+        """Whether the name alone says so."""
+        return "clang" in self.name
+
+    @property
+    def is_cxx(self) -> bool:
+        """Whether it is a driver for C++."""
+        return self.name.endswith(("++", "xx")) or self.name == "CC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildCompiler:
+    """What is known of a build's compiler.
+
+    Attributes:
+        text: the name in the command and, if it was asked, what it is: ``c++ (clang 22.1.8)``.
+        is_clang: ``None`` if nothing is known about it.
+        major: of a clang's version, 0 if that is not known.
+    """
+
+    text: str
+    is_clang: bool | None
+    major: int = 0
+
+
+def without_wrappers(arguments: Sequence[str]) -> Sequence[str]:
+    """The words from the compiler on: ``ccache``, ``env A=b`` and the like are left out.
+
+    Raises:
+        ValueError: nothing is left, or one of them is empty: it would be dropped, or be the value of what is not.
+    """
+    if "" in arguments[1:]:
+        before = arguments[arguments.index("", 1) - 1]
+        raise ValueError(f"expected options and a source, found an empty word after {before[:200]}")
+    for index, word in enumerate(arguments):
+        if PurePosixPath(word).name not in _WRAPPERS and (index == 0 or "=" not in word):
+            return arguments[index:]
+    raise ValueError(f"expected a compiler, found only {arguments[0]}")
+
+
+def compiler_name(word: str) -> CompilerName | None:
+    """The parts of a compiler's name, ``None`` if it is none of a GCC or a clang with GCC's options.
+
+    Example:
+        >>> compiler_name("/usr/bin/arm-none-eabi-g++-12")
+        CompilerName(word='/usr/bin/arm-none-eabi-g++-12', name='g++', target='arm-none-eabi', version='12')
+    """
+    found = _COMPILER.fullmatch(PurePosixPath(word).name.removesuffix(".exe"))
+    if found is None:
+        return None
+    return CompilerName(
+        word=word,
+        name=found["name"],
+        target=(found["target"] or "").removesuffix("-"),
+        version=found["version"] or "",
+    )
+
+
+def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
+    """What is known of the compiler of a command.
+
+    Raises:
+        ValueError: the command has none.
+    """
+    words = without_wrappers(arguments)
+    found = _known(words[0], os.environ.get("PATH", ""))
+    if found.is_clang is None and (option := next(filter(_GCC_ONLY.fullmatch, words[1:]), None)) is not None:
+        return BuildCompiler(text=f"{found.text} (with {option}, an option of GCC)", is_clang=False)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _known(word: str, path: str) -> BuildCompiler:
+    name, text = compiler_name(word), PurePosixPath(word).name
+    if name is None:
+        return BuildCompiler(text=text, is_clang=False)
+    program = _on_path(word, path)
+    said = ProgramVersion() if program is None else program_version(program)
+    if not said.version:
+        major = name.version.partition(".")[0]
+        return BuildCompiler(
+            text=text,
+            is_clang=True if name.is_clang else False if name.name in {"gcc", "g++"} else None,
+            major=int(major) if name.is_clang and major.isdigit() else 0,
+        )
+    if not said.text:
+        return BuildCompiler(text=f"{text} (no clang, version {said.version})", is_clang=False)
+    return BuildCompiler(text=f"{text} (clang {said.version})", is_clang=True, major=said.major)
+
+
+def _on_path(word: str, path: str) -> Path | None:
+    """The program that the user's shell starts by this name, if it is the one that the word means."""
+    folders = [folder for folder in path.split(os.pathsep) if Path(folder).is_absolute()]
+    found = shutil.which(PurePosixPath(word).name, path=os.pathsep.join(folders))
+    if found is None or ("/" in word and not _is_same(word, found)):
+        return None
+    return Path(found)
+
+
+def _is_same(word: str, found: str) -> bool:
+    try:
+        return Path(word).is_absolute() and Path(word).samefile(found)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,221 @@
+"""Precompiled headers of a build: which command made one, and what a source that uses it reads in its place.
+
+A precompiled header is a compiler's memory on disk, for its own version only. So a source is compiled with the header's
+text, as the command that made it read it: with its macros, its folders and its own ``-include``. As clang does, a
+source's command adds to these what the header's has not: an ``-include`` of both is read once, and a macro of the
+source alone is not there while the header is read.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgokit.compiler.options.parse import Option
+from mlgokit.corpus.importers.build_compiler import compiler_name, without_wrappers
+from mlgokit.corpus.importers.compile_commands import CompileCommand
+from mlgokit.corpus.importers.front_end_paths import PRECOMPILED, front_end_paths, source_word
+from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
+from mlgokit.corpus.options.driver import driver_units
+from mlgokit.files import atomic_write
+
+Headers = Mapping[Path, CompileCommand]
+"""By path of a precompiled header, the command that makes it."""
+NO_HEADERS: Headers = {}
+MACROS = "macros"
+"""The folder in a corpus of headers that only define macros."""
+_SUFFIXES = (".gch", ".pch")
+_MACROS = frozenset({"-D", "-U"})
+_TEXTS = frozenset({"-include", "-imacros"})
+_LATER = "import a database that has its command, or compile without it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderText:
+    """What a source reads in place of its precompiled headers.
+
+    Attributes:
+        units: all that only the front end reads.
+        after: macros that are there only once the headers are read.
+        made_by: the commands that make the headers, each after those that it uses; none where only the text is known.
+        used: the command's options that stand for the headers.
+    """
+
+    units: tuple[Option, ...]
+    after: tuple[Option, ...] = ()
+    made_by: tuple[CompileCommand, ...] = ()
+    used: tuple[Option, ...] = ()
+
+
+def headers_made(commands: Iterable[object]) -> dict[Path, CompileCommand]:
+    """The commands of a database that make precompiled headers."""
+    return {
+        path: command
+        for command in commands
+        if isinstance(command, CompileCommand) and (why_no_code(command) or "").startswith(PRECOMPILES)
+        for path in _outputs(command)
+    }
+
+
+def write_macros(macros: Sequence[Option], corpus: Path) -> Path:
+    """Write what defines macros into a corpus, as a header that is named after its content.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    lines: list[str] = []
+    for unit in macros:
+        # As clang's command line: what is behind a line break does not count.
+        name, equals, value = unit.values[0].partition("\n")[0].partition("=")
+        lines.append(f"#undef {name}\n" if unit.name == "-U" else f"#define {name} {value if equals else 1}\n")
+    text = "".join(lines)
+    path = corpus / MACROS / f"{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}.h"
+    if not path.exists():
+        atomic_write(path, text.encode("utf-8", "surrogateescape"))
+    return path
+
+
+def _outputs(command: CompileCommand) -> Iterator[Path]:
+    """Where a compiler puts a header: without ``-o`` beside it or where it runs, with one of the endings."""
+    if any(unit.name.startswith("-o") for unit in driver_units(command.arguments[1:])):
+        yield command.output or command.file
+        return
+    for suffix in _SUFFIXES:
+        yield command.file.with_name(command.file.name + suffix)
+        yield command.directory / (command.file.name + suffix)
+
+
+def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Path] = frozenset()) -> HeaderText | None:
+    """What a command reads in place of its precompiled headers, ``None`` if it uses none.
+
+    Args:
+        command: of a source, or of a header that is made with another one.
+        headers: what the database makes.
+        made: headers that are being made, which do not stand for themselves.
+
+    Raises:
+        ValueError: the text of one is not known, or other code would come of it.
+    """
+    if not headers and PRECOMPILED not in command.arguments:
+        return None
+    words = without_wrappers(command.arguments)
+    own = tuple(front_end_paths(tuple(words[1:])))
+    name = compiler_name(words[0])
+    folders = [command.directory]
+    if name is None or not name.is_clang:
+        # GCC looks for a precompiled header wherever it looks for a header, and clang where it runs.
+        folders += [command.directory / unit.values[0] for unit in own if unit.name.startswith(("-I", "-i"))]
+    macros: list[Option] = []
+    texts: list[Option] = []
+    searched: list[Option] = []
+    made_by: list[CompileCommand] = []
+    rest: list[Option] = []
+    for unit in own:
+        path = _precompiled(unit, command, folders, headers)
+        maker = None if path is None else headers.get(path)
+        if path is None or path in made or maker == command:
+            rest.append(unit)
+            continue
+        if maker is None:
+            texts.append(_option("-include", str(path.with_suffix(""))))
+            continue
+        inner = _read_by(maker, headers, made=made | {path})
+        if inner.after:
+            raise ValueError(
+                f"expected precompiled headers with the same macros, found {path.name} made with "
+                f"{' '.join(inner.after[0].words)} and another header without; give both the same"
+            )
+        made_by += inner.made_by
+        placed = [_placed(one, maker, command) for one in inner.units]
+        macros += (one for one in placed if one.name in _MACROS)
+        texts += (one for one in placed if one.name in _TEXTS)
+        searched += (one for one in placed if one.name not in _MACROS | _TEXTS)
+    used = tuple(unit for unit in own if unit not in rest)
+    if not used:
+        return None
+    if not made_by:
+        return HeaderText(units=(*texts, *rest), used=used)
+    read = {_key(unit, command) for unit in (*macros, *texts)}
+    rest = [unit for unit in rest if _key(unit, command) not in read]
+    there = {_key(unit, command) for unit in rest}
+    return HeaderText(
+        units=(
+            *macros,
+            *texts,
+            *(unit for unit in rest if unit.name not in _MACROS),
+            *(unit for unit in searched if _key(unit, command) not in there),
+        ),
+        after=tuple(unit for unit in rest if unit.name in _MACROS),
+        made_by=tuple(made_by),
+        used=used,
+    )
+
+
+def _read_by(maker: CompileCommand, headers: Headers, *, made: frozenset[Path]) -> HeaderText:
+    """What the command of a precompiled header reads, the header last.
+
+    Raises:
+        ValueError: as of :func:`header_text`; or code that the header has is not in what uses it.
+    """
+    words = without_wrappers(maker.arguments)
+    if "-fpch-codegen" in words:
+        raise ValueError(
+            "expected a precompiled header that is only read, found one made with -fpch-codegen, whose functions are "
+            "compiled with it; leave that out of the build"
+        )
+    text = header_text(maker, headers, made=made)
+    source = _option("-include", source_word(maker))
+    if text is None:
+        return HeaderText(units=(*front_end_paths(tuple(words[1:])), source), made_by=(maker,))
+    return HeaderText(units=(*text.units, source), after=text.after, made_by=(*text.made_by, maker))
+
+
+def _precompiled(unit: Option, command: CompileCommand, folders: Iterable[Path], headers: Headers) -> Path | None:
+    """The precompiled header that an option names, or that a compiler takes in its place.
+
+    Raises:
+        ValueError: it is neither made by the database nor beside a header of its name.
+    """
+    name = unit.values[0]
+    if unit.name == PRECOMPILED:
+        path = _normal(command.directory / name)
+        if path in headers or (path.suffix in _SUFFIXES and path.with_suffix("").is_file()):
+            return path
+        raise ValueError(
+            f"expected the text of the precompiled header {name}, found no command of the database that makes it, and "
+            f"no header of that name beside it; {_LATER}"
+        )
+    # A compiler's driver looks for one; its front end does not.
+    for folder in folders if unit.name == "-include" and unit.words[0] != "-Xclang" else ():
+        for suffix in _SUFFIXES:
+            if (path := _normal(folder / f"{name}{suffix}")) in headers:
+                return path
+        if (folder / name).is_file():
+            break
+    return None
+
+
+def _placed(unit: Option, maker: CompileCommand, command: CompileCommand) -> Option:
+    """The same option for a command that may run elsewhere."""
+    if unit.name in _MACROS or maker.directory == command.directory:
+        return unit
+    return _option(unit.name, str(_normal(maker.directory / unit.values[0])))
+
+
+def _option(name: str, value: str) -> Option:
+    return Option(name=name, values=(value,), words=(name, value), kind="path")
+
+
+def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
+    """What is the same option, however it is spelled."""
+    value = unit.values[0]
+    if unit.name in _TEXTS:
+        return unit.name, value
+    if unit.name in _MACROS:
+        return unit.name, value if "=" in value or unit.name == "-U" else f"{value}=1"
+    return unit.name, str(_normal(command.directory / value))
+
+
+def _normal(path: Path) -> Path:
+    return Path(os.path.normpath(path))
