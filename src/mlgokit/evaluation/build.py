@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_weights, measure_object
+from mlgokit.compiler.project_calls import project_calls
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
@@ -241,7 +242,7 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
     links: dict[Path, WrappedCall] = {}
-    calls = project_calls(build, tree)
+    calls = project_calls(build, tree).calls
     for call in calls:
         if call.kind == "compile":
             languages.update("c" if path.suffix in {".c", ".i"} else "c++" for path in call.inputs)

@@ -145,7 +145,7 @@ def front_end_call(command: CompileCommand, *, level: str | None = None) -> Fron
     if compiler is None or is_accelerator(compiler["target"] or ""):
         raise ValueError(f"expected a C or C++ compiler, found {name}")
     if list(words[1:2]) == ["-cc1"]:
-        # Bear sees each program that starts, and clang starts itself where one command compiles and links.
+        # A recorder may see each program that starts, and clang starts itself where one command compiles and links.
         raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
     kept: list[Option] = []
     dropped: list[str] = []
