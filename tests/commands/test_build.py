@@ -17,7 +17,8 @@ from mlgokit.terminal import open_console
 
 RESULT: dict[str, Any] = {
     "command": ("make",), "plugin": "tuned.so", "plugin_in": "both", "compiler": "clang 22", "reason": "", "code": 0,
-    "seen": 3, "compilations": 3, "failed": 0, "left_out": {}, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
+    "seen": 3, "compilations": 3, "failed": 0, "left_out": {},
+    "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
     "links_by_another": 0, "programs": (),
     "programs_without": {}, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
 }  # fmt: skip
