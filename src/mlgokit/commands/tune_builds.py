@@ -23,7 +23,7 @@ from mlgokit.commands.build_site import (
 from mlgokit.commands.outside import outside
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_below, objects_passed_by
-from mlgokit.compiler.project_calls import LeftOut, grouped, project_calls
+from mlgokit.compiler.project_calls import grouped, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.database import lto_kinds
@@ -272,7 +272,7 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
     if not written.entries:
         raise _nothing_recorded(options, passed, build.programs)
     lost = (*project.left_out, *written.left_out)
-    left_out = grouped([*(LeftOut(name=_name(one, tree), reason=_reason(one)) for one in passed), *lost])
+    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed} | grouped(lost)
     left_out |= {f"{one.crate} ({one.kind})": _BY_RUSTC for one in build.programs}
     if passed or lost:
         name, reason = next(iter(left_out.items()))
@@ -292,10 +292,6 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
         tests=None,
         left_out=left_out,
     )
-
-
-def _name(one: PassedObject, tree: Path) -> str:
-    return one.path.relative_to(tree).as_posix()
 
 
 def _without(configured: Sequence[Path]) -> str:
