@@ -1,6 +1,7 @@
 """How each build system is told which compiler to call, and with which flags; each by a door of its own."""
 
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -68,17 +69,17 @@ def meson_by_native_file(
 def autotools(
     build: Path, source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """A configure script beside the build folder, and make under Bear."""
+    """A configure script beside the build folder, and make, recorded."""
     configure = [str(source / "configure"), *_variables(toolchain, flags, linking)]
-    return configure, _bear(build, ["make"]), ["make"]
+    return configure, _recorded(build, ["make"]), ["make"]
 
 
 def make(
     build: Path, _source: Path, toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Make alone, in a copy of the sources, under Bear."""
+    """Make alone, in a copy of the sources, recorded."""
     words = ["make", *_variables(toolchain, flags, linking)]
-    return [], _bear(build, words), words
+    return [], _recorded(build, words), words
 
 
 def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str]) -> list[str]:
@@ -91,8 +92,8 @@ def _variables(toolchain: Toolchain, flags: Sequence[str], linking: Sequence[str
     ]  # fmt: skip
 
 
-def _bear(build: Path, words: Sequence[str]) -> list[str]:
-    return ["bear", "--output", str(build / DATABASE_NAME), "--", *words]
+def _recorded(build: Path, words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "mlgokit", "corpus", "record", "--output", str(build / DATABASE_NAME), "--", *words]
 
 
 BUILD_SYSTEMS: Mapping[System, Call] = {

@@ -122,7 +122,7 @@ look() {
             have_runtimes "$major" || lacking="$lacking runtimes-$major"
             have_runtimes "$major" || ! offered "libclang-rt-$major-dev" || wished="$wished libclang-rt-$major-dev"
         done
-        for program in bear ccache cmake meson ninja make valgrind; do
+        for program in ccache cmake meson ninja make valgrind; do
             package=$program
             if [ "$program" = ninja ]; then package=ninja-build; fi
             command -v "$program" >/dev/null 2>&1 || lacking="$lacking $program"

@@ -83,3 +83,25 @@ def compile_object(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactor
         return output
 
     return compile_text
+
+
+CLANG = """#!/bin/sh
+# Writes its words where -o says.
+words="$0 $*"
+while [ $# -gt 1 ]; do [ "$1" = -o ] && echo "$words" > "$2"; shift; done
+"""
+
+
+@pytest.fixture
+def clang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    """A compiler that is a script, alone with a shell and a cross compiler and a launcher in ``PATH``."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("real", "arm-none-eabi-gcc", "gcc-12"):
+        (programs / name).write_text(CLANG)
+        (programs / name).chmod(0o755)
+    (programs / "ccache").write_text("#!/bin/sh\necho cached $*\n")
+    (programs / "ccache").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Toolchain(major=99, version="99", clang=programs / "real", clangxx=programs / "real")

@@ -17,7 +17,8 @@ from mlgokit.terminal import open_console
 
 RESULT: dict[str, Any] = {
     "command": ("make",), "plugin": "tuned.so", "plugin_in": "both", "compiler": "clang 22", "reason": "", "code": 0,
-    "compilations": 3, "failed": 0, "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
+    "seen": 3, "compilations": 3, "failed": 0, "left_out": {},
+    "levels": {"-Oz": 3}, "links": 1, "links_with_plugin": 0, "links_without": 0,
     "links_by_another": 0, "programs": (),
     "programs_without": {}, "foreign": (), "passed_by": (), "up_to_date": 0, "wall_seconds": 1.0,
 }  # fmt: skip
@@ -61,6 +62,11 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
     ("facts", "code", "sentences"),
     [
         ({}, 0, ["3 compilations with tuned.so, by clang 22 in the place of whatever the build names; 0 failed"]),
+        (
+            {"seen": 5, "left_out": {"a.c, b.c": "they are gone"}},
+            0,
+            ["5 compilations seen; not counted are\n  a.c, b.c: they are gone\n"],
+        ),
         ({"levels": {"-Oz": 1, "-O2": 2}}, 0, ["2 of them without -Oz or -Os: a policy, and decisions about inlining"]),
         ({"links_with_plugin": 1}, 0, ["loaded in 1 link with link-time optimization"]),
         ({"links_without": 1, "plugin_in": "compile"}, 0, ["not loaded in 1 link with link-time optimization, as it"]),

@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.commands.corpus import import_build, record
 from mlgokit.commands.options import CompilerOptions, DatabaseOptions
-from mlgokit.compiler.record import RecordedBuild
+from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import BuildOptionCounts
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.importers.database import ImportedCommands
@@ -16,30 +16,29 @@ from mlgokit.corpus.staleness import ProfileFit
 from mlgokit.corpus.writer import Imported
 from mlgokit.errors import CorpusError, UsageError
 
-ENTRY = '{"directory": "/", "file": "a.c", "command": "cc -O2 -c a.c"}'
 
-
-def recorded(monkeypatch: pytest.MonkeyPatch, *entries: str, returncode: int = 0, timed_out: bool = False) -> None:
-    def record_build(command: tuple[str, ...], *, database: Path, timeout_seconds: float) -> RecordedBuild:
-        assert timeout_seconds == 240 * 60
-        database.write_text(f"[{','.join(entries)}]")
-        return RecordedBuild(database=database, returncode=returncode, timed_out=timed_out)
+def recorded(monkeypatch: pytest.MonkeyPatch, **found: Any) -> None:
+    def record_build(command: tuple[str, ...], *, timeout_seconds: float, **_: Any) -> dict[str, Any]:
+        assert (command[0], timeout_seconds) == ("make", 240 * 60)
+        return found
 
     monkeypatch.setattr(record, "record_build", record_build)
+    monkeypatch.setattr(record, "find_toolchain", lambda _: None)
 
 
 def test_a_recorded_build_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    recorded(monkeypatch, ENTRY, ENTRY)
+    recorded(monkeypatch, seen=2, commands=2)
     database = tmp_path / "a b.json"
     assert record.run(record.Record(command=("make", "-j2"), output=database)) == {
         "database": str(database),
+        "seen": 2,
         "commands": 2,
         "next": f"mlgokit corpus import --compile-commands '{database}' --baseline clang --corpus corpus",
     }
 
 
 def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    recorded(monkeypatch, ENTRY)
+    recorded(monkeypatch, commands=1)
     seen: list[import_build.Import] = []
     monkeypatch.setattr(import_build, "run", lambda config, **_: seen.append(config) or {"modules": 1})
     config = record.Record(
@@ -63,20 +62,40 @@ def test_a_recorded_build_can_be_imported_at_once(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("entries", "options", "message"),
+    ("script", "seconds", "message"),
     [
-        ((ENTRY,), {"returncode": 2}, "make -j2: expected the build to succeed, found exit code 2 after 1 commands"),
-        ((), {"timed_out": True, "returncode": -9}, "found it not to end in time after 0 commands; correct the build"),
-        ((), {}, "expected a build that compiles, found that it called no compiler; clean the build folder first"),
+        (
+            "gcc-12 -c a.c -o a.o; exit 2",
+            30,
+            "expected the build to succeed, found after 1 commands: sh -c 'gcc-12 -c a.c -o a.o; exit 2' ended with 2",
+        ),
+        ("sleep 60", 1, "expected the build to succeed, found after 0 commands: sh -c 'sleep 60' did not end within"),
+        ("true", 30, "sh -c true: expected a build that compiles, found that it called no compiler; clean the build"),
     ],
 )
 def test_a_build_that_gives_nothing(
-    entries: tuple[str, ...], options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, seconds: float, message: str, clang: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    recorded(monkeypatch, *entries, **options)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.c").touch()
     with pytest.raises(CorpusError) as caught:
-        record.run(record.Record(command=("make", "-j2"), output=tmp_path / "c.json", corpus=tmp_path / "corpus"))
-    assert message in str(caught.value)
+        record.record_build(
+            ("sh", "-c", script), database=tmp_path / "c.json", toolchain=clang, timeout_seconds=seconds
+        )
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ((), "record: expected a build after --, found nothing; give one, as in `record -- make -j2`"),
+        (("no-such-make", "-j2"), "record: expected a program in no-such-make -j2, found no no-such-make; check the"),
+    ],
+)
+def test_a_build_that_is_none_is_misuse(command: tuple[str, ...], message: str, tmp_path: Path):
+    with pytest.raises(UsageError) as caught:
+        record.run(record.Record(command=command, output=tmp_path / "c.json"))
+    assert str(caught.value).startswith(message)
 
 
 def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ from mlgokit.compiler.wrapping import WrappedBuild
 from mlgokit.manifest import MANIFEST_NAME, sign_new, write_manifest
 
 BITCODE = b"BC\xc0\xde"
-NOTHING_SEEN = WrappedBuild(reason="", code=0, calls=(), others=(), wall_seconds=0.0)
+NOTHING_SEEN = WrappedBuild(reason="", code=0, every_call=(), wall_seconds=0.0)
 
 
 def test_an_object_is_new_if_the_build_made_or_changed_it_whatever_the_clocks_say(tmp_path: Path):

@@ -1,40 +1,28 @@
 """Wrapped builds, with scripts in the places of compilers."""
 
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.build_tree import project_calls
+from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.source_texts import content_of
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper_folder import open_wrappers, plugin_settings, wrapper_variables
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 
-CLANG = """#!/bin/sh
-# Writes its words where -o says.
-words="$0 $*"
-while [ $# -gt 1 ]; do [ "$1" = -o ] && echo "$words" > "$2"; shift; done
-"""
-
-
-@pytest.fixture
-def clang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    """A compiler that is a script, alone with a shell and a cross compiler and a launcher in ``PATH``."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("real", "arm-none-eabi-gcc", "gcc-12"):
-        (programs / name).write_text(CLANG)
-        (programs / name).chmod(0o755)
-    (programs / "ccache").write_text("#!/bin/sh\necho cached $*\n")
-    (programs / "ccache").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return Toolchain(major=99, version="99", clang=programs / "real", clangxx=programs / "real")
-
 
 def built(
-    clang: Toolchain, folder: Path, script: str, added: AddedOptions | None = None, seconds: float = 30
+    clang: Toolchain,
+    folder: Path,
+    script: str,
+    added: AddedOptions | None = None,
+    seconds: float = 30,
+    *,
+    keeps_compilers: bool = False,
+    keeps_sources: bool = False,
 ) -> WrappedBuild:
     tree = folder / "tree"
     tree.mkdir(exist_ok=True, parents=True)
@@ -46,6 +34,8 @@ def built(
         toolchain=clang,
         added=added or AddedOptions(),
         timeout_seconds=seconds,
+        keeps_compilers=keeps_compilers,
+        keeps_sources=keeps_sources,
     )
 
 
@@ -61,7 +51,7 @@ def test_what_a_build_calls_by_name_gets_the_options(clang: Toolchain, tmp_path:
     assert [call.kind for call in found.calls] == ["compile", "link", "link", "link"]
     assert [call.name for call in found.calls] == ["gcc-12", "clang++", "cc", "cc"]
     assert [call.lto_linker for call in found.calls] == ["", "", "lld", "other"]
-    assert (tree / "a.o").stat().st_ino in found.calls[0].files
+    assert found.calls[0].contents == (content_of(tree / "a.o"),)
 
 
 def test_bitcode_is_linked_with_lto_whatever_the_words_say(clang: Toolchain, tmp_path: Path):
@@ -103,7 +93,99 @@ def test_what_checks_of_a_build_system_compile_is_not_of_the_project(clang: Tool
     found = built(clang, tmp_path, script)
 
     assert len(found.calls) == 3
-    assert [call.outputs[0].name for call in project_calls(found, tmp_path / "tree")] == ["a.o"]
+    project = project_calls(found, tmp_path / "tree")
+    assert [call.outputs[0].name for call in project.calls] == ["a.o"]
+    assert [(one.name, one.reason.partition(",")[0]) for one in project.left_out] == [
+        ("conftest.c", "neither the source nor what was made of it is there any more"),
+        ("a.c", "the build system compiled it to know its compiler"),
+    ]
+    assert (project.seen, project.compilations) == (3, 1)
+
+
+def sort_out(clang: Toolchain, folder: Path, script: str) -> tuple[list[str], dict[str, str], int]:
+    """What a build compiles and into what, what is left out by reason, and how many compilations were seen."""
+    project = project_calls(built(clang, folder, f"touch b.c; {script}"), folder / "tree")
+    made = [f"{source.name} {call.outputs[0].name}" for call in project.calls for source in call.sources]
+    return made, grouped(project.left_out), project.seen
+
+
+def test_what_was_made_of_sources_that_are_gone_is_found(clang: Toolchain, tmp_path: Path):
+    renamed = "cp ../a.c t$n.c; cc -c t$n.c -Dn=$n -o ../tmp.o; mv ../tmp.o $n.o; rm t$n.c"
+    linked = "touch $n.c; cc -c $n.c -o t.o; cc t.o -o app$n; rm $n.c t.o"
+    made, left_out, seen = sort_out(
+        clang,
+        tmp_path,
+        f"mkdir sub; cd sub; for n in 1 2; do {renamed}; done; cd ..; for n in 4 5; do {linked}; done;"
+        "touch g.c; cc -c g.c -o g.tmp.o; cp g.tmp.o g.o; rm g.c g.tmp.o; touch one.c; cc one.c -o made; rm one.c;"
+        "touch old.c; cc -c old.c -o old.o; ar rc lib.a old.o; rm old.c old.o; cc -c b.c -o gone.o; rm gone.o",
+    )
+    assert made == ["t1.c 1.o", "t2.c 2.o", "4.c t.o", "5.c t.o", "g.c g.o", "one.c made", "old.c old.o", "b.c gone.o"]
+    assert (left_out, seen) == ({}, 8)
+
+
+def test_each_compilation_that_is_left_out_has_a_reason(clang: Toolchain, tmp_path: Path):
+    made, left_out, seen = sort_out(
+        clang,
+        tmp_path,
+        "for n in 1 2 3 4 5; do touch try$n.c; cc -c try$n.c -o try.o; rm try*; done;"
+        "echo o > a.o; cc -c a.c b.c; cc -c a.c -o /dev/null; cc -Dold -c b.c -o b.o; cc -c b.c -o b.o;"
+        "arm-none-eabi-gcc -c a.c;"
+        'echo "-c \'a.c" > x.rsp; cc @x.rsp; touch c.c; cc -c c.c -o c.o; cc @gone.rsp -o x; rm c.c',
+    )
+    assert made == ["a.c a.o", "b.c b.o", "c.c c.o"]
+    assert left_out == {
+        "try1.c, try2.c, try3.c and 2 more": (
+            "neither the source nor what was made of it is there any more, as of the checks of a configure script"
+        ),
+        "a.c": "what it makes is not kept: it goes to /dev/null",
+        "b.c, b.c": "what it made was made again by a later call",
+        "a.c (4)": "it compiles for another machine",
+        "cc @x.rsp": (
+            "its words are in a response file that is not understood: @x.rsp: expected quotations that end, found "
+            '"\'a.c\\n"'
+        ),
+    }
+    assert seen == len(made) + 5 + 1 + 2 + 1 + 1
+
+
+def test_a_build_may_keep_its_own_compilers(clang: Toolchain, tmp_path: Path):
+    script = (
+        "gcc-12 -c a.c -o 1.o; ccache gcc-12 -c a.c -o 2.o; arm-none-eabi-gcc -c a.c -o 3.o;"
+        "echo ${CC-unset} > cc; command -v clang-99 > clang || true"
+    )
+    found = built(clang, tmp_path, script, AddedOptions(), keeps_compilers=True)
+
+    own = tmp_path / "programs"
+    assert [call.program for call in found.calls] == [own / "gcc-12", own / "gcc-12", own / "arm-none-eabi-gcc"]
+    assert (tmp_path / "tree/2.o").read_text() == f"{own}/gcc-12 -c a.c -o 2.o\n"
+    assert (tmp_path / "tree/cc").read_text() == "unset\n"
+    assert (tmp_path / "tree/clang").read_text() == ""
+
+
+def test_sources_are_kept_while_a_build_compiles_them(clang: Toolchain, tmp_path: Path):
+    script = (
+        "echo one | gcc -x c -c - -o 1.o; gcc -x c++ -c -o 2.o /dev/stdin < a.c; mkfifo p.c; echo three > p.c &"
+        "gcc -c p.c -o 3.o; echo 'int i;' > i.i; gcc -c i.i -o 4.o; gcc -DX -c a.c -o 5.o; gcc -c -include-pch x a.c"
+    )
+    found = built(clang, tmp_path, script, keeps_sources=True)
+
+    texts = [text for call in found.calls for text in call.texts]
+    assert [text.language for text in texts] == ["cpp-output", "c++-cpp-output", *["cpp-output"] * 4]
+    whole = [zlib.decompress(text.text.read_bytes()).decode() if text.text else text.reason for text in texts]
+    # The script that stands in for clang preprocesses to its words.
+    assert [text.split(" -o ")[0].removeprefix(f"{clang.clang} -E -w -Qunused-arguments ") for text in whole] == [
+        "-x c -",
+        "-x c++ /dev/stdin",
+        "it is read from a pipe",
+        "int i;\n",
+        "-DX a.c",
+        "it is compiled with precompiled headers or modules",
+    ]
+    assert [sorted(path.name for path in text.files) for text in texts] == [[], [], ["p.c"], ["i.i"], ["a.c"], ["a.c"]]
+    assert [text.is_piped for text in texts] == [True, True, False, False, False, False]
+    assert not any(text.changed for text in texts)
+    (tmp_path / "tree/a.c").write_text("another")
+    assert [len(text.changed) for text in texts] == [0, 0, 0, 0, 1, 1]
 
 
 def test_a_build_that_fails_or_is_late_says_so(clang: Toolchain, tmp_path: Path):

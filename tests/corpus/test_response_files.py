@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from mlgokit.corpus.response_files import expand_response_files, split_response
+from mlgokit.compiler.driver_call import split_response
+from mlgokit.corpus.response_files import expand_response_files
 
 
 @pytest.mark.parametrize(

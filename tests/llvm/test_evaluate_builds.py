@@ -259,6 +259,14 @@ def test_compilers_past_the_wrappers_are_told_of(evaluated: Evaluated, toolchain
     assert "made it, started past the wrappers of compilers" in rows["part.o"].after.reason
 
 
+def test_objects_that_the_build_removes_are_told_of(evaluated: Evaluated):
+    found, _ = evaluated(policy=(":always",), build=("sh -c 'cc -Oz -c part.c && rm part.o; cc -Oz -c main.c'",))
+
+    rows = {row.module: row for row in found.projects[0].module_rows}
+    assert {name: row.after.status for name, row in rows.items()} == {"main.o": "ok", "part.o": "left_out"}
+    assert rows["part.o"].after.reason == "the build has removed the object, so that it cannot be measured"
+
+
 def test_options_of_the_link_are_a_side_and_the_folder_stays_as_it_was(evaluated: Evaluated, project: Path):
     before = sorted(path.name for path in project.iterdir())
     found, _ = evaluated(link_options="-Wl,--icf=none -Wl,--no-gc-sections", build=("make",), images=("to*",))

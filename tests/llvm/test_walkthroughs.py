@@ -1,4 +1,4 @@
-"""Whole builds become corpora, as a user would do it: CMake with Ninja, Make under Bear, LTO, ThinLTO, objects.
+"""Whole builds become corpora, as a user would do it: CMake with Ninja, Make, LTO, ThinLTO, objects.
 
 Each ends with the corpus compiled plainly and under the plugin that echoes LLVM's heuristic, to the same bytes.
 """
@@ -103,8 +103,8 @@ def test_a_cmake_project_with_ninja(toolchain: Toolchain, folder: Path, plugin: 
     compiles_to_the_same(corpus, toolchain, plugin, tmp_path)
 
 
-def test_a_make_project_under_bear(toolchain: Toolchain, folder: Path, plugin: Path, tmp_path: Path):
-    need("bear", "make", "gcc")
+def test_a_recorded_make_project(toolchain: Toolchain, folder: Path, plugin: Path, tmp_path: Path):
+    need("make", "gcc")
     words = folder / "words"
 
     result = record.run(

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
-from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
 from mlgokit.compiler.outcome import first_error
+from mlgokit.compiler.project_calls import grouped, project_calls
 from mlgokit.compiler.rust.compile import plugin_words
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
@@ -66,8 +67,10 @@ class BuildResult:
         compiler: that compiled, with its version.
         reason: why the build failed, else empty.
         code: of the build; negative for a signal.
-        compilations: that the wrappers saw.
-        failed: how many of them failed.
+        seen: compilations that the wrappers saw; each source of a call is one.
+        compilations: those of the project.
+        failed: how many of these failed.
+        left_out: why the others are not counted, by the names of their sources, of many the first.
         levels: how many of them were at each optimization level, as the build has it.
         links: how many there were.
         links_with_plugin: those that load it, for link-time optimization.
@@ -87,8 +90,10 @@ class BuildResult:
     compiler: str
     reason: str
     code: int
+    seen: int
     compilations: int
     failed: int
+    left_out: dict[str, str]
     levels: dict[str, int]
     links: int
     links_with_plugin: int
@@ -207,6 +212,10 @@ def render(found: BuildResult, out: Console) -> None:
     if found.programs:
         count = f"{counted(len(found.programs), 'call')} of rustc with {found.plugin}"
         say(out, f"{count}, each for the full link-time optimization of a program: {', '.join(found.programs)}")
+    if found.left_out:
+        say(out, f"{counted(found.seen, 'compilation')} seen; not counted are")
+    for name, reason in found.left_out.items():
+        say(out, f"  {name}: {reason}")
     for name, reason in found.programs_without.items():
         say(out, f"a call of rustc without the plugin, for {name}: {reason}")
     others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
@@ -270,9 +279,9 @@ def tuned_for(plugin: Path) -> tuple[int | None, BuildPlace]:
 def _result(
     config: Build, place: BuildPlace, build: WrappedBuild, toolchain: Toolchain, passed: list[PassedObject]
 ) -> BuildResult:
-    calls = project_calls(build, Path.cwd())
-    compilations = [call for call in calls if call.kind != "link"]
-    links = [call for call in calls if call.kind != "compile"]
+    project = project_calls(build, Path.cwd())
+    compilations = [call for call in project.calls for _ in call.sources]
+    links = [call for call in project.calls if call.kind != "compile"]
     by_lld = sum(call.lto_linker == "lld" for call in links)
     levels = Counter(_level(call.words) for call in compilations)
     return BuildResult(
@@ -282,8 +291,10 @@ def _result(
         compiler=f"clang {toolchain.version}",
         reason=build.reason,
         code=build.code,
-        compilations=len(compilations),
+        seen=project.seen,
+        compilations=project.compilations,
         failed=sum(call.code != 0 for call in compilations),
+        left_out=grouped(project.left_out),
         levels=dict(levels.most_common()),
         links=len(links),
         links_with_plugin=by_lld if place in _LINK else 0,

@@ -69,6 +69,16 @@ class BuildSite:
     tree: Path
     toolchain: Toolchain
 
+    @property
+    def wrapping(self) -> Path:
+        """The folder for what the wrappers write during a step."""
+        return self.place / "wrapping"
+
+    @property
+    def kept_sources(self) -> Path:
+        """The folder for the texts of sources that the plain build removes."""
+        return self.place / "sources"
+
     def log(self, side: str, what: str) -> Path:
         """The file with what the commands of an option printed."""
         return self.place / f"{side}-{what}.log"
@@ -87,28 +97,34 @@ def build_commands(options: BuildOptions, option: str) -> list[list[str]]:
     return [command_words(text, option=f"--{option}", known=()) for text in getattr(options, option)]
 
 
-def run_step(site: BuildSite, what: str, side: str, added: AddedOptions) -> WrappedBuild:
+def run_step(
+    site: BuildSite, what: str, side: str, added: AddedOptions, *, keeps_sources: bool = False
+) -> WrappedBuild:
     """Run the commands of one option; what they print goes to a log.
+
+    With ``keeps_sources`` the folder of the wrappers stays, which has the texts of sources.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started.
     """
-    options, wrapping, log = site.options, site.place / "wrapping", site.log(side, what)
+    options, log = site.options, site.log(side, what)
     with writing(log):
-        shutil.rmtree(wrapping, ignore_errors=True)
+        shutil.rmtree(site.wrapping, ignore_errors=True)
         with log.open("wb") as output:
             done = run_wrapped(
                 build_commands(options, what),
                 tree=site.tree,
-                folder=wrapping,
+                folder=site.wrapping,
                 toolchain=site.toolchain,
                 added=added,
                 environment=REPEATABLE,
                 timeout_seconds=60 * (options.test_minutes if what == "test" else options.build_minutes),
                 output=output,
+                keeps_sources=keeps_sources,
             )
-        shutil.rmtree(wrapping, ignore_errors=True)
+        if not keeps_sources:
+            shutil.rmtree(site.wrapping, ignore_errors=True)
     if not done.reason:
         return done
     with log.open("rb") as output:

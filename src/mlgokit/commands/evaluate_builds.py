@@ -129,7 +129,7 @@ def _with_trees(
     with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
         # Its folder says how modules are named.
         database = tree / "mlgokit_commands.json"
-        if not write_database(wanted, database, toolchain=toolchain):
+        if not write_database(wanted, database).entries:
             return without_trees(config, found, "no object of the build holds a function that differs")
         try:
             folder = given_corpus(

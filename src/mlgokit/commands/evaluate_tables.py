@@ -50,6 +50,13 @@ def _say_missing(project: ProjectComparison, console: Console) -> None:
             console,
             f"{project.project}: {len(passed)} objects are alike on both sides: {row.module}: {row.after.reason}",
         )
+    gone = [row for row in project.module_rows if row.after.status == "left_out"]
+    if gone:
+        row = gone[0]
+        say(
+            console,
+            f"{project.project}: {counted(len(gone), 'object')} not compared, such as {row.module}: {row.after.reason}",
+        )
     for failure in project.failures:
         say(console, f"{failure.module}: left out, {failure.build}: {failure.reason}")
 

@@ -22,14 +22,8 @@ from mlgokit.commands.build_site import (
 )
 from mlgokit.commands.outside import outside
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.build_tree import (
-    PassedObject,
-    copy_sources,
-    is_image,
-    objects_below,
-    objects_passed_by,
-    project_calls,
-)
+from mlgokit.compiler.build_tree import PassedObject, copy_sources, is_image, objects_below, objects_passed_by
+from mlgokit.compiler.project_calls import grouped, project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions, WrappedProgram
 from mlgokit.corpus.importers.database import lto_kinds
@@ -269,24 +263,29 @@ def _record(site: BuildSite, configured: Sequence[Path], *, report: Report) -> R
         raise CorpusError(f"--clean: expected it to succeed before the build, found: {reason}; correct it")
     report(0, 1, "plain build, recorded")
     before = objects_below(tree, without=place.parent)
-    build = run_step(site, "build", PLAIN, none)
+    build = run_step(site, "build", PLAIN, none, keeps_sources=True)
     if build.reason:
         raise CorpusError(
             f"--build: expected the plain build by clang {toolchain.version} to succeed, found: {build.reason}; "
             f"look into {site.log(PLAIN, 'build')}{_without(configured)}"
         )
-    calls = project_calls(build, tree)
+    project = project_calls(build, tree)
+    calls = project.calls
     # Not within what is tuned: names of modules count from the database's folder.
     database = (tree if not options.clean else place) / "mlgokit_commands.json"
-    count = write_database(calls, database, toolchain=toolchain)
+    written = write_database(calls, database, kept=site.kept_sources)
+    with writing(site.wrapping):
+        shutil.rmtree(site.wrapping)
     passed = objects_passed_by(tree, build, before=before, without=place.parent)
-    if not count:
+    if not written.entries:
         raise _nothing_recorded(options, passed, build.programs)
-    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed}
+    lost = (*project.left_out, *written.left_out)
+    left_out = {one.path.relative_to(tree).as_posix(): _reason(one) for one in passed} | grouped(lost)
     left_out |= {f"{one.crate} ({one.kind})": _BY_RUSTC for one in build.programs}
-    if passed:
-        report(count, count + len(passed), f"objects recorded; not {next(iter(left_out))}: {_reason(passed[0])}")
-    links = {path: link for path, link in recorded_links(calls, toolchain=toolchain).items() if is_image(path)}
+    if passed or lost:
+        name, reason = next(iter(left_out.items()))
+        report(written.entries, project.seen + len(passed), f"objects recorded; not {name}: {reason}")
+    links = {path: link for path, link in recorded_links(calls).items() if is_image(path)}
     for path in links:
         if path.is_relative_to(tree):
             keep(path, site.kept(PLAIN, path.relative_to(tree).as_posix()))

@@ -21,7 +21,7 @@ from mlgokit.commands.build_site import (
 from mlgokit.commands.options import option_words
 from mlgokit.commands.tune_builds import Recorded, note_tuned_tree, programs_of
 from mlgokit.commands.tune_options import Tune
-from mlgokit.compiler.build_tree import project_calls
+from mlgokit.compiler.project_calls import project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.errors import RejectedError
@@ -81,7 +81,7 @@ def try_plugin(
                 f"--build: expected the build with the plugin to succeed as the plain one did, found: {build.reason}; "
                 f"no plugin was written, look into {site.log(TUNED, 'build')}; {again}"
             )
-        calls = project_calls(build, tree)
+        calls = project_calls(build, tree).calls
         made = {str(path) for call in calls for path in call.outputs}
         if missing := sorted(recorded.objects - made):
             notes.append(

@@ -1,6 +1,5 @@
-"""What of a wrapped build belongs to the project, and which objects no wrapper has seen."""
+"""The folder of a wrapped build: its copy, the checks of build systems in it, and objects that no wrapper has seen."""
 
-import contextlib
 import fnmatch
 import os
 import shutil
@@ -9,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.objects import elf as e
-from mlgokit.compiler.wrapping import WrappedBuild, WrappedCall
+from mlgokit.compiler.source_texts import content_of
+from mlgokit.compiler.wrapping import FileState, WrappedBuild, file_state
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import is_temporary, writing
 from mlgokit.locks import LOCK_NAME
@@ -23,8 +23,6 @@ _CONFIGURED = ("CMakeCache.txt", "meson-private")
 """A folder with one of these is a build that belongs to its place; a copy of it would build elsewhere."""
 _OBJECTS = (".o", ".obj")
 
-FileState = tuple[int, int, int]
-"""Number, size, and time of change of a file."""
 ObjectStates = Mapping[Path, FileState]
 
 
@@ -94,19 +92,6 @@ def is_check(path: Path, tree: Path) -> bool:
     return any(fnmatch.fnmatch(path.as_posix().removeprefix(f"{tree.as_posix()}/"), pattern) for pattern in _CHECKS)
 
 
-def project_calls(build: WrappedBuild, tree: Path) -> list[WrappedCall]:
-    """The compilations and links of a build, without the checks of its build system; those are gone when it ends.
-
-    What rustc has linked is gone too, but for the program.
-    """
-
-    def stays(call: WrappedCall) -> bool:
-        kept = call.inputs if call.kind != "link" or call.code else call.outputs
-        return all(path.exists() for path in kept)
-
-    return [call for call in build.calls if stays(call) and not any(is_check(path, tree) for path in call.outputs)]
-
-
 def is_image(path: Path) -> bool:
     """Whether a file is a program or a shared library."""
     try:
@@ -122,11 +107,7 @@ def objects_below(tree: Path, *, without: Path | None = None) -> ObjectStates:
         tree: the folder of the build.
         without: a folder that is not looked into.
     """
-    found: dict[Path, FileState] = {}
-    for path in _objects(tree, without):
-        with contextlib.suppress(OSError):
-            found[path] = _state(path.stat())
-    return found
+    return {path: file_state(path) for path in _objects(tree, without)}
 
 
 def objects_passed_by(
@@ -142,33 +123,35 @@ def objects_passed_by(
         without: a folder that is not looked into.
     """
     seen = {path for call in (*build.calls, *build.others) for path in call.outputs}
-    # Build systems rename what a compiler made.
-    renamed = {number for call in build.calls for number in call.files}
+    # Build systems rename and copy what a compiler made.
+    made = {content for call in build.calls for content in call.contents if content is not None}
+    sizes = {size for size, _ in made}
     found: list[PassedObject] = []
     for path in _objects(tree, without):
+        state = file_state(path)
+        if path in seen or is_check(path, tree) or (state[1] in sizes and content_of(path) in made):
+            continue
         try:
-            status = path.stat()
-            if path in seen or status.st_ino in renamed or is_check(path, tree):
-                continue
             compiler = _compiler(path)
         except (OSError, InputError):
             continue
         if compiler:
-            found.append(PassedObject(path=path, compiler=compiler, is_new=before.get(path) != _state(status)))
+            found.append(PassedObject(path=path, compiler=compiler, is_new=before.get(path) != state))
     return sorted(found, key=lambda one: one.path)
 
 
-def _state(status: os.stat_result) -> FileState:
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
 def _objects(tree: Path, without: Path | None) -> Iterator[Path]:
+    return (path for path in files_below(tree, without=without) if path.name.endswith(_OBJECTS))
+
+
+def files_below(tree: Path, *, without: Path | None = None) -> Iterator[Path]:
+    """The files below the folder of a build, but for those of ours and of git."""
     for folder, folders, names in os.walk(tree):
         if Path(folder) != tree and is_ours(Path(folder)):
             folders.clear()
             continue
         folders[:] = [name for name in folders if name != ".git" and Path(folder, name) != without]
-        yield from (Path(folder, name) for name in names if name.endswith(_OBJECTS))
+        yield from (Path(folder, name) for name in names)
 
 
 def _compiler(path: Path) -> str:

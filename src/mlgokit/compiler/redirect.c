@@ -1,5 +1,6 @@
 /* Preloaded into every program of a wrapped build: a compiler that is started by a whole path is replaced by the
- * wrapper of the same name. wrapper_folder.py builds it; builds that start compilers by name do without.
+ * wrapper of the same name, which is told the path. wrapper_folder.py builds it; builds that start compilers by name do
+ * without.
  *
  * Nothing here allocates: between vfork and exec a child has its parent's memory.
  */
@@ -14,6 +15,10 @@
 #include <unistd.h>
 
 enum { MOST_WORDS = 4096 };
+
+#define STARTED "MLGOKIT_STARTED="
+/* Below the folder of wrappers, one for compilers with names that it does not have. */
+#define ANY "/../compiler"
 
 extern char **environ;
 
@@ -36,45 +41,104 @@ __attribute__((constructor)) static void find(void) {
   next_posix_spawnp = (Spawn *)dlsym(RTLD_NEXT, "posix_spawnp");
 }
 
+/* Whether a file's name is that of a compiler, perhaps with a prefix for a machine and a version behind it. */
+static int names_compiler(const char *name) {
+  static const char *const names[] = {"cc", "gcc", "clang", "c++", "g++", "clang++"};
+  size_t length = strlen(name), end = length;
+  while (end && (strchr("0123456789.", name[end - 1])))
+    --end;
+  if (end < length && end && name[end - 1] == '-')
+    length = end - 1;
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+    size_t size = strlen(names[i]);
+    if (length >= size && !strncmp(name + length - size, names[i], size) &&
+        (length == size || name[length - size - 1] == '-'))
+      return 1;
+  }
+  return 0;
+}
+
+static int can_run(const char *path) {
+  int before = errno, is_there = !access(path, X_OK);
+  errno = before;
+  return is_there;
+}
+
+/* What is started in the place of a program: `variables` has room for those of a call and one more. */
+struct start {
+  const char *program;
+  char *const *variables;
+  char path[PATH_MAX + sizeof ANY];
+  char started[PATH_MAX + sizeof STARTED];
+};
+
+static size_t room(char *const variables[]) {
+  size_t count = 0;
+  while (variables && variables[count])
+    ++count;
+  return count + 2;
+}
+
 /* The wrapper in the place of a program that is named by a path, or the program. */
-static const char *wrapped(const char *program, char *buffer) {
+static void find_start(struct start *start, const char *program, char *const variables[], char *more[]) {
+  start->program = program;
+  start->variables = variables;
   const char *name = program ? strrchr(program, '/') : NULL;
   size_t length = strlen(wrappers);
-  if (!length || !name || length + strlen(name) >= PATH_MAX)
-    return program;
+  if (!length || !name || strlen(program) >= PATH_MAX || length + strlen(name) >= PATH_MAX)
+    return;
   if ((size_t)(name - program) == length && !strncmp(program, wrappers, length))
-    return program;
-  memcpy(buffer, wrappers, length);
-  strcpy(buffer + length, name);
-  int before = errno, is_there = !access(buffer, X_OK);
-  errno = before;
-  return is_there ? buffer : program;
+    return;
+  memcpy(start->path, wrappers, length);
+  strcpy(start->path + length, name);
+  if (!can_run(start->path)) {
+    if (!names_compiler(name + 1) || !can_run(program))
+      return;
+    strcpy(start->path + length, ANY);
+  }
+  start->program = start->path;
+  strcpy(start->started, STARTED);
+  strcat(start->started, program);
+  size_t count = 0;
+  for (; variables && variables[count]; ++count)
+    more[count] = variables[count];
+  more[count] = start->started;
+  more[count + 1] = NULL;
+  start->variables = more;
 }
 
 int execve(const char *program, char *const words[], char *const variables[]) {
-  char buffer[PATH_MAX];
-  return next_execve(wrapped(program, buffer), words, variables);
+  struct start start;
+  char *more[room(variables)];
+  find_start(&start, program, variables, more);
+  return next_execve(start.program, words, start.variables);
 }
 
 int execv(const char *program, char *const words[]) { return execve(program, words, environ); }
 
 int execvpe(const char *program, char *const words[], char *const variables[]) {
-  char buffer[PATH_MAX];
-  return next_execvpe(wrapped(program, buffer), words, variables);
+  struct start start;
+  char *more[room(variables)];
+  find_start(&start, program, variables, more);
+  return next_execvpe(start.program, words, start.variables);
 }
 
 int execvp(const char *program, char *const words[]) { return execvpe(program, words, environ); }
 
 int posix_spawn(pid_t *child, const char *program, const posix_spawn_file_actions_t *actions,
                 const posix_spawnattr_t *attributes, char *const words[], char *const variables[]) {
-  char buffer[PATH_MAX];
-  return next_posix_spawn(child, wrapped(program, buffer), actions, attributes, words, variables);
+  struct start start;
+  char *more[room(variables)];
+  find_start(&start, program, variables, more);
+  return next_posix_spawn(child, start.program, actions, attributes, words, start.variables);
 }
 
 int posix_spawnp(pid_t *child, const char *program, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const words[], char *const variables[]) {
-  char buffer[PATH_MAX];
-  return next_posix_spawnp(child, wrapped(program, buffer), actions, attributes, words, variables);
+  struct start start;
+  char *more[room(variables)];
+  find_start(&start, program, variables, more);
+  return next_posix_spawnp(child, start.program, actions, attributes, words, start.variables);
 }
 
 /* The words of a call that ends with a null pointer; gives their number, or too many. */

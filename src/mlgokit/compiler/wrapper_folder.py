@@ -20,6 +20,7 @@ from pathlib import Path
 import platformdirs
 
 from mlgokit.compiler import process
+from mlgokit.compiler.driver_call import COMPILER, is_native
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapper import REDIRECT
 from mlgokit.files import writing
@@ -29,8 +30,11 @@ _CXX = ("c++", "g++", "clang++")
 _TOOLS = ("ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-strip", "llvm-objcopy")
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
 """They give out objects that another call made, or have another machine compile."""
-_COMPILER = re.compile(r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?")
-_PROGRAMS, _WRAPPER, _SOURCE, _FOLDER = "programs.json", "wrapper.py", "redirect.c", "bin"
+_COMPILER = re.compile(COMPILER)
+_PROGRAMS, _SOURCE, _FOLDER, _ANY = "programs.json", "redirect.c", "bin", "compiler"
+_WRAPPER = ("wrapper.py", "driver_call.py", "source_texts.py")
+_PACKAGE = "mlgokit/compiler"
+"""Below the folder, where :data:`_WRAPPER` is imported from."""
 _RUSTC, _RUSTC_SOURCE = "rustc-wrapper", "rust/wrapper.py"
 _SESSION, _REDIRECTED = "MLGOKIT_WRAPPING", "MLGOKIT_WRAPPERS"
 _BUILD_SECONDS = 60.0
@@ -41,7 +45,9 @@ MLGOKIT_WRAPPERS= exec {start} "${session}" {name} "$@"
 _RUSTC_SCRIPT = """#!/bin/sh
 exec {start} "${session}" "$@"
 """
+_START = "import sys; sys.path.insert(0, {folder!r}); from mlgokit.compiler.wrapper import main; sys.exit(main())"
 _LAUNCHER = """#!/bin/sh
+unset MLGOKIT_STARTED
 while case "$1" in -*) exec {launcher} "$@";; *=*) ;; *) false;; esac; do shift; done
 exec "$@"
 """
@@ -65,7 +71,7 @@ def wrapped_names(toolchain: Toolchain, present: Mapping[str, Path] | None = Non
     versions = {f"{name}-{toolchain.major}": plain[name] for name in ("clang", "clang++")}
     for name in present or {}:
         found = _COMPILER.fullmatch(name)
-        if found is not None and _is_native(found["target"]):
+        if found is not None and is_native(found["target"]):
             versions[name] = plain[found["name"]]
     return plain | versions
 
@@ -78,26 +84,46 @@ def foreign_names(present: Mapping[str, Path]) -> dict[str, Path]:
         {'arm-none-eabi-gcc': PosixPath('/usr/bin/arm-none-eabi-gcc')}
     """
     matches = {name: _COMPILER.fullmatch(name) for name in present}
-    return {name: present[name] for name, found in matches.items() if found and not _is_native(found["target"])}
+    return {name: present[name] for name, found in matches.items() if found and not is_native(found["target"])}
 
 
-def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> Path:
+def open_wrappers(toolchain: Toolchain, *, keeps_compilers: bool = False, cache_folder: Path | None = None) -> Path:
     """The folder of wrappers for a toolchain and the programs in ``PATH``; made if it is not there.
+
+    Args:
+        toolchain: whose clang runs, and preprocesses what is kept.
+        keeps_compilers: whether the build's own compilers run instead; names are those of ``PATH`` alone then.
+        cache_folder: where folders of wrappers lie; below the user's cache by default.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     present = _present()
-    programs = {name: str(path) for name, path in wrapped_names(toolchain, present).items()}
-    foreign = {name: str(path) for name, path in foreign_names(present).items()}
     launchers = {name: str(present[name]) for name in _LAUNCHERS if name in present}
-    # A build that looks for them beside its compiler shall find those of the same LLVM.
-    beside = toolchain.clang.resolve().parent
-    tools = {name: str(beside / name) for name in _TOOLS if (beside / name).exists()}
+    if keeps_compilers:
+        programs = {name: str(path) for name, path in present.items() if name not in launchers}
+        foreign, tools = dict[str, str](), dict[str, str]()
+    else:
+        programs = {name: str(path) for name, path in wrapped_names(toolchain, present).items()}
+        foreign = {name: str(path) for name, path in foreign_names(present).items()}
+        # A build that looks for them beside its compiler shall find those of the same LLVM.
+        beside = toolchain.clang.resolve().parent
+        tools = {name: str(beside / name) for name in _TOOLS if (beside / name).exists()}
     package = resources.files("mlgokit.compiler")
-    sources = {name: (package / name).read_bytes() for name in (_WRAPPER, _SOURCE, _RUSTC_SOURCE)}
-    known = json.dumps({"programs": programs, "foreign": foreign, "launchers": launchers, "tools": tools})
-    scripts = (_COMPILER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER)
+    sources = {f"{_PACKAGE}/{name}": (package / name).read_bytes() for name in _WRAPPER}
+    sources |= {name: (package / name).read_bytes() for name in (_SOURCE, _RUSTC_SOURCE)}
+    known = json.dumps(
+        {
+            "programs": programs,
+            "foreign": foreign,
+            "launchers": launchers,
+            "tools": tools,
+            "keeps_compilers": keeps_compilers,
+            "clang": str(toolchain.clang),
+            "clang++": str(toolchain.clangxx),
+        }
+    )
+    scripts = (_COMPILER_SCRIPT, _RUSTC_SCRIPT, _LAUNCHER, _START)
     key = repr((known, sorted(sources.items()), sys.executable, toolchain.version_text, scripts))
     top = cache_folder or platformdirs.user_cache_path("mlgokit") / "wrappers"
     folder = top / f"llvm-{toolchain.major}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -110,7 +136,7 @@ def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> 
             scratch.chmod(0o755)
             (scratch / _PROGRAMS).write_text(known)
             for name, data in sources.items():
-                (scratch / name).parent.mkdir(exist_ok=True)
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 (scratch / name).write_bytes(data)
             _put_programs(scratch / _FOLDER, folder, [*programs, *foreign], launchers, tools)
             _build_redirect(scratch, toolchain)
@@ -125,20 +151,23 @@ def open_wrappers(toolchain: Toolchain, *, cache_folder: Path | None = None) -> 
     return folder
 
 
-def wrapper_variables(folder: Path, settings: Path) -> dict[str, str]:
+def wrapper_variables(folder: Path, settings: Path, *, keeps_compilers: bool = False) -> dict[str, str]:
     """The variables that lead a build to the wrappers of :func:`open_wrappers`, and these to their settings."""
     programs = folder / _FOLDER
     found = {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
-        "CC": str(programs / "clang"),
-        "CXX": str(programs / "clang++"),
         _REDIRECTED: str(programs),
         _SESSION: str(settings),
-        # Whatever the user has in its place is such a cache.
-        "RUSTC_WRAPPER": str(folder / _RUSTC),
-        # An object in a cache was made with other options.
-        "CCACHE_DISABLE": "1",
     }
+    if not keeps_compilers:
+        found |= {
+            "CC": str(programs / "clang"),
+            "CXX": str(programs / "clang++"),
+            # Whatever the user has in its place is such a cache.
+            "RUSTC_WRAPPER": str(folder / _RUSTC),
+            # An object in a cache was made with other options.
+            "CCACHE_DISABLE": "1",
+        }
     if (folder / REDIRECT).exists():
         found["LD_PRELOAD"] = ":".join([str(folder / REDIRECT), *os.environ.get("LD_PRELOAD", "").split()])
     return found
@@ -148,11 +177,6 @@ def plugin_settings() -> dict[str, str]:
     """What the user's variables tell the plugin, as `MLGOKIT_POLICY`."""
     ours = (_SESSION, _REDIRECTED)
     return {name: value for name, value in os.environ.items() if name.startswith("MLGOKIT_") and name not in ours}
-
-
-def _is_native(target: str | None) -> bool:
-    machine = os.uname().machine
-    return target is None or (target.startswith(f"{machine}-") and target.endswith("linux-gnu-"))
 
 
 def _present() -> dict[str, Path]:
@@ -175,11 +199,13 @@ def _put_programs(
 ) -> None:
     """Fill ``place`` with programs that will lie in ``folder``."""
     place.mkdir()
-    start = [sys.executable, "-I", "-S", str(folder / _WRAPPER), str(folder / _PROGRAMS)]
+    start = [sys.executable, "-I", "-S", "-c", _START.format(folder=str(folder)), str(folder / _PROGRAMS)]
     texts = {
         name: _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name=shlex.quote(name))
         for name in names
     }
+    # For what is started by a path and has a name that no program in ``PATH`` has.
+    texts[f"../{_ANY}"] = _COMPILER_SCRIPT.format(start=shlex.join(start), session=_SESSION, name="''")
     texts |= {name: _LAUNCHER.format(launcher=shlex.quote(path)) for name, path in launchers.items()}
     start = [sys.executable, "-I", "-S", str(folder / _RUSTC_SOURCE)]
     texts[f"../{_RUSTC}"] = _RUSTC_SCRIPT.format(start=shlex.join(start), session=_SESSION)

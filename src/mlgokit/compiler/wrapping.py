@@ -1,7 +1,7 @@
 """Runs a user's build with its compilers replaced by wrappers, which add options and write down every call.
 
-Whatever compiler a build asks for by one of the usual names or by a whole path, the toolchain's clang runs;
-``wrapper_folder.py`` says how it is found.
+Whatever compiler a build asks for by one of the usual names or by a whole path, the toolchain's clang runs, unless the
+build is to keep its own; ``wrapper_folder.py`` says how it is found.
 """
 
 import json
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -32,22 +32,55 @@ REPEATABLE = {"SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}
 """Variables for builds that are compared: ``__DATE__`` must not make two of them differ."""
 
 
+Content = tuple[int, int]
+"""Size and CRC-32 of a file."""
+FileState = tuple[int, int, int]
+"""Number, size, and time of change of a file; zeros if it is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """What was kept of a source when it was compiled.
+
+    Attributes:
+        text: a file with the preprocessed text, compressed by zlib.
+        reason: why there is none.
+        language: of that text, as ``-x`` names it.
+        is_piped: whether the source was given on standard input, or another open file.
+        files: the source and what it includes, but for the system's headers and pipes, as they were then.
+    """
+
+    text: Path | None
+    reason: str
+    language: str
+    is_piped: bool
+    files: Mapping[Path, FileState]
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """Which of the files are another one by now, or gone."""
+        return tuple(path for path, state in self.files.items() if file_state(path) != state)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedCall:
     """A call of a compiler in a build.
 
     Attributes:
         kind: ``compile``, ``link``, or ``both`` in one call; beside these, in :attr:`WrappedBuild.others`, ``other``
-            (assembly, say) and ``foreign``, of a compiler for another machine.
+            (assembly, say), ``foreign``, of a compiler for another machine, and ``unread`` if its response files could
+            not be read.
         name: that it was called by.
+        program: the compiler that ran.
         folder: where it ran.
         words: its words, those of response files in their place; without what was added.
         inputs: absolute paths.
         sources: those of the inputs that are compiled.
         outputs: absolute paths.
-        files: numbers that the file system has for the outputs, which stay when they are renamed.
+        contents: size and checksum of each output of a compilation when it was made, ``None`` if it is no file.
+        texts: what was kept of each source; empty unless sources are to be kept.
         code: exit code; negative for a signal.
-        errors: the end of standard error, if it failed.
+        errors: the end of standard error, if it failed; why response files could not be read.
         user_seconds: processor time.
         wall_seconds: elapsed time.
         record: the record of register allocation, if one was asked for.
@@ -56,12 +89,14 @@ class WrappedCall:
 
     kind: str
     name: str
+    program: Path
     folder: Path
     words: tuple[str, ...]
     inputs: tuple[Path, ...]
     sources: tuple[Path, ...]
     outputs: tuple[Path, ...]
-    files: tuple[int, ...]
+    contents: tuple[Content | None, ...]
+    texts: tuple[SourceText, ...]
     code: int
     errors: str
     user_seconds: float
@@ -97,18 +132,26 @@ class WrappedBuild:
     Attributes:
         reason: why it failed, else empty.
         code: of the command that failed; negative for a signal or a deadline.
-        calls: compilations and links, in the order in which they ended.
-        others: what compilers did beside that.
+        every_call: of a compiler, in the order in which they began.
         wall_seconds: elapsed time.
         programs: calls of rustc that make programs.
     """
 
     reason: str
     code: int
-    calls: tuple[WrappedCall, ...]
-    others: tuple[WrappedCall, ...]
+    every_call: tuple[WrappedCall, ...]
     wall_seconds: float
     programs: tuple[WrappedProgram, ...] = ()
+
+    @property
+    def calls(self) -> tuple[WrappedCall, ...]:
+        """Compilations and links."""
+        return tuple(call for call in self.every_call if call.kind in _KINDS)
+
+    @property
+    def others(self) -> tuple[WrappedCall, ...]:
+        """What compilers did beside that."""
+        return tuple(call for call in self.every_call if call.kind not in _KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +187,8 @@ def run_wrapped(
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float,
     output: IO[bytes] | int | None = None,
+    keeps_compilers: bool = False,
+    keeps_sources: bool = False,
 ) -> WrappedBuild:
     """Run the commands of a build one after the other, until one fails.
 
@@ -156,12 +201,16 @@ def run_wrapped(
         environment: variables that are set beside those of this process.
         timeout_seconds: deadline of all commands together.
         output: a file for what the commands print; without one, an error is looked for in it.
+        keeps_compilers: whether the build's own compilers run, and not the toolchain's.
+        keeps_sources: whether the text of each source is kept in ``folder``, see :attr:`WrappedCall.texts`.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: a command cannot be started, or the folder of wrappers cannot be made.
     """
-    variables = wrapper_variables(open_wrappers(toolchain), _write_settings(folder, added))
+    settings = _write_settings(folder, added, keeps_sources=keeps_sources)
+    wrappers = open_wrappers(toolchain, keeps_compilers=keeps_compilers)
+    variables = wrapper_variables(wrappers, settings, keeps_compilers=keeps_compilers)
     variables |= dict(environment or {})
     variables = {name: value for name, value in os.environ.items() if not name.startswith("MLGOKIT_")} | variables
     reason, code, spent = "", 0, 0.0
@@ -179,23 +228,31 @@ def run_wrapped(
             reason = f"{shlex.join(words)} ended with {code}{said}"
         if reason:
             break
-    calls = _calls(folder / _LOG)
     return WrappedBuild(
         reason=reason,
         code=code,
-        calls=tuple(call for call in calls if call.kind in _KINDS),
-        others=tuple(call for call in calls if call.kind not in _KINDS),
+        every_call=tuple(_calls(folder / _LOG)),
         wall_seconds=spent,
         programs=_programs(folder / _LOG),
     )
 
 
-def _write_settings(folder: Path, added: AddedOptions) -> Path:
+def file_state(path: Path) -> FileState:
+    """A file as it is now."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _write_settings(folder: Path, added: AddedOptions, *, keeps_sources: bool) -> Path:
     """What the wrappers are told of this build."""
     with writing(folder):
         (folder / _LOG).mkdir(parents=True)
     settings = {
         "log": str(folder / _LOG),
+        "keep": keeps_sources,
         "compile": added.compile,
         "link": added.link,
         "lto_link": added.lto_link,
@@ -218,12 +275,14 @@ def _calls(log: Path) -> list[WrappedCall]:
             call = WrappedCall(
                 kind=facts["kind"],
                 name=facts["name"],
+                program=Path(facts["program"]),
                 folder=folder,
                 words=tuple(facts["words"]),
                 inputs=tuple(_absolute(folder, name) for name in facts["inputs"]),
                 sources=tuple(_absolute(folder, name) for name in facts["sources"]),
                 outputs=tuple(_absolute(folder, name) for name in facts["outputs"]),
-                files=tuple(facts["files"]),
+                contents=tuple(None if one is None else (one[0], one[1]) for one in facts["contents"]),
+                texts=tuple(_text(one) for one in facts["texts"]),
                 code=facts["code"],
                 errors=facts["errors"],
                 user_seconds=facts["user_seconds"],
@@ -235,6 +294,16 @@ def _calls(log: Path) -> list[WrappedCall]:
             raise _strange(path, error) from error
         found.append((path.name, call))
     return [call for _, call in sorted(found, key=lambda pair: pair[0])]
+
+
+def _text(facts: dict[str, Any]) -> SourceText:
+    return SourceText(
+        text=Path(facts["text"]) if facts["text"] else None,
+        reason=facts["reason"],
+        language=facts["language"],
+        is_piped=facts["is_piped"],
+        files={Path(path): (number, size, changed) for path, number, size, changed in facts["files"]},
+    )
 
 
 def _programs(log: Path) -> tuple[WrappedProgram, ...]:

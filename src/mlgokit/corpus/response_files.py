@@ -1,11 +1,11 @@
 """Response files: ``@file`` in a command stands for the words in that file (``llvm/lib/Support/CommandLine.cpp``)."""
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from mlgokit.compiler.driver_call import split_response
 from mlgokit.corpus.files import opened
 from mlgokit.errors import InputError
 
@@ -15,41 +15,6 @@ LINK_BYTES = 64 << 20
 """The same of a link command."""
 MOST_LEVELS = 8
 """How deep response files may name response files."""
-
-_SPACE = " \t\r\n"
-_WORD = re.compile(r"""(?:[^ \t\r\n'"\\]+|\\.|\\\Z|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""", re.DOTALL)
-_PIECE = re.compile(r"""\\(.)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-
-
-def split_response(text: str) -> list[str]:
-    r"""The words in a response file: as LLVM's ``TokenizeGNUCommandLine``, and not as a shell, would split them.
-
-    A backslash stands for the character after it, inside of both kinds of quotation too.
-
-    Example:
-        >>> split_response(r'-DA="\$b c" -DB=\"c\" ' + "'a\\'b'")
-        ['-DA=$b c', '-DB="c"', "a'b"]
-
-    Raises:
-        ValueError: a quotation does not end.
-    """
-    words: list[str] = []
-    position = 0
-    while position < len(text):
-        if text[position] in _SPACE:
-            position += 1
-            continue
-        found = _WORD.match(text, position)
-        if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
-            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
-        words.append(_PIECE.sub(_plain, found[0]))
-        position = found.end()
-    return words
-
-
-def _plain(piece: re.Match[str]) -> str:
-    return piece[1] or _ESCAPED.sub(r"\1", piece[2] or piece[3] or "")
 
 
 def expand_response_files(

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by, project_calls
+from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_weights, measure_object
+from mlgokit.compiler.project_calls import project_calls, shown_path
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, WrappedCall, run_wrapped
@@ -60,6 +61,7 @@ class _Made:
         calls: how many compilations and links there were.
         passed: by path of the object below the folder, the compiler that made it without a wrapper seeing it.
         compiled: the calls that compiled.
+        gone: objects that are not there at the end, by path below the folder.
     """
 
     reason: str
@@ -69,6 +71,7 @@ class _Made:
     calls: int
     passed: dict[str, str]
     compiled: tuple[WrappedCall, ...]
+    gone: frozenset[str]
 
 
 Inspect = Callable[[Evaluation, Sequence[WrappedCall], Path], Evaluation]
@@ -182,7 +185,12 @@ def _compared(
     )
     passed = first.passed | second.passed
     project = dataclasses.replace(
-        project, module_rows=project.module_rows + tuple(_passed_by(name, passed[name]) for name in sorted(passed))
+        project,
+        module_rows=(
+            *project.module_rows,
+            *(_passed_by(name, passed[name]) for name in sorted(passed)),
+            *(_gone(name) for name in sorted((first.gone | second.gone) - modules.keys())),
+        ),
     )
     found = summarised(
         [project],
@@ -216,6 +224,12 @@ def _expect_calls(made: _Made) -> None:
 def _passed_by(name: str, compiler: str) -> ModuleComparison:
     """The row of an object that is built alike on both sides, as no wrapper had a hand in it."""
     side = BuiltModule(status="passed_by", reason=f"{compiler} made it, started past the wrappers of compilers")
+    return ModuleComparison(module=name, before=side, after=side)
+
+
+def _gone(name: str) -> ModuleComparison:
+    """The row of an object that the build removes, as one that it puts into a static library."""
+    side = BuiltModule(status="left_out", reason="the build has removed the object, so that it cannot be measured")
     return ModuleComparison(module=name, before=side, after=side)
 
 
@@ -255,14 +269,17 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
     """Rows of all objects and images that are there, and of what failed, before the tree goes."""
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
+    gone: set[str] = set()
     links: dict[Path, WrappedCall] = {}
-    calls = project_calls(build, tree)
+    calls = project_calls(build, tree).calls
     for call in calls:
         if call.kind == "compile":
             languages.update("c" if path.suffix in {".c", ".i"} else "c++" for path in call.inputs)
             for path in call.outputs:
                 if path.is_relative_to(tree) and (call.code or path.exists()) and path.suffix != ".s":
                     modules[path.relative_to(tree).as_posix()] = _compilation(call, path)
+                elif not path.exists() and path.name != "-":
+                    gone.add(shown_path(path, tree))
         else:
             links.update(dict.fromkeys(call.outputs, call))
     lto = next((found for call in build.calls if call.kind == "compile" and (found := lto_of(call.words))), "")
@@ -289,6 +306,7 @@ def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made
         calls=len(build.calls),
         passed={},
         compiled=tuple(call for call in calls if call.kind == "compile"),
+        gone=frozenset(gone),
     )
 
 

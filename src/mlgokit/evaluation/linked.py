@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler import process
+from mlgokit.compiler.driver_call import own_cache
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.objects.archive import Member, find_ar, is_archive, read_members, write_archive
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.regalloc_cost import link_option, link_record_options
 from mlgokit.compiler.request import Lto
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.compiler.wrapper import own_cache
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files

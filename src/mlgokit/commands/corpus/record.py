@@ -1,6 +1,9 @@
 """The command that records a build."""
 
 import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +13,17 @@ import tyro
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
 from mlgokit.commands.options import COMPILER, Compiling, DatabaseOptions
-from mlgokit.compiler.record import record_build
+from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
+from mlgokit.compiler.project_calls import grouped, project_calls
+from mlgokit.compiler.toolchain import Toolchain, find_toolchain
+from mlgokit.compiler.wrapping import AddedOptions, run_wrapped
 from mlgokit.corpus.front_end import Level
-from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
-from mlgokit.errors import CorpusError
+from mlgokit.corpus.importers.recorded import write_database
+from mlgokit.errors import CorpusError, UsageError
 from mlgokit.locks import locked_output
 from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import counted
 
 DATABASE_NAME = "compile_commands.json"
 
@@ -27,7 +35,8 @@ class Record:
     command: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Build command, after --; it must compile everything, so clean up first."""
     output: Path = Path(DATABASE_NAME)
-    """Compilation database to write."""
+    """Compilation database to write; sources that the build removes are kept beside it, in a folder of the same name
+    with .kept."""
     corpus: Path | None = None
     """Folder of a corpus into which the build is imported at once."""
     level: Level | None = None
@@ -35,7 +44,8 @@ class Record:
     timeout_minutes: float = 240.0
     """Deadline of the build in minutes."""
     compiler: Compiling = COMPILER
-    """The clang whose front end runs when the build is imported."""
+    """The clang that keeps sources, and whose front end runs when the build is imported; the build has its own
+    compilers."""
 
 
 def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
@@ -44,28 +54,28 @@ def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
     Raises:
         BusyError: another process records into the same file.
         CorpusError: the build failed, or compiled nothing.
-        ToolError: Bear is not there.
+        ReuseError: the folder for sources is another one.
+        StorageError: the disk is full or not writable.
+        ToolError: there is no such clang.
         UsageError: there is no such build.
     """
+    if not config.command:
+        raise UsageError("record: expected a build after --, found nothing; give one, as in `record -- make -j2`")
+    if shutil.which(config.command[0]) is None:
+        shown, name = shlex.join(config.command), config.command[0]
+        raise UsageError(f"record: expected a program in {shown}, found no {name}; check the name")
     with locked_output(config.output):
         return _record(config, report)
 
 
 def _record(config: Record, report: Report) -> dict[str, Any]:
     database = config.output.absolute()
-    build = record_build(config.command, database=database, timeout_seconds=60 * config.timeout_minutes)
-    shown = shlex.join(config.command)
-    commands = sum(isinstance(item, CompileCommand) for item in read_compile_commands(database))
-    if build.timed_out or build.returncode != 0:
-        found = "it not to end in time" if build.timed_out else f"exit code {build.returncode}"
-        raise CorpusError(
-            f"{shown}: expected the build to succeed, found {found} after {commands} commands; correct the build"
-        )
-    if not commands:
-        raise CorpusError(
-            f"{shown}: expected a build that compiles, found that it called no compiler; clean the build folder first"
-        )
-    result: dict[str, Any] = {"database": str(config.output), "commands": commands}
+    result = {"database": str(config.output)} | record_build(
+        config.command,
+        database=database,
+        toolchain=find_toolchain(config.compiler.llvm),
+        timeout_seconds=60 * config.timeout_minutes,
+    )
     if config.corpus is None:
         next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output)]
         next_words += ["--baseline", "clang", "--corpus", "corpus"]
@@ -81,3 +91,69 @@ def _record(config: Record, report: Report) -> dict[str, Any]:
         module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
     )
     return {**result, **import_build.run(imported, report=report)}
+
+
+def record_build(
+    command: Sequence[str], *, database: Path, toolchain: Toolchain, timeout_seconds: float
+) -> dict[str, Any]:
+    """Run a build by its own compilers in the current folder; what it prints goes to standard error as it comes.
+
+    Args:
+        command: the build's command line, as ``make -j2``.
+        database: the ``compile_commands.json`` to write.
+        toolchain: whose clang preprocesses what is kept.
+        timeout_seconds: deadline of the build.
+
+    Returns:
+        How many compilations were ``seen``, how many of them the database has (``commands``), how many of these are
+        ``kept`` as preprocessed text, and why others are ``left_out``; and what no wrapper has seen (``passed_by``).
+
+    Raises:
+        CorpusError: the build failed, or compiled nothing.
+        ReuseError: the folder for sources is another one.
+        StorageError: the disk is full or not writable.
+        ToolError: the build cannot be started.
+    """
+    tree = Path.cwd()
+    before = objects_below(tree)
+    with tempfile.TemporaryDirectory(prefix="mlgokit-record-") as scratch:
+        build = run_wrapped(
+            [command],
+            tree=tree,
+            folder=Path(scratch),
+            toolchain=toolchain,
+            added=AddedOptions(),
+            timeout_seconds=timeout_seconds,
+            output=process.STANDARD_ERROR,
+            keeps_compilers=True,
+            keeps_sources=True,
+        )
+        project = project_calls(build, tree)
+        written = write_database(project.calls, database, kept=database.with_suffix(".kept"))
+    if build.reason:
+        raise CorpusError(
+            f"expected the build to succeed, found after {written.entries} commands: {build.reason}; correct the build"
+        )
+    passed = [one for one in objects_passed_by(tree, build, before=before) if one.is_new]
+    if not written.entries:
+        raise CorpusError(
+            f"{shlex.join(command)}: expected a build that compiles, found "
+            f"{_passed(passed) or 'that it called no compiler'}; clean the build folder first"
+        )
+    left_out = (*project.left_out, *written.left_out)
+    return {
+        "seen": project.seen,
+        "commands": written.entries,
+        **({"kept": written.kept} if written.kept else {}),
+        **({"left_out": grouped(left_out)} if left_out else {}),
+        **({"passed_by": _passed(passed)} if passed else {}),
+    }
+
+
+def _passed(objects: Sequence[PassedObject]) -> str:
+    if not objects:
+        return ""
+    return (
+        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, whose compiler "
+        "was started past the wrappers"
+    )

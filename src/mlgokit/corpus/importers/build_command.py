@@ -149,7 +149,7 @@ def front_end_call(
     if compiler is None or is_accelerator(compiler.target):
         raise ValueError(f"expected clang or a compiler with GCC's options, found {PurePosixPath(words[0]).name}")
     if list(words[1:2]) == ["-cc1"]:
-        # Bear sees each program that starts, and clang starts itself where one command compiles and links.
+        # A recorder may see each program that starts, and clang starts itself where one command compiles and links.
         raise ValueError("expected a command of the build, found a step of one, which clang started itself (-cc1)")
     _check_no_module(command, words[1:])
     units = tuple(driver_units(words[1:]))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.compiler.driver_call import split_response
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand
 from mlgokit.corpus.json_stream import pieces_of
-from mlgokit.corpus.response_files import split_response
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.manifest import is_ours
 

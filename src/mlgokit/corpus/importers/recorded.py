@@ -1,16 +1,45 @@
-"""What a wrapped build compiled and linked, as a compilation database and as link commands."""
+"""What a wrapped build compiled and linked, as a compilation database and as link commands.
+
+A source that the build removed after it was compiled, or that is another one by now, or includes such a file, is in the
+database as the preprocessed text that was kept of it.
+"""
 
 import json
 import os
 import shlex
+import shutil
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.driver_call import option_units, preprocessor_words
+from mlgokit.compiler.project_calls import LeftOut, shown_path
 from mlgokit.compiler.wrapping import WrappedCall
-from mlgokit.files import atomic_write
+from mlgokit.errors import ReuseError
+from mlgokit.files import atomic_write, writing
+from mlgokit.manifest import is_made_by_stage, write_manifest
+
+_SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
+_FRONT = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
+"""What a compiler of preprocessed text is not asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDatabase:
+    """A compilation database that was written.
+
+    Attributes:
+        entries: how many it has.
+        kept: how many of them are preprocessed text.
+        left_out: compilations that are not in it.
+    """
+
+    entries: int
+    kept: int
+    left_out: tuple[LeftOut, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,43 +57,62 @@ class RecordedLink:
     output: Path
 
 
-def write_database(calls: Sequence[WrappedCall], path: Path, *, toolchain: Toolchain) -> int:
-    """Write the compilation database of a build; gives the number of its entries.
+def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | None = None) -> WrittenDatabase:
+    """Write the compilation database of a build.
 
     Args:
-        calls: of the project; of several that made the same object, the last counts.
+        calls: of the project.
         path: of the database.
-        toolchain: whose clang compiled.
+        kept: folder for preprocessed text, which is made anew if any is needed; without one there is none.
 
     Raises:
+        ReuseError: ``kept`` is a folder of someone else.
         StorageError: the disk is full or not writable.
     """
-    entries: dict[Path, dict[str, Any]] = {}
+    if kept is not None:
+        _remove_kept(kept)
+    entries: list[dict[str, Any]] = []
+    left_out: list[LeftOut] = []
+    texts = 0
     for call in calls:
-        if call.kind == "link" or call.code:
+        if call.kind == "link":
             continue
-        for source, output in zip(call.sources, _objects(call), strict=False):
-            entries[output] = {
-                "directory": str(call.folder),
-                "file": str(source),
-                "arguments": [_driver(call, toolchain), *call.words],
-                "output": str(output),
-            }
-    atomic_write(path, json.dumps(list(entries.values()), indent=1))
-    return len(entries)
+        if call.code:
+            left_out += [
+                LeftOut(name=shown_path(source, path.parent), reason=f"it failed: {call.reason}")
+                for source in call.sources
+            ]
+            continue
+        for index, (source, output) in enumerate(zip(call.sources, _objects(call), strict=False)):
+            lost = _why_lost(call, index)
+            entry: dict[str, Any] = {"directory": str(call.folder), "output": str(output)}
+            if not lost:
+                entries.append(entry | {"file": str(source), "arguments": [str(call.program), *call.words]})
+            elif kept is not None and index < len(call.texts) and (packed := call.texts[index].text) is not None:
+                text = _keep(packed, kept, output.stem + _SUFFIXES[call.texts[index].language])
+                entries.append(entry | {"file": str(text), "arguments": _words_of_text(call, index, text, output)})
+                texts += 1
+            else:
+                left_out.append(LeftOut(name=shown_path(source, path.parent), reason=lost))
+    atomic_write(path, json.dumps(entries, indent=1))
+    return WrittenDatabase(entries=len(entries), kept=texts, left_out=tuple(left_out))
 
 
-def recorded_links(calls: Sequence[WrappedCall], *, toolchain: Toolchain) -> dict[Path, RecordedLink]:
+def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
     """The links of a build that succeeded, by what they wrote; of several the last."""
     found: dict[Path, RecordedLink] = {}
     for call in calls:
         if call.kind == "compile" or call.code:
             continue
-        objects = dict(zip(call.sources, _objects(call), strict=False)) if call.kind == "both" else {}
-        named = {path: str(made) for path, made in objects.items()}
-        words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in call.words]
+        words = list(call.words)
+        if call.kind == "both":
+            objects = dict(zip(call.sources, _objects(call), strict=False))
+            named = {path: str(made) for path, made in objects.items()}
+            # No source is left that it would be about.
+            words = _without_language(words)
+            words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
-            command = shlex.join([_driver(call, toolchain), *words])
+            command = shlex.join([str(call.program), *words])
             found[output] = RecordedLink(command=command, folder=call.folder, output=output)
     return found
 
@@ -85,9 +133,65 @@ def _objects(call: WrappedCall) -> list[Path]:
     if call.kind == "compile":
         return list(call.outputs)
     (output,) = call.outputs
-    return [output.with_name(f"{output.name}-{source.stem}.o") for source in call.sources]
+    names = Counter[str]()
+    found: list[Path] = []
+    for source in call.sources:
+        names[source.stem] += 1
+        number = f"-{names[source.stem]}" if names[source.stem] > 1 else ""
+        found.append(output.with_name(f"{output.name}-{source.stem}{number}.o"))
+    return found
 
 
-def _driver(call: WrappedCall, toolchain: Toolchain) -> str:
-    """The program that ran: a name with two pluses is one for C++."""
-    return str(toolchain.clangxx if "++" in call.name else toolchain.clang)
+def _without_language(words: Sequence[str]) -> list[str]:
+    return [word for unit in option_units(list(words)) if not unit[0].startswith("-x") for word in unit]
+
+
+def _why_lost(call: WrappedCall, index: int) -> str:
+    """Why a source cannot be compiled again as it was; nothing if it can."""
+    source = call.sources[index]
+    text = call.texts[index] if index < len(call.texts) else None
+    if text is None:
+        return "" if source.is_file() else "it was given on standard input, or the build has removed it"
+    if text.is_piped:
+        found = "it was given on standard input"
+    elif changed := text.changed:
+        how = "changed" if changed[0].exists() else "removed"
+        found = f"the build has {how} {'it' if changed[0] == source else changed[0]} after it was compiled"
+    else:
+        return ""
+    return f"{found}, and its text was not kept: {text.reason}"
+
+
+def _keep(packed: Path, folder: Path, name: str) -> Path:
+    """Write preprocessed text into a folder of ours, under a name of its own."""
+    if not folder.exists():
+        write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
+    path, number = folder / name, 1
+    while path.exists():
+        number += 1
+        path = (folder / name).with_stem(f"{Path(name).stem}-{number}")
+    atomic_write(path, zlib.decompress(packed.read_bytes()))
+    return path
+
+
+def _remove_kept(folder: Path) -> None:
+    """Remove what an earlier recording has kept.
+
+    Raises:
+        ReuseError: the folder is another one.
+        StorageError: the disk is not writable.
+    """
+    if folder.exists() and not is_made_by_stage(folder):
+        raise ReuseError(
+            f"{folder}: expected a folder for the sources that a build removes, found another one; rename it, or name "
+            "another database"
+        )
+    with writing(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _words_of_text(call: WrappedCall, index: int, text: Path, output: Path) -> list[str]:
+    """The command that compiles the text of a source: nothing is left to look for or to define."""
+    units = option_units(preprocessor_words(list(call.words), ""))
+    options = [word for unit in units if not unit[0].startswith(_FRONT) for word in unit]
+    return [str(call.program), *options, "-c", "-x", call.texts[index].language, str(text), "-o", str(output)]

@@ -1,0 +1,270 @@
+"""What a call of a compiler's driver asks for, read from its words.
+
+The wrapper of compilers reads it, so this imports nothing of mlgokit, and little else.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".CPP", ".ii"))
+"""Suffixes of what the plugin has something to decide in; assembly is not."""
+
+COMPILER = r"(?P<target>\w+(?:-\w+){1,3}-)?(?P<name>cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)*)?"
+"""Names of compilers, as a regular expression."""
+
+LANGUAGES = {
+    "c": "cpp-output",
+    "c++": "c++-cpp-output",
+    "cpp-output": "cpp-output",
+    "c++-cpp-output": "c++-cpp-output",
+}
+"""Languages, with that of their preprocessed text."""
+_OF_SUFFIX = {".c": "c", ".i": "cpp-output", ".ii": "c++-cpp-output"}
+_ASKS = frozenset(
+    (
+        "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-dumpversion", "-dumpmachine", "-cc1", "-cc1as", "-r",
+        "--analyze", "--precompile",
+    )
+)  # fmt: skip
+"""With one of these a call makes no object of a source and no image."""
+_ASK_PREFIXES = ("-print-", "--print-", "--help")
+_WITH_VALUE = frozenset(
+    (
+        "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-include", "-imacros",
+        "-isystem", "-iquote", "-idirafter", "-isysroot", "-iprefix", "-iwithprefix", "-iwithprefixbefore",
+        "-include-pch", "-MF", "-MT", "-MQ", "-MJ", "-MV", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+        "-Xanalyzer", "-mllvm", "-arch", "-target", "--target", "--sysroot", "-resource-dir", "-framework", "--param",
+        "-rpath", "-install_name", "--config", "-dumpbase", "-dumpdir", "-dumpbase-ext", "-serialize-diagnostics",
+        "--serialize-diagnostics", "-iframework", "-cxx-isystem", "-iwithsysroot", "-ivfsoverlay", "-working-directory",
+        "-aux-info", "-wrapper", "-specs", "--output", "--include", "-gcc-toolchain",
+    )
+)  # fmt: skip
+_UNPREPROCESSED = frozenset(
+    (
+        "-c", "-S", "--compile", "--assemble", "-MD", "-MMD", "-MP", "-MG", "-MV", "-emit-llvm", "-save-temps", "-o",
+        "-MF", "-MT", "-MQ", "-MJ", "-L", "-l", "-Xlinker", "-Xassembler", "-Xanalyzer", "-serialize-diagnostics",
+        "--serialize-diagnostics", "-dumpbase", "-dumpdir", "-dumpbase-ext", "-aux-info", "-wrapper", "--output", "-H",
+        "-v", "--save-temps",
+    )
+)  # fmt: skip
+_UNPREPROCESSED_PREFIXES = (
+    "-Wp,-M",
+    "-Wl,",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-MJ",
+    "-save-temps=",
+    "--save-temps=",
+    "-ftime-trace",
+    "-fuse-ld=",
+)
+"""What says where outputs go, and what only a link reads."""
+_CACHES = ("thinlto-cache-dir=", "plugin-opt=cache-dir=")
+_DEPTH = 8
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+
+
+def is_native(target: str | None) -> bool:
+    """Whether a compiler with this prefix of its name compiles for this machine."""
+    machine = os.uname().machine
+    return target is None or (target.startswith(f"{machine}-") and target.endswith("linux-gnu-"))
+
+
+def split_response(text: str) -> list[str]:
+    r"""The words in a response file: as LLVM's ``TokenizeGNUCommandLine``, and not as a shell, would split them.
+
+    A backslash stands for the character after it, inside of both kinds of quotation too.
+
+    Example:
+        >>> split_response(r'-DA="\$b c" -DB=\"c\" ' + "'a\\'b'")
+        ['-DA=$b c', '-DB="c"', "a'b"]
+
+    Raises:
+        ValueError: a quotation does not end.
+    """
+    # Most calls have no response file.
+    import re
+
+    word = re.compile(r"""(?:[^ \t\r\n'"\\]+|\\.|\\\Z|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""", re.DOTALL)
+    piece = re.compile(r"""\\(.)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
+    escaped = re.compile(r"\\(.)", re.DOTALL)
+
+    def plain(piece: re.Match[str]) -> str:
+        return piece[1] or escaped.sub(r"\1", piece[2] or piece[3] or "")
+
+    words: list[str] = []
+    position = 0
+    while position < len(text):
+        if text[position] in " \t\r\n":
+            position += 1
+            continue
+        found = word.match(text, position)
+        if found is None or (found.end() < len(text) and text[found.end()] in "\"'"):
+            raise ValueError(f"expected quotations that end, found {text[position : position + 40]!r}")
+        words.append(piece.sub(plain, found[0]))
+        position = found.end()
+    return words
+
+
+def expanded(words: list[str], folder: str, depth: int = 0) -> list[str]:
+    """The words with those of response files, which may name others; a file that is not there stays a word.
+
+    Raises:
+        ValueError: a response file cannot be understood; says why.
+    """
+    found: list[str] = []
+    for word in words:
+        path = os.path.join(folder, word[1:])
+        if not word.startswith("@") or not os.path.exists(path):
+            found.append(word)
+            continue
+        if not os.path.isfile(path):
+            raise ValueError(f"{word}: expected a response file that can be read twice, found none")
+        if depth >= _DEPTH:
+            raise ValueError(f"{word}: expected response files nested at most {_DEPTH} deep, found more")
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                inner = split_response(file.read().removeprefix("\ufeff"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{word}: {error}") from error
+        found += expanded(inner, folder, depth + 1)
+    return found
+
+
+def read_call(words: list[str], *, is_cxx: bool = False) -> dict[str, Any]:
+    """What a call of a compiler's driver is asked for.
+
+    Gives ``kind`` (``compile``, ``link``, ``both`` if it does that in one go, or ``other``), ``inputs``, ``sources``
+    among them with the ``languages`` of these as ``-x`` names them, and ``outputs``, as the call spells them.
+
+    Args:
+        words: of the call, without the driver.
+        is_cxx: whether the driver takes every source for C++.
+    """
+    inputs, sources, output = _files(words)
+    compiles = any(word in {"-c", "-S", "--compile", "--assemble"} for word in words)
+    asks = any(word in _ASKS or word.startswith(_ASK_PREFIXES) for word in words)
+    if asks or not inputs or (compiles and not sources):
+        kind = "other"
+    elif compiles:
+        kind = "compile"
+    else:
+        kind = "both" if sources else "link"
+    is_text = "-S" in words or "--assemble" in words
+    suffixes = (".bc", ".ll") if "-emit-llvm" in words else (".o", ".s")
+    suffix = suffixes[is_text]
+    if kind == "compile":
+        outputs = [output] if output else [_split(source)[0] + suffix for source in sources]
+    elif kind == "other" and compiles:
+        outputs = [output] if output else [_split(name)[0] + suffix for name in inputs]
+    else:
+        outputs = [output or "a.out"]
+    languages = [named or _language(source, is_cxx=is_cxx) for source, named in sources.items()]
+    return {"kind": kind, "inputs": inputs, "sources": list(sources), "languages": languages, "outputs": outputs}
+
+
+def option_units(words: list[str]) -> Iterator[list[str]]:
+    """The words of a call one by one, each together with its value if that is the next word."""
+    position = 0
+    while position < len(words):
+        size = 2 if words[position] in _WITH_VALUE else 1
+        yield words[position : position + size]
+        position += size
+
+
+def _is_input(word: str) -> bool:
+    return word == "-" or not word.startswith("-")
+
+
+def _output(unit: list[str]) -> str | None:
+    """What an option says of the output, if it is one that does."""
+    word = unit[0]
+    if word in {"-o", "--output"}:
+        return unit[-1]
+    if word.startswith("--output="):
+        return word[9:]
+    return word[2:] if word.startswith("-o") and not word.startswith("-obj") else None
+
+
+def _files(words: list[str]) -> tuple[list[str], dict[str, str], str]:
+    """Inputs, the sources among them with the language that ``-x`` says, and the output or nothing."""
+    inputs: list[str] = []
+    sources: dict[str, str] = {}
+    output, language = "", ""
+    for unit in option_units(words):
+        word = unit[0]
+        if (named := _output(unit)) is not None:
+            output = named
+        elif word.startswith("-x"):
+            language = unit[-1] if word == "-x" else word[2:]
+            language = "" if language == "none" else language
+        elif _is_input(word):
+            inputs.append(word)
+            if language in LANGUAGES or (not language and _split(word)[1] in SOURCES):
+                sources[word] = language
+    return inputs, sources, output
+
+
+def _language(source: str, *, is_cxx: bool) -> str:
+    language = _OF_SUFFIX.get(_split(source)[1], "c++")
+    return "c++" if is_cxx and language == "c" else language
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The name of a file without its suffix, and the suffix."""
+    return os.path.splitext(os.path.basename(path))
+
+
+def preprocessor_words(words: list[str], source: str) -> list[str]:
+    """The words of a call that preprocess one of its sources; without any input if it does not name the source."""
+    found: list[str] = []
+    for unit in option_units(words):
+        word = unit[0]
+        if word in _UNPREPROCESSED or word.startswith(_UNPREPROCESSED_PREFIXES) or _output(unit) is not None:
+            continue
+        if not _is_input(word) or word == source:
+            found += unit
+    return found
+
+
+def lto_link(words: list[str], inputs: list[str]) -> str:
+    """Which linker does link-time optimization in a link: ``lld``, ``other``, or nothing if there is none to do."""
+    kinds = [word for word in words if word in {"-flto", "-fno-lto"} or word.startswith("-flto=")]
+    if kinds[-1:] == ["-fno-lto"] or not (kinds or any(map(_is_bitcode, inputs))):
+        return ""
+    linkers = [word for word in words if word.startswith(("-fuse-ld=", "--ld-path="))]
+    return "lld" if linkers and "lld" in linkers[-1].rpartition("/")[2] else "other"
+
+
+def own_cache(words: list[str], key: str) -> str:
+    """The linker's option that gives a link another cache of ThinLTO than it names; nothing if it names none.
+
+    lld's cache does not know of plugins: it would give out objects that were made without one, and keep those made with
+    one for links without.
+
+    Args:
+        words: of the link, a driver's or a linker's.
+        key: of what the objects are made with, which the name of the folder ends with.
+    """
+    options = [part for word in words for part in (word.split(",") if word.startswith("-Wl,") else [word])]
+    for option in reversed(options):
+        name = option.lstrip("-")
+        for cache in _CACHES:
+            if option != name and name.startswith(cache) and name != cache:
+                return f"--thinlto-cache-dir={name[len(cache) :].rstrip('/')}-{key}"
+    return ""
+
+
+def _is_bitcode(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) in _BITCODE
+    except OSError:
+        return False

@@ -1,0 +1,230 @@
+"""Which calls of a wrapped build belong to the project, where their objects are by now, and why others do not.
+
+What a configure script compiles to try something out is gone when it ends: neither the source nor anything that was
+made of it is there. What a build generates and removes is told from that by its object, which is still there, under its
+own name, another one or in a static library, or which went into something that is.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mlgokit.compiler.build_tree import files_below, is_check
+from mlgokit.compiler.objects.archive import is_archive, read_members
+from mlgokit.compiler.source_texts import content_of
+from mlgokit.compiler.wrapping import Content, WrappedBuild, WrappedCall
+from mlgokit.errors import InputError
+
+_MOST_NAMED, _MOST_SHOWN = 3, 120
+_ARCHIVES = (".a", ".lib")
+_TRIED = "neither the source nor what was made of it is there any more, as of the checks of a configure script"
+_CHECKED = "the build system compiled it to know its compiler"
+_AGAIN = "what it made was made again by a later call"
+_FOREIGN = "it compiles for another machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A compilation that is not taken, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCalls:
+    """The calls of a build, sorted.
+
+    Attributes:
+        calls: compilations and links of the project, in their order, with outputs as they are called by now. One that
+            compiles several sources into an object each is a call for each; those that failed are among them if their
+            inputs are there.
+        left_out: other compilations; each source of a call is one.
+    """
+
+    calls: tuple[WrappedCall, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def compilations(self) -> int:
+        """How many sources the calls compile."""
+        return sum(len(call.sources) for call in self.calls)
+
+    @property
+    def seen(self) -> int:
+        """How many compilations the wrappers have seen."""
+        return self.compilations + len(self.left_out)
+
+
+def grouped(left_out: Sequence[LeftOut]) -> dict[str, str]:
+    """Reasons by the names of what is left out for them, of many the first.
+
+    Example:
+        >>> gone = [LeftOut(name=f"{name}.c", reason="it is gone") for name in "abcde"]
+        >>> grouped([*gone, LeftOut(name="f.c", reason="it failed")])
+        {'a.c, b.c, c.c and 2 more': 'it is gone', 'f.c': 'it failed'}
+    """
+    found: dict[str, str] = {}
+    for reason in dict.fromkeys(one.reason for one in left_out):
+        names = [one.name for one in left_out if one.reason == reason]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        shown = ", ".join(names[:_MOST_NAMED]) + more
+        found[f"{shown} ({len(found) + 1})" if shown in found else shown] = reason
+    return found
+
+
+def project_calls(build: WrappedBuild, tree: Path) -> ProjectCalls:
+    """Sort the calls of a build.
+
+    What rustc has linked is gone, but for the program.
+
+    Args:
+        build: that has ended.
+        tree: the folder where it ran.
+    """
+    finder = _Finder(build=build, tree=tree)
+    calls: list[WrappedCall] = []
+    left_out: list[LeftOut] = []
+    # From the end: what a call made is used by later ones.
+    for call in reversed([part for whole in build.every_call for part in _by_source(whole)]):
+        reason = finder.reason(call)
+        if call.kind == "other" or (reason and call.kind == "link"):
+            continue
+        if not reason:
+            calls.append(finder.moved(call))
+            continue
+        names = [shown_path(path, tree) for path in call.sources]
+        if call.kind == "unread":
+            names = [" ".join([call.name, *call.words])[:_MOST_SHOWN]]
+        left_out += [LeftOut(name=name, reason=reason) for name in reversed(names)]
+    return ProjectCalls(calls=tuple(reversed(calls)), left_out=tuple(reversed(left_out)))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Finder:
+    """Finds what became of outputs, call by call from the last one.
+
+    Attributes:
+        build: the build.
+        tree: its folder.
+        used: what later calls of the project have read, but for what was made again since.
+        made: what later calls have made.
+        files: files below the folder that no call names as its output, by content; ``None`` before they are looked for.
+        members: objects in static libraries by content, counted.
+        found: by output of a call that is looked at, where it is by now.
+    """
+
+    build: WrappedBuild
+    tree: Path
+    used: set[Path] = field(default_factory=set[Path])
+    made: set[Path] = field(default_factory=set[Path])
+    files: dict[Content, list[Path]] | None = None
+    members: Counter[Content] = field(default_factory=Counter[Content])
+    found: dict[Path, Path] = field(default_factory=dict[Path, Path])
+
+    def reason(self, call: WrappedCall) -> str:
+        """Why a call does not belong to the project; nothing if it does. Calls come from the last one on."""
+        self.found = {}
+        if reason := _reason_alone(call, self.tree):
+            return reason
+        if call.code:
+            return ""
+        was_used = not self.used.isdisjoint(call.outputs)
+        is_there = self._find(call)
+        self.used.difference_update(call.outputs)
+        self.made.update(call.outputs)
+        if is_there or was_used:
+            self.used.update(call.inputs)
+            return ""
+        if any(path.is_file() for path in call.outputs):
+            return _AGAIN
+        if call.kind in {"link", "other"} or not all(path.is_file() for path in call.sources):
+            return _TRIED
+        written = [path for path in call.outputs if path.exists() or path.name == "-"]
+        return f"what it makes is not kept: it goes to {written[0]}" if written else ""
+
+    def moved(self, call: WrappedCall) -> WrappedCall:
+        """The call that was just looked at, with its outputs as they are called by now."""
+        return replace(call, outputs=tuple(self.found.get(path, path) for path in call.outputs))
+
+    def _find(self, call: WrappedCall) -> bool:
+        """Whether something that a call made is there."""
+        found = False
+        for index, path in enumerate(call.outputs):
+            if path.is_file() and (call.kind == "link" or path not in self.made):
+                found = True
+            elif index < len(call.contents) and (content := call.contents[index]) is not None:
+                found = self._find_content(path, content) or found
+        return found
+
+    def _find_content(self, path: Path, content: Content) -> bool:
+        if self.files is None:
+            self.files = self._read_files()
+        if self.files.get(content):
+            self.found[path] = self.files[content].pop(0)
+            return True
+        if self.members[content]:
+            self.members[content] -= 1
+            return True
+        return False
+
+    def _read_files(self) -> dict[Content, list[Path]]:
+        """Files with as many bytes as some compilation has made; and objects of static libraries."""
+        contents = [one for call in self.build.calls for one in call.contents if one is not None]
+        sizes = {size for size, _ in contents}
+        named = {path for call in self.build.every_call for path in call.outputs}
+        found: dict[Content, list[Path]] = {}
+        for path in sorted(files_below(self.tree)):
+            try:
+                size = path.stat().st_size
+            except OSError:
+                continue
+            if path.suffix in _ARCHIVES and is_archive(path):
+                self._read_archive(path, sizes)
+            elif size in sizes and path not in named and (content := content_of(path)) is not None:
+                found.setdefault(content, []).append(path)
+        return found
+
+    def _read_archive(self, path: Path, sizes: set[int]) -> None:
+        try:
+            for member in read_members(path):
+                if member.size in sizes:
+                    self.members[member.size, zlib.crc32(member.data())] += 1
+        except InputError:
+            return
+
+
+def _by_source(call: WrappedCall) -> list[WrappedCall]:
+    """A call for each object of a compilation, as what becomes of one says nothing of the others."""
+    if call.kind != "compile" or call.code or len(call.sources) < 2 or len(call.outputs) != len(call.sources):
+        return [call]
+    return [
+        replace(
+            call,
+            sources=call.sources[index : index + 1],
+            outputs=call.outputs[index : index + 1],
+            contents=call.contents[index : index + 1],
+            texts=call.texts[index : index + 1],
+        )
+        for index in range(len(call.sources))
+    ]
+
+
+def _reason_alone(call: WrappedCall, tree: Path) -> str:
+    """Why a call does not belong to the project, as far as it says that itself."""
+    if call.kind == "foreign":
+        return _FOREIGN
+    if call.kind == "unread":
+        return f"its words are in a response file that is not understood: {call.errors}"
+    if any(is_check(path, tree) for path in call.outputs):
+        return _CHECKED
+    if call.code and not all(path.exists() for path in call.inputs):
+        return f"it failed, and is gone: {call.reason}"
+    return ""
+
+
+def shown_path(path: Path, tree: Path) -> str:
+    """A path below a folder without that, any other one whole."""
+    return path.relative_to(tree).as_posix() if path.is_relative_to(tree) else str(path)

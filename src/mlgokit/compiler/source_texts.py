@@ -1,0 +1,215 @@
+"""Keeps what a wrapped compiler compiles as preprocessed text, with what tells whether it is needed in the end.
+
+A build may remove a source after it was compiled, or what it includes, write another one in its place, or give it on
+standard input. The wrapper of compilers keeps it, so this imports little else than what reads a call.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mlgokit.compiler.driver_call import LANGUAGES, option_units, preprocessor_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PREPROCESSED = ("-D", "-U", "-I", "-i", "-std=", "-x", "-O", "-nostd", "-ansi", "-m32", "-m64", "-target", "--target",
+                 "--sysroot", "-pthread", "-fno-exceptions", "-fno-rtti", "-fPI", "-fpi")  # fmt: skip
+"""What decides what a preprocessor makes, whatever else a command has that clang does not know."""
+_PRECOMPILED = ("-include-pch", "-fmodule", "-fprebuilt-module", "-fcxx-modules", "-fimplicit-module")
+"""With one of these the preprocessed text is not all that is compiled."""
+_SYSTEM = "/usr/"
+"""No build changes what is there."""
+
+
+def run_compiler(
+    argv: list[str], environment: dict[str, str], *, errors: int, piped: dict[str, tuple[int, str]]
+) -> Any:
+    """Run a program to its end, with what was read of pipes in their places; gives its code and its use."""
+    actions: list[Any] = [(os.POSIX_SPAWN_DUP2, errors, 2)]
+    opened = {number: os.open(path, os.O_RDONLY) for number, path in piped.values()}
+    actions += [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in opened.items()]
+    child = os.posix_spawn(argv[0], argv, environment, file_actions=actions)
+    for descriptor in opened.values():
+        os.close(descriptor)
+    _, status, usage = os.wait4(child, 0)
+    return os.waitstatus_to_exitcode(status), usage
+
+
+def save_pipes(sources: list[str], log: str) -> dict[str, tuple[int, str]]:
+    """Standard input and other open files among sources as files: by source, the number, and the path of what it had.
+
+    They can be read once only, and the compiler is not the only one that reads them.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    for source in sources:
+        number = _descriptor(source)
+        if number is None:
+            continue
+        path = f"{log}.input-{number}"
+        with open(0 if source == "-" else source, "rb", closefd=source != "-") as read, open(path, "wb") as file:
+            while block := read.read(1 << 20):
+                file.write(block)
+        found[source] = number, path
+    return found
+
+
+def _descriptor(source: str) -> int | None:
+    """The number of the open file that a source names."""
+    if source in {"-", "/dev/stdin"}:
+        return 0
+    for folder in ("/dev/fd/", "/proc/self/fd/"):
+        if source.startswith(folder) and source[len(folder) :].isdigit():
+            return int(source[len(folder) :])
+    return None
+
+
+def keep_texts(
+    call: dict[str, Any],
+    *,
+    driver: list[str],
+    environment: dict[str, str],
+    piped: dict[str, tuple[int, str]],
+    log: str,
+) -> list[dict[str, Any]]:
+    """Preprocess each source of a call, which has compiled them.
+
+    Args:
+        call: what it was asked for, and its ``words``.
+        driver: clang, and its options for the machine.
+        environment: of the compiler.
+        piped: what :func:`save_pipes` has saved.
+        log: how names of files begin.
+
+    Returns:
+        Of each source the path of its ``text``, compressed, or the ``reason`` why there is none; the ``language`` of
+        that; whether the source ``is_piped``; and the states of the ``files`` that it was made of, but for that.
+    """
+    found: list[dict[str, Any]] = []
+    for index, source in enumerate(call["sources"]):
+        language, path = call["languages"][index], f"{log}-{index}.ii"
+        given = preprocessor_words(call["words"], source)
+        inputs = {source: piped[source]} if source in piped else {"-": (0, os.devnull)}
+        place = inputs[source][1] if source in piped else source
+        files = [] if source in piped else _states([source])
+        reason = _unkeepable(given, source, place)
+        if not reason and language != LANGUAGES[language]:
+            # Compilers of a build take options that clang does not know.
+            commands = [
+                [*driver, "-E", "-w", "-Qunused-arguments", *options, "-o", path]
+                for options in (given, _narrowed(given, source))
+            ]
+            reason, place = _preprocess(commands, environment, inputs), path
+        if not reason:
+            files += _compress(place, path, source)
+        found.append(
+            {
+                "text": "" if reason else path,
+                "reason": reason,
+                "language": LANGUAGES[language],
+                "is_piped": source in piped,
+                "files": files,
+            }
+        )
+    return found
+
+
+def _unkeepable(words: list[str], source: str, place: str) -> str:
+    """Why preprocessed text is not all that is compiled, if it is not."""
+    if any(word.startswith(_PRECOMPILED) for word in words):
+        return "it is compiled with precompiled headers or modules"
+    if not os.path.isfile(place):
+        return "it is read from a pipe"
+    if any(word != source and _descriptor(word) is not None for word in words):
+        return "it includes what is read from a pipe"
+    return ""
+
+
+def _preprocess(commands: list[list[str]], environment: dict[str, str], inputs: dict[str, tuple[int, str]]) -> str:
+    """Run the first command that succeeds; gives the reason if none does."""
+    reason = ""
+    for command in commands:
+        errors = f"{command[-1]}.errors"
+        with open(errors, "w+b") as file:
+            os.unlink(errors)
+            code, _ = run_compiler(command, environment, errors=file.fileno(), piped=inputs)
+            file.seek(0)
+            said = file.read().decode("utf-8", "replace")
+        if not code:
+            return ""
+        reason = reason or next((line for line in said.splitlines() if "error:" in line), f"clang ended with {code}")
+    return f"clang does not preprocess it: {reason}"
+
+
+def _compress(place: str, path: str, source: str) -> list[list[Any]]:
+    """Compress text into ``path``; gives the states of the files that it says it is made of, but for the source."""
+    import zlib
+
+    with open(place, "rb") as file:
+        text = file.read()
+    with open(path, "wb") as file:
+        file.write(zlib.compress(text, 1))
+    return _states([name for name in read_line_markers(text) if name != source]) if place == path else []
+
+
+def _narrowed(words: list[str], source: str) -> list[str]:
+    """What a preprocessor has to know of its options."""
+    units = [unit for unit in option_units(words) if unit[0] == source or unit[0].startswith(_PREPROCESSED)]
+    return [word for unit in units for word in unit]
+
+
+def _states(paths: list[str]) -> list[list[Any]]:
+    """Each file that a build may change, as a path, a number, a size, and the time of its last change."""
+    found: list[list[Any]] = []
+    for path in paths:
+        whole = os.path.abspath(path)
+        if whole.startswith(_SYSTEM):
+            continue
+        try:
+            status = os.stat(whole)
+        except OSError:
+            found.append([whole, 0, 0, 0])
+        else:
+            found.append([whole, status.st_ino, status.st_size, status.st_mtime_ns])
+    return found
+
+
+def read_line_markers(text: bytes) -> list[str]:
+    r"""The files that preprocessed text says it is made of, the source first.
+
+    Example:
+        >>> read_line_markers(b'# 1 "a.c"\n# 1 "<built-in>" 1\n# 1 "./a \\"b.h" 1\nint x;\n# 2 "a.c" 2\n')
+        ['a.c', './a "b.h']
+    """
+    found: dict[str, None] = {}
+    end = -1
+    while True:
+        begin = end + 1
+        if not text.startswith(b"# ", begin):
+            begin = text.find(b"\n# ", begin) + 1
+            if not begin:
+                return list(found)
+        end = text.find(b"\n", begin)
+        end = len(text) if end < 0 else end
+        first, last = text.find(b'"', begin, end), text.rfind(b'"', begin, end)
+        if first < last and text[begin + 2 : begin + 3].isdigit():
+            name = (
+                text[first + 1 : last].replace(b'\\"', b'"').replace(b"\\\\", b"\\").decode("utf-8", "surrogateescape")
+            )
+            if not name.startswith("<"):
+                found[name] = None
+
+
+def content_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Size and checksum of what was made, by which it is found again under another name."""
+    import zlib
+
+    try:
+        if not os.path.isfile(path):
+            return None
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return len(data), zlib.crc32(data)

@@ -1,0 +1,157 @@
+"""Builds that compile by response files, from standard input, and what they remove or write anew."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mlgokit.commands.build import Build, run as build
+from mlgokit.commands.build_site import BuildOptions
+from mlgokit.commands.corpus.record import Record, record_build, run as record
+from mlgokit.commands.options import CompilerOptions
+from mlgokit.commands.tune_builds import record_plain
+from mlgokit.commands.tune_options import Tune
+from mlgokit.compiler import process
+from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.corpus.corpus import load_corpus
+from mlgokit.progress import say_nothing
+
+pytestmark = pytest.mark.llvm
+
+MAKEFILE = """
+CC = cc
+app: f.o g.o main.o
+	echo "f.o g.o main.o -o app" > link.rsp; $(CC) @link.rsp
+f.o: f.c
+	echo "-Oz -c @more.rsp" > f.rsp; echo '"-DNAME=\\"a b\\"" f.c -o f.o' > more.rsp; $(CC) @f.rsp; rm *.rsp
+g.o: g.c
+	cat g.c | $(CC) -Oz -x c -c - -o g.o
+main.o: main.c
+	$(CC) -Oz -c main.c -o main.o
+"""
+SOURCES = {
+    "f.c": "const char *f(void) { return NAME; }\n",
+    "g.c": '#include "g.h"\nint g(int x) { return x + G; }\n',
+    "g.h": "#define G 3\n",
+    "main.c": "const char *f(void);\nint g(int);\nint main(int c, char **v) { return f()[1] != ' ' || g(c) != 4; }\n",
+    "Makefile": MAKEFILE,
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, text in SOURCES.items():
+        (folder / name).write_text(text)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def recorded(script: str, folder: Path, toolchain: Toolchain) -> dict[str, object]:
+    return record_build(
+        ("sh", "-c", script), database=folder / "compile_commands.json", toolchain=toolchain, timeout_seconds=60
+    )
+
+
+def test_response_files_and_standard_input_are_recorded(project: Path, toolchain: Toolchain):
+    found = record(
+        Record(
+            command=("make", "-j2"),
+            output=project / "c.json",
+            corpus=project.parent / "corpus",
+            level="Oz",
+            compiler=CompilerOptions(llvm=toolchain.major, workers=1),
+        )
+    )
+
+    assert {name: found[name] for name in ("seen", "commands", "kept", "modules", "failures")} == {
+        "seen": 3, "commands": 3, "kept": 1, "modules": 3, "failures": 0,
+    }  # fmt: skip
+    assert "left_out" not in found
+    modules = {module.name: module for module in load_corpus(project.parent / "corpus").modules}
+    assert {name: module.language for name, module in modules.items()} == {
+        f"project/{name}.o": "c" for name in ("f", "g", "main")
+    }
+    assert process.run([project / "app"], timeout_seconds=10).returncode == 0
+
+
+def test_a_build_with_a_plugin_counts_them(
+    project: Path, toolchain: Toolchain, plugin: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLGOKIT_POLICY", ":always")
+    found = build(Build(command=("make",), plugin=plugin, llvm=toolchain.major))
+
+    assert (found.seen, found.compilations, found.failed, found.left_out) == (3, 3, 0, {})
+    assert found.levels == {"-Oz": 3}
+
+
+def test_the_plain_build_of_a_tuning_has_them(project: Path, toolchain: Toolchain):
+    with (project / "Makefile").open("a") as rules:
+        rules.write("all: app gen.o\ngen.o:\n\techo 'int gen;' > gen.c; $(CC) -Oz -c gen.c; rm gen.c\n")
+    config = Tune(
+        built=BuildOptions(build=("make all",), build_folder=project),
+        folder=project.parent / "tune",
+        compiler=CompilerOptions(llvm=toolchain.major),
+    )
+    found = record_plain(config, toolchain, report=say_nothing)
+
+    assert found.left_out == {}
+    assert len(found.objects) == 4
+    assert sorted(path.name for path in (project.parent / "tune/build/sources").glob("*.i")) == ["g.i", "gen.i"]
+    assert not (project.parent / "tune/build/wrapping").exists()
+
+
+def test_what_a_build_writes_anew_or_removes_is_kept(project: Path, toolchain: Toolchain):
+    (project / "old.c").write_text("int before;\n")
+    found = recorded(
+        'for n in 1 2; do echo "int gen$n;" > gen.c; cc -c gen.c -o $n.o; done; rm gen.c;'
+        "echo 'int made = 1;' > made.h; echo '#include \"made.h\"' > user.c; cc -c user.c; rm made.h;"
+        "cc -c old.c -o old1.o; echo 'int after;' > old.c; cc -c old.c -o old2.o;"
+        "echo 'int in_archive;' > t.c; cc -c t.c -o t.o; ar rc libt.a t.o; rm t.c t.o;"
+        "echo 'int x; int main(void) { return x; }' > whole.c; cc whole.c -o app; rm whole.c;"
+        "echo 'int main(void) { return 0; }' > conftest.c; cc conftest.c -o conftest; rm conftest*",
+        project,
+        toolchain,
+    )
+
+    assert (found["seen"], found["commands"], found["kept"]) == (8, 7, 6)
+    assert found["left_out"] == {
+        "conftest.c": (
+            "neither the source nor what was made of it is there any more, as of the checks of a configure script"
+        )
+    }
+    kept = project / "compile_commands.kept"
+    last = {path.name: [line for line in path.read_text().splitlines() if line[:3] == "int"] for path in kept.iterdir()}
+    assert last == {
+        "manifest.json": [],
+        "1.i": ["int gen1;"],
+        "2.i": ["int gen2;"],
+        "user.i": ["int made = 1;"],
+        "old1.i": ["int before;"],
+        "t.i": ["int in_archive;"],
+        "app-whole.i": ["int x; int main(void) { return x; }"],
+    }
+    # Those of the build without them go.
+    assert recorded("cc -c old.c -o old2.o", project, toolchain) == {"seen": 1, "commands": 1}
+    assert not kept.exists()
+
+
+def test_compilers_that_are_started_by_a_path_stay_those_of_the_build(project: Path, toolchain: Toolchain):
+    (project / "tools").mkdir()
+    named = project / "tools" / f"{os.uname().machine}-linux-gnu-gcc-99"
+    named.symlink_to(toolchain.clang)
+    found = recorded(f"{named} -c main.c; {toolchain.clang} -c main.c -o 2.o", project, toolchain)
+
+    assert found == {"seen": 2, "commands": 2}
+    entries = json.loads((project / "compile_commands.json").read_bytes())
+    assert [entry["arguments"][0] for entry in entries] == [str(named), str(toolchain.clang)]
+
+
+def test_what_goes_past_a_recording_is_named(project: Path, toolchain: Toolchain):
+    past = f"env -i {toolchain.clang} -c main.c -o past.o"
+    found = recorded(f"cc -c main.c -o seen.o; {past}", project, toolchain)
+
+    assert (found["seen"], found["commands"]) == (1, 1)
+    assert str(found["passed_by"]).startswith(f"1 new object, such as {project}/past.o by ")
