@@ -160,7 +160,7 @@ def plain(compiler: ClangCompiler, modules: Sequence[Module], *, workers: int) -
 
     def work(module: Module) -> tuple[float, bool]:
         begin = time.perf_counter()
-        argv = command(compiler.toolchain, module.command_line, module.bitcode, Path("/dev/null"), None)
+        argv = command(compiler.toolchain, module, Path("/dev/null"), None)
         done = subprocess.run(argv, env=environment, capture_output=True, timeout=120, check=False)
         return time.perf_counter() - begin, done.returncode == 0
 

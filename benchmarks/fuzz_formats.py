@@ -115,7 +115,6 @@ def _log() -> Log:
         contexts=(ContextSpan(name="f", start=0, stop=3), ContextSpan(name="g", start=3, stop=5)),
         columns={"weights": np.arange(10, dtype=np.float32).reshape(5, 2), "counts": np.arange(5).reshape(5, 1)},
         scores=np.arange(5, dtype=np.float32).reshape(5, 1),
-        scored=np.array([True, False, True, True, False]),
     )
 
 

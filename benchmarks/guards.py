@@ -109,7 +109,7 @@ def works(
 ) -> Mapping[str, Callable[[], None]]:
     """The builds of one module."""
     output = folder / "module.o"
-    argv = command(toolchain, module.command_line, module.bitcode, output, None)
+    argv = command(toolchain, module, output, None)
     room, limits = Room(folder=folder, most_bytes=1 << 40), ModuleLimits()
     limits.note(module.name, memory_bytes=100 << 20, object_bytes=1 << 20, seconds=0.1)
     environment = dict(os.environ)

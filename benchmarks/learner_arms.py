@@ -311,7 +311,7 @@ def flipped_score(bench: Bench, module: Module, weights: dict[str, int], flips: 
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "module.o"
     output.unlink(missing_ok=True)
-    argv = command(bench.toolchain, module.command_line, module.bitcode, output, None)
+    argv = command(bench.toolchain, module, output, None)
     use = channel_use(INLINE_SIZE, major=bench.toolchain.major, advisor=Flips(flips), include_default=True)
     seconds = bench.config.timeout_seconds
     done = drive_channels(argv, channels={"inline": use}, timeout_seconds=seconds, answer_timeout_seconds=seconds)

@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def _one_module(config: RegallocStress, corpus: Corpus, bench: Bench, rng: np.ra
     with tempfile.TemporaryDirectory(prefix="mlgokit-stress-") as scratch:
         folder = Path(scratch)
         output = folder / "module.o"
-        argv = command(bench.toolchain, options, module.bitcode, output, None)
+        argv = command(bench.toolchain, replace(module, command_line=options), output, None)
         ended = treat(bench, treatment, argv, output, folder=folder, timeout_seconds=config.timeout_seconds)
         seconds = time.monotonic() - begin
         sentence = ended.sentence

@@ -37,7 +37,7 @@ def main() -> None:
     use = channel_use(INLINE_SIZE, major=toolchain.major, advisor=Threshold())
 
     def text_bytes(module: Module, output: Path, *, advised: bool) -> int:
-        argv = command(toolchain, module.command_line, module.bitcode, output, None)
+        argv = command(toolchain, module, output, None)
         channels = {"inline": use} if advised else {}
         drive_channels(argv, channels=channels, timeout_seconds=60, answer_timeout_seconds=20)
         return measure_object(output).llvm_size_text

@@ -93,7 +93,8 @@ def over_pipes(place: Place, seed: int, wrapper: Path | None = None) -> Outcome:
     advisors: dict[str, Advisor] = {
         name: RandomLegal(PROBLEMS[name], np.random.default_rng([seed, number])) for number, name in enumerate(BOTH)
     }
-    argv = command(place.toolchain, OPTIONS, place.bitcode, place.outputs / "sample.o", None)
+    module = toy_source("a", bitcode=place.bitcode, command_line=OPTIONS)
+    argv = command(place.toolchain, module, place.outputs / "sample.o", None)
     done = drive_channels(
         argv if wrapper is None else [str(wrapper), *argv],
         channels={
