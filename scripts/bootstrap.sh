@@ -122,9 +122,12 @@ look() {
             have_runtimes "$major" || lacking="$lacking runtimes-$major"
             have_runtimes "$major" || ! offered "libclang-rt-$major-dev" || wished="$wished libclang-rt-$major-dev"
         done
-        for program in ccache cmake meson ninja make valgrind; do
-            package=$program
-            if [ "$program" = ninja ]; then package=ninja-build; fi
+        for program in bwrap ccache cmake meson ninja make valgrind; do
+            case $program in
+            bwrap) package=bubblewrap ;;
+            ninja) package=ninja-build ;;
+            *) package=$program ;;
+            esac
             command -v "$program" >/dev/null 2>&1 || lacking="$lacking $program"
             command -v "$program" >/dev/null 2>&1 || ! offered "$package" || wished="$wished $package"
         done

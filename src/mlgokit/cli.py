@@ -111,7 +111,7 @@ COMMANDS = {
     "bench": Command(bench.Bench, bench.run, bench.render, bench.exit_code, files=("output",), folders=("folder",)),
     "report": Command(report.MakeReport, report.run, files=("output",)),
     "import-policy": Command(import_policy.ImportPolicy, import_policy.run, files=("output",)),
-    "export plugin": Command(export.Export, export.run, plugin="output"),
+    "export plugin": Command(export.Export, export.run, export.render, plugin="output"),
     "export replay": Command(
         export_replay.ExportReplay,
         export_replay.run,

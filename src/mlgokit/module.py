@@ -17,6 +17,23 @@ _ARCHITECTURES = (
 """The names of LLVM's triples that say the same, by LLVM's name; ARM's two instruction sets are one architecture."""
 
 
+_OTHER_FORMATS = (
+    ("wasm", re.compile(r"^wasm(32|64)|-wasm$")),
+    ("COFF", re.compile(r"windows|mingw|win32|cygwin|-uefi|-coff$")),
+    ("Mach-O", re.compile(r"apple|darwin|-macho$")),
+)
+
+
+def object_format_of(triple: str) -> str:
+    """The format of objects for a target, by LLVM's names.
+
+    Example:
+        >>> [object_format_of(one) for one in ("wasm32-wasi", "x86_64-w64-mingw32", "arm64-apple-macos", "")]
+        ['wasm', 'COFF', 'Mach-O', 'ELF']
+    """
+    return next((name for name, known in _OTHER_FORMATS if known.search(triple.lower())), "ELF")
+
+
 def architecture_of(triple: str) -> str:
     """The architecture that a triple names, as a policy file has it; `Policy::isFor` in the plugin is the twin.
 
@@ -82,7 +99,12 @@ class Module:
         return "-Oz" in self.command_line or "-Os" in self.command_line
 
     @property
+    def triple(self) -> str:
+        """What its code is for, as its command line has it; empty if that does not say."""
+        pairs = itertools.pairwise(self.command_line)
+        return next((after for word, after in pairs if word == "-triple"), "")
+
+    @property
     def architecture(self) -> str:
         """What its code is for, see :func:`architecture_of`; empty if its command line does not say."""
-        pairs = itertools.pairwise(self.command_line)
-        return next((architecture_of(after) for word, after in pairs if word == "-triple"), "")
+        return architecture_of(self.triple)

@@ -6,7 +6,7 @@ from pathlib import Path
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.options import ANY_CLANG, DatabaseOptions, SandboxMode
 from mlgokit.corpus.build_notes import build_notes
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
@@ -43,7 +43,7 @@ def modules_of_project(folder: Path, project: str | None) -> ModuleSelection:
     Raises:
         UsageError: the corpus has several projects and none was named, or has no such one.
     """
-    corpus = load_corpus(folder)
+    corpus = load_measurable(folder)
     projects = sorted({module.project for module in corpus.modules})
     if project is None and len(projects) > 1:
         raise UsageError(f"{folder}: expected one project, found {', '.join(projects)}; name one with --project")

@@ -34,7 +34,7 @@ from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of, tell_levels
-from mlgokit.corpus.corpus import ModuleFailure, load_corpus
+from mlgokit.corpus.corpus import ModuleFailure, load_measurable
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.options.edits import CommandLineEdits
 from mlgokit.errors import CorpusError, MlgokitError, UsageError
@@ -238,7 +238,7 @@ def chosen_modules(config: Evaluate) -> tuple[list[Module], list[ModuleFailure]]
         CorpusError: there are none.
         UsageError: a project is not in the corpus.
     """
-    corpus = load_corpus(config.corpus, config.changes.edits())
+    corpus = load_measurable(config.corpus, config.changes.edits())
     known = {module.project for module in corpus.modules}
     unknown = sorted(set(config.projects) - known)
     if unknown:

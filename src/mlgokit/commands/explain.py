@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
 from mlgokit.compiler.describe import function_names
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.explain import Explanation, explain_module
 from mlgokit.evaluation.explained import ExplainedFunction, TreeLine
@@ -85,7 +85,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     policy = None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name)
     with reading(config.corpus):
         edits = config.changes.edits()
-        module = named_module(load_corpus(config.corpus, edits).modules, config.module, corpus=config.corpus)
+        module = named_module(load_measurable(config.corpus, edits).modules, config.module, corpus=config.corpus)
         compiler = open_compiler(config.compiler, corpus=config.corpus, files=edits.files, report=report)
         found = explain_module(
             module,

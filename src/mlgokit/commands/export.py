@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.export.plugin import ExportedPlugin, export_plugin
 from mlgokit.policy.pretrained import policy_files
 from mlgokit.progress import Report, say_nothing
+from mlgokit.terminal import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,14 @@ class Export:
     targets: tuple[str, ...] = ()
     """Architectures that the policies decide for in place of their own, by LLVM's names such as aarch64, arm or
     riscv64; code for others is left to LLVM."""
+
+
+def render(exported: ExportedPlugin, out: Console) -> None:
+    """Print what the plugin decides about, and how a build loads it."""
+    for problem, architectures in exported.targets.items():
+        say(out, f"{problem}: for {', '.join(architectures)}")
+    say(out, f"plugin: {exported.plugin}, a link to {exported.versioned} ({exported.size_bytes:,} bytes)")
+    say(out, f"add to the build: {exported.flag}")
 
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)

@@ -23,7 +23,7 @@ from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import tell_levels
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import UsageError
 from mlgokit.files import digest_file
 from mlgokit.learning import trace as tracing
@@ -105,7 +105,7 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
         rules = ", ".join(problem.rules)
         raise UsageError(f"policy {policy}: expected a file or {rules} for {problem.name}; correct the name")
     edits = config.changes.edits()
-    corpus = load_corpus(config.corpus, edits)
+    corpus = load_measurable(config.corpus, edits)
     modules = selection.draw(corpus.modules)
     if problem is INLINE_SIZE:
         tell_levels(modules, report)
@@ -132,7 +132,7 @@ def _trace(config: Trace, stack: contextlib.ExitStack, report: Report) -> dict[s
 def _trace_development(config: Trace, problem: Problem, selection: tracing.Selection, report: Report) -> dict[str, Any]:
     """The same by LLVM's own development mode; nothing is remembered between runs, as it writes other logs."""
     edits = config.changes.edits()
-    corpus = load_corpus(config.corpus, edits)
+    corpus = load_measurable(config.corpus, edits)
     modules = selection.draw(corpus.modules)
     toolchain = find_toolchain(config.compiler.llvm)
     clang = clang_for(

@@ -31,7 +31,7 @@ from mlgokit.commands.options import (
 )
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.build_notes import tell_levels
-from mlgokit.corpus.corpus import load_corpus
+from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.evaluation.page import write_page
 from mlgokit.files import atomic_write, remove_leftovers
@@ -119,7 +119,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
 def _train(config: Train, stack: contextlib.ExitStack, report: Report) -> Trained:
     deadline = time.monotonic() + 60 * config.minutes
     edits = config.changes.edits()
-    corpus = load_corpus(config.corpus, edits)
+    corpus = load_measurable(config.corpus, edits)
     modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
     if config.problem == INLINE_SIZE.name:
         tell_levels(modules, report)

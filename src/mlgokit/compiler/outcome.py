@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import functools
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -21,15 +22,23 @@ from mlgokit.errors import InputError, StorageError, TraceError
 from mlgokit.files import atomic_write
 from mlgokit.traces.log import Log, read_log
 
+_OTHER_MAJOR = re.compile(r"(unable to load plugin '[^']*'): .*undefined symbol: _ZN?.*4llvm.*")
 LEAST_ROOM = 1 << 16
 """Bytes; a disk with less is taken for full."""
 _FULL = os.strerror(errno.ENOSPC)
 
 
 def first_error(stderr: str) -> str:
-    """The first line that says ``error``, else the last line."""
+    """The first line that says ``error``, else the last line; of a plugin that does not fit, what that means.
+
+    Example:
+        >>> said = "'Could not load library './p.so': ./p.so: undefined symbol: _ZNK4llvm4Pass7getNameEv'"
+        >>> first_error(f"error: unable to load plugin './p.so': {said}")
+        "error: unable to load plugin './p.so': it was made for another LLVM major than this clang's"
+    """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+    found = next((line for line in lines if "error:" in line), lines[-1] if lines else "no message")
+    return _OTHER_MAJOR.sub(r"\1: it was made for another LLVM major than this clang's", found)
 
 
 def check_room(folder: Path, stderr: str) -> None:

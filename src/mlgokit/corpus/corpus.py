@@ -36,7 +36,7 @@ from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_lin
 from mlgokit.corpus.options.override import understand_override
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
-from mlgokit.module import Module
+from mlgokit.module import Module, object_format_of
 
 MOST_MODULES = 1_000_000
 MOST_BITCODE_BYTES = 1 << 30
@@ -230,6 +230,22 @@ def _projects(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[
         return first if first in known or (folder / first / DESCRIPTION_NAME).is_file() else build
 
     return lambda name: of_folder(name.split("/", maxsplit=1)[0])
+
+
+def load_measurable(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
+    """The same, for those who measure objects.
+
+    Raises:
+        CorpusError: as :func:`load_corpus`, or objects of all its targets have a format that is not read.
+    """
+    corpus = load_corpus(folder, edits)
+    formats = {object_format_of(module.triple) for module in corpus.modules}
+    if "ELF" not in formats:
+        raise CorpusError(
+            f"{folder}: expected modules for a target with ELF objects, found {' and '.join(sorted(formats))} objects "
+            f"({corpus.modules[0].triple}), whose sizes are not read yet; build for a target with ELF"
+        )
+    return corpus
 
 
 def _load_module(

@@ -53,11 +53,18 @@ def print_tuned(tuned: Tuned, out: Console) -> None:
         say(out, f"report: {tuned.report}")
     for name, (plain, small) in tuned.cargo_programs.items():
         say(out, f"the program {name}, as rustc links it: {_change(plain, small)}")
-    line = tuned.flag if tuned.built is None else tuned.built.line
-    say(out, f"{'build with' if tuned.cargo_programs else 'add to the build'}: {line}")
+    say(out, _how_to_use(tuned))
     if tuned.replay is not None:
         say(out, "without the plugin, by LLVM's inline replay:")
         print_replay(tuned.replay, out)
+
+
+def _how_to_use(tuned: Tuned) -> str:
+    if tuned.cargo_programs:
+        return f"build with: {tuned.flag}"
+    if tuned.modules and all(one.plain for one in tuned.modules):
+        return "nothing was found that pays: the build is the same without the plugin, so leave it out"
+    return f"add to the build: {tuned.flag if tuned.built is None else tuned.built.line}"
 
 
 def _print_programs(built: TunedBuild, out: Console) -> None:

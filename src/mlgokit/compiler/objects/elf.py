@@ -81,6 +81,17 @@ class _Layout:
     symbol: np.dtype[Any]
 
 
+_FORMATS = {
+    b"\0asm": "a wasm object",
+    b"\x64\x86": "a COFF object",
+    b"\x64\xaa": "a COFF object",
+    b"\x4c\x01": "a COFF object",
+    b"\xcf\xfa\xed\xfe": "a Mach-O object",
+    b"\xce\xfa\xed\xfe": "a Mach-O object",
+    b"BC\xc0\xde": "LLVM bitcode",
+    b"!<arch>": "a static library",
+}
+"""By how they begin, what people give in the place of an ELF file."""
 _BITS = {1: 32, 2: 64}
 """By the class of a file."""
 _LAYOUTS = {
@@ -158,6 +169,12 @@ def text_at(strings: bytes, offset: int) -> str:
     return strings[offset : strings.index(0, offset)].decode("utf-8", "backslashreplace")
 
 
+def _described(data: bytes) -> str:
+    """What a file is that is none of ELF's."""
+    known = next((name for begin, name in _FORMATS.items() if data.startswith(begin)), None)
+    return known or f"{len(data)} bytes that begin with {data[:4].hex() or 'nothing'}"
+
+
 def read_elf(source: bytes | Path) -> Elf:
     """Read the header and the section table.
 
@@ -186,8 +203,8 @@ def read_elf(source: bytes | Path) -> Elf:
     bits = _BITS.get(data[4], 64) if len(data) > 4 else 64
     if len(data) < _LAYOUTS[bits].header or data[:4] != b"\x7fELF":
         raise InputError(
-            f"{where}: expected an ELF file, found {len(data)} bytes that begin with {data[:4].hex() or 'nothing'}; "
-            "give an object that clang wrote for a target with ELF"
+            f"{where}: expected an ELF file, found {_described(data)}; give an object that clang wrote for a target "
+            "with ELF"
         )
     kind, machine = _number(data, 16, 2), _number(data, 18, 2)
     if data[4] not in _BITS or data[5:7] != b"\x01\x01" or machine not in MACHINES:
