@@ -14,8 +14,7 @@ from typing import Any
 import dask.config
 from dask_jobqueue.slurm import SLURMCluster
 from distributed.security import Security
-
-from mlgokit.cluster.nodes import Scheduler
+from distributed.utils import import_term
 
 
 def security(given: argparse.Namespace) -> Security:
@@ -60,7 +59,7 @@ def main() -> None:
             interface=given.interface,
             job_script_prologue=["export TMPDIR=$(mktemp -d)", "trap 'rm -rf \"$TMPDIR\"' EXIT"],
             # Neither the scheduler nor a worker serves HTTP.
-            scheduler_cls=Scheduler,
+            scheduler_cls=import_term("mlgokit.cluster.nodes.Scheduler"),
             scheduler_options={"scheduler_file": given.scheduler_file},
             worker_extra_args=["--worker-class", "mlgokit.cluster.nodes.Worker", "--no-dashboard"],
             **secret,

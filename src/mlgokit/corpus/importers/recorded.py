@@ -18,11 +18,13 @@ from typing import Any
 from mlgokit.compiler.driver_call import option_units, preprocessor_words
 from mlgokit.compiler.project_calls import LeftOut, shown_path
 from mlgokit.compiler.wrapping import WrappedCall
-from mlgokit.errors import ReuseError
+from mlgokit.errors import InputError, ReuseError
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import is_made_by_stage, write_manifest
+from mlgokit.unpacking import inflated
 
 _SUFFIXES = {"cpp-output": ".i", "c++-cpp-output": ".ii"}
+_LONGEST_TEXT = 256 << 20
 _FRONT = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
 """What a compiler of preprocessed text is not asked for."""
 
@@ -163,14 +165,24 @@ def _why_lost(call: WrappedCall, index: int) -> str:
 
 
 def _keep(packed: Path, folder: Path, name: str) -> Path:
-    """Write preprocessed text into a folder of ours, under a name of its own."""
+    """Write preprocessed text into a folder of ours, under a name of its own.
+
+    Raises:
+        InputError: what was kept is damaged.
+    """
     if not folder.exists():
         write_manifest(folder, kind="kept sources", config={}, toolchain=None, inputs={})
     path, number = folder / name, 1
     while path.exists():
         number += 1
         path = (folder / name).with_stem(f"{Path(name).stem}-{number}")
-    atomic_write(path, zlib.decompress(packed.read_bytes()))
+    try:
+        text = inflated(packed.read_bytes(), most_bytes=_LONGEST_TEXT)
+    except (ValueError, zlib.error) as error:
+        raise InputError(
+            f"{packed}: expected preprocessed text of at most {_LONGEST_TEXT} bytes, found: {error}; record again"
+        ) from error
+    atomic_write(path, text)
     return path
 
 
