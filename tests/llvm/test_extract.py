@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest
@@ -161,16 +162,8 @@ def test_compiling_the_module_is_compiling_the_source(tmp_path: Path, toolchain:
         item = next(item for item in PROJECTS if item.name == module.project)
         from_source = compile_source(tmp_path, toolchain, item, module)
         from_ir = tmp_path / "ir.o"
-        argv = [
-            str(toolchain.clang),
-            *module.command_line,
-            "-x",
-            "ir",
-            str(module.bitcode),
-            "-emit-obj",
-            "-o",
-            str(from_ir),
-        ]
+        own = ("-x", "ir", str(module.bitcode), "-emit-obj", "-o", str(from_ir))
+        argv = Cc1Line(toolchain.clang, options=module.command_line, own=own)
         run(argv, cwd=Path("/"))
         assert from_ir.read_bytes() == from_source.read_bytes(), module.name
 

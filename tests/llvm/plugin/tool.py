@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.algorithms.live_range_search import GATES, linear_policy
 from mlgokit.compiler.pass_changes import read_changes
 from mlgokit.compiler.regalloc_cost import COST_WEIGHTS, read_regalloc_costs
@@ -179,8 +180,9 @@ def run_resident(*words: str) -> None:
     cut = words.index("--")
     residents = Residents()
     for output in words[:cut]:
+        program, _, *own = words[cut + 1 :]
         done = residents.run(
-            words[cut + 1 :], environment=os.environ, request={}, output=Path(output), timeout_seconds=60
+            Cc1Line(program, own=own), environment=os.environ, request={}, output=Path(output), timeout_seconds=60
         )
         say(*(residents.declined.values() if done is None else (f"exit {done.returncode}",)))
     residents.close()
