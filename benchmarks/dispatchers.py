@@ -169,8 +169,8 @@ def _central(_name: str, targets: int, rng: np.random.Generator) -> str:
 
 def _nested(_name: str, targets: int, rng: np.random.Generator) -> str:
     """Opcodes with a second byte, as processors have them."""
-    outer = max(3, int(targets**0.5))
-    inner = max(3, targets // outer)
+    outer = max(2, int(targets**0.5))
+    inner = max(2, targets // outer)
 
     def second(number: int) -> str:
         return (

@@ -1,10 +1,12 @@
 #include "shared/ManyTargets.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/BasicBlock.h"
+#include "llvm/IR/CFG.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Instructions.h"
 
-#include <cstdint>
+#include <cstddef>
 
 using namespace llvm;
 
@@ -12,19 +14,21 @@ namespace mlgokit {
 
 namespace {
 
-constexpr uint64_t LeastCases = 4; // from so many on LLVM makes tables of them
+constexpr size_t LeastTargets = 4;    // from so many cases on LLVM makes tables of them
+constexpr size_t BlocksPerTarget = 2; // with more, most of the code is not what is jumped to
 
 } // namespace
 
 bool hasManyTargets(const Function &F) {
-  uint64_t Cases = 0;
+  SmallPtrSet<const BasicBlock *, 16> Targets;
   for (const BasicBlock &B : F) {
     if (isa<IndirectBrInst>(B.getTerminator()))
-      return true;
-    if (const auto *Switch = dyn_cast<SwitchInst>(B.getTerminator()))
-      Cases += Switch->getNumCases();
+      Targets.insert(succ_begin(&B), succ_end(&B));
+    else if (const auto *Switch = dyn_cast<SwitchInst>(B.getTerminator()))
+      for (const auto &Case : Switch->cases())
+        Targets.insert(Case.getCaseSuccessor());
   }
-  return Cases >= LeastCases;
+  return Targets.size() >= LeastTargets && Targets.size() * BlocksPerTarget >= F.size();
 }
 
 } // namespace mlgokit

@@ -1,4 +1,4 @@
-// Which functions have so many targets of a jump that policies for size leave them to LLVM.
+// Which functions consist of targets of a jump so much that policies for size leave them to LLVM.
 #ifndef MLGOKIT_SHARED_MANYTARGETS_H
 #define MLGOKIT_SHARED_MANYTARGETS_H
 
@@ -8,8 +8,8 @@ class Function;
 
 namespace mlgokit {
 
-/// Whether \p F jumps by an address somewhere, or its switches have four cases or more together. Policies of passes,
-/// priorities and spill weights make some of these functions larger, whatever the number of targets.
+/// Whether cases of switches and jumps by an address lead to four blocks of \p F or more, and to at least half of its
+/// blocks: interpreters and decoders. Policies of passes, priorities and spill weights make some of these larger.
 bool hasManyTargets(const llvm::Function &F);
 
 } // namespace mlgokit
