@@ -4,6 +4,7 @@
 #include "passes/MachineFeatures.h"
 #include "passes/PassNames.h"
 #include "shared/HotFunctions.h"
+#include "shared/ManyTargets.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
@@ -150,6 +151,7 @@ PassPolicy::Known PassPolicy::begin(const Function &F) {
   K.Values = functionFeatures(F);
   K.Values.resize(featureNames().size());
   K.Questions.resize(std::size(Passes));
+  K.IsLlvms = hasManyTargets(F);
   return K;
 }
 
@@ -194,7 +196,7 @@ bool PassPolicy::decide(const Function &F, Known &K, size_t Place) {
   K.Values[FirstOfQuestion] = K.Questions[Place]++;
   K.Values[FirstPass + Place] = 1;
   double Preference = -HeuristicPreference;
-  if (P && !OnlyListens && Knows[Place]) {
+  if (P && !OnlyListens && Knows[Place] && !K.IsLlvms) {
     for (size_t I = 0; I < Sources.size(); ++I)
       Row[I] = double(K.Values[Sources[I]]);
     Preference = P->preference(Row, [] { return false; });

@@ -55,6 +55,7 @@ private:
   struct Known {
     std::vector<int64_t> Values;     // all features: those of the function, then those of the question
     std::vector<uint32_t> Questions; // by pass, how often it asked
+    bool IsLlvms = false;            // whether the policy has nothing to say in it
   };
   /// A function that comes to its first question.
   static Known begin(const llvm::Function &F);

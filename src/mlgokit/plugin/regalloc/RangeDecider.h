@@ -30,7 +30,7 @@ struct RangeValues {
 };
 
 /// Whether \p P leaves all live ranges of \p MF to LLVM, as its gate goes by the level at which they are compiled, or
-/// as it cannot be believed there.
+/// as it cannot be believed there, or as the function is compiled for size and has many targets of a jump.
 bool isClosedIn(const Policy &P, const llvm::MachineFunction &MF);
 
 /// Decides for the live ranges of one module.
