@@ -186,7 +186,13 @@ def _obliging_compiler(argv: Sequence[str], **_: object) -> Completed:
             Path(argv[argv.index("-o") + 1]).write_bytes(BITCODE)
     # A database's cc may be asked what it is.
     return Completed(
-        returncode=0, stdout=b"clang version 19.1.7\n", stderr=stderr, timed_out=False, wall_seconds=0.0, user_seconds=0.0, peak_bytes=0
+        returncode=0,
+        stdout=b"clang version 19.1.7\n",
+        stderr=stderr,
+        timed_out=False,
+        wall_seconds=0.0,
+        user_seconds=0.0,
+        peak_bytes=0,
     )
 
 

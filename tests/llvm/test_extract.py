@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
+from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
