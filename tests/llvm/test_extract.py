@@ -4,6 +4,7 @@ import os
 import shutil
 import tarfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def extract(folder: Path, toolchain: Toolchain) -> Corpus:
     )
 
 
-def run(argv: list[str], cwd: Path) -> None:
+def run(argv: Sequence[str], cwd: Path) -> None:
     done = process.run(argv, timeout_seconds=120, cwd=cwd, env={"SOURCE_DATE_EPOCH": "0", "PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stderr
 
