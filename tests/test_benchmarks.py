@@ -60,6 +60,7 @@ PARTS = (
     "tflite_agreement",
     "fuzz_readers",
     "fuzz_corpus",
+    "fuzz_cuts",
     "fuzz_gate",
     "fuzz_passes",
     "drawn_passes",

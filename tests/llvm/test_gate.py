@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler import process
@@ -353,6 +354,19 @@ def test_mutated_commands_load_start_and_write_nothing(fuzz: ModuleType, toolcha
         ]
     assert [row["findings"] for row in rows] == [[]] * len(fuzz.DOORS)
     assert all(row["taken"] for row in rows)
+
+
+def test_clang_cuts_what_the_gate_lets_through_as_the_gate_did(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch):
+    """A few lines of ``benchmarks/fuzz_cuts.py``, and one of which the gate would have been told another table."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    cutting = importlib.import_module("fuzz_cuts")
+    lines = list(cutting.judged(np.random.default_rng(7), 500))
+    wrong = Cc1Line("clang", own=["-target-cpu", "-fpass-plugin=/p.so", "a.c"])
+    *cuts, last = cutting.cut_by_clang([*lines, wrong], toolchain)
+    assert len(lines) > 20
+    assert [text for line, cut in zip(lines, cuts, strict=True) if (text := cutting.difference(line, cut))] == []
+    assert last == ["0", "2"]
+    assert cutting.difference(wrong, ["0", "1", "2"]).endswith("clang cuts at 0 1 2")
 
 
 def test_the_canaries_of_the_fuzzer_sing(
