@@ -41,6 +41,8 @@ class Dispatch:
     """Optimization levels; those beside `Oz` have no function with more than 20 targets."""
     seeds: int = 3
     """Functions of each shape and number of targets."""
+    most: int = 6000
+    """Most targets of a function; those with thousands take minutes."""
     seed: int = 1
     """Of all draws."""
     json: Path = Path("docs/results/dispatch.json")
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(config: Dispatch, setup: Setup) -> Result:
     """Draw, compile, run and compare."""
-    groups = draw_groups(config.seeds, config.seed)
+    groups = draw_groups(config.seeds, config.seed, most=config.most)
     files = policy_files([config.policy])
     setup.policies(files)
     found: list[tuple[int, str, Compared]] = []
@@ -90,7 +92,7 @@ def measure(config: Dispatch, setup: Setup) -> Result:
     return summarise(found, config)
 
 
-def draw_groups(seeds: int, seed: int) -> list[tuple[Dispatcher, ...]]:
+def draw_groups(seeds: int, seed: int, *, most: int = 6000) -> list[tuple[Dispatcher, ...]]:
     """The functions, by shape and number of targets."""
     return [
         tuple(
@@ -101,6 +103,7 @@ def draw_groups(seeds: int, seed: int) -> list[tuple[Dispatcher, ...]]:
         )
         for place, shape in enumerate(SHAPES)
         for targets in (*TARGETS, *LARGE.get(shape, ()))
+        if targets <= most
     ]
 
 
