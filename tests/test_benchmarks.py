@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
+from mlgokit.builds.images import BuiltImage
 from mlgokit.corpus.layout import encode_command_line
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.records import (
-    BuiltImage,
     BuiltModule,
     Evaluation,
     ImageComparison,

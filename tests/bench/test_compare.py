@@ -15,7 +15,7 @@ from mlgokit.bench.compare import changes_over, compare_workloads
 from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
-from mlgokit.bench.record import Bench, SideRecord, WorkloadResult, load_bench
+from mlgokit.bench.record import Bench, VariantRecord, WorkloadResult, load_bench
 from mlgokit.bench.render import sentences_of
 from mlgokit.bench.running import Timing
 from mlgokit.bench.side import SideFlags
@@ -314,7 +314,7 @@ def test_a_page_names_failures_and_exact_zeros(tmp_path: Path):
     good = compare(tmp_path, script("true"), counter=Letters())
     bad = compare(tmp_path, script("exit 1"))
     workloads = (good, bad)
-    side = SideRecord()
+    side = VariantRecord()
     bench = Bench(
         before=side,
         after=side,

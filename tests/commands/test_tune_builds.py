@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_builds import Recorded, link_of, programs_of, record_plain
@@ -13,7 +14,6 @@ from mlgokit.commands.tune_options import Tune
 from mlgokit.commands.tune_trial import line_for_good
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
-from mlgokit.evaluation.records import LINKED, BuiltImage
 from mlgokit.progress import say_nothing
 from mlgokit.terminal import open_console
 from mlgokit.testing import FAKE_TOOLCHAIN

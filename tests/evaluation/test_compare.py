@@ -7,24 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.images import BuiltImage, LinkTask, WeighedImage, no_image
+from mlgokit.builds.variant import PLAIN_VARIANT, Variant, make_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
 from mlgokit.evaluation.compare import Intervals, compare_projects, project_comparison, summarised
 from mlgokit.evaluation.evaluation_page import evaluation_page
-from mlgokit.evaluation.images import LinkTask, WeighedImage, no_image
 from mlgokit.evaluation.page import markdown_page
-from mlgokit.evaluation.records import (
-    MEASURES,
-    BuiltImage,
-    Evaluation,
-    ProjectComparison,
-    read_evaluation,
-    without_rows,
-)
+from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, read_evaluation, without_rows
 from mlgokit.evaluation.rows import compare_costs
-from mlgokit.evaluation.sides import PLAIN_SIDE, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_source
 
@@ -49,13 +42,13 @@ def linked(task: LinkTask) -> WeighedImage:
     return WeighedImage(row=row)
 
 
-def evaluated(compiler: FakeCompiler, names: list[str], after: Side) -> Evaluation:
+def evaluated(compiler: FakeCompiler, names: list[str], after: Variant) -> Evaluation:
     modules = [toy_source(name, project=name.split("/", maxsplit=1)[0]) for name in names]
     return compare_projects(modules, compiler=compiler, after=after, links={"": linked})
 
 
 def test_functions_that_differ_are_rows_of_both_sides():
-    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_side([":always"]))
+    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_variant([":always"]))
     (module,) = found.projects[0].module_rows
 
     assert (module.before.objects, module.after.objects, module.functions) == (150, 136, 3)
@@ -68,7 +61,7 @@ def test_functions_that_differ_are_rows_of_both_sides():
 
 def test_what_fails_is_a_row_and_not_in_the_sums():
     compiler = toy_compiler({"a/1": toy(), "a/2": toy(fails="error: no")})
-    found = evaluated(compiler, ["a/1", "a/2"], make_side([":always"]))
+    found = evaluated(compiler, ["a/1", "a/2"], make_variant([":always"]))
     (project,) = found.projects
 
     assert (project.modules, project.before.objects, project.after.objects) == (1, 150, 136)
@@ -82,7 +75,7 @@ def test_what_fails_is_a_row_and_not_in_the_sums():
 
 def test_a_link_that_fails_is_a_row_and_its_project_is_in_no_summary():
     compiler = toy_compiler({"a/1": toy(), "unlinked/1": toy()})
-    found = evaluated(compiler, ["a/1", "unlinked/1"], make_side([":always"]))
+    found = evaluated(compiler, ["a/1", "unlinked/1"], make_variant([":always"]))
 
     assert found.projects[1].link_failure == "after: failed: undefined symbol: f"
     assert found.projects[1].images[0].after.status == "failed"
@@ -91,14 +84,14 @@ def test_a_link_that_fails_is_a_row_and_its_project_is_in_no_summary():
 
 
 def test_two_plain_sides_do_not_differ():
-    found = evaluated(toy_compiler({"a/1": toy(), "b/1": toy()}), ["a/1", "b/1"], PLAIN_SIDE)
+    found = evaluated(toy_compiler({"a/1": toy(), "b/1": toy()}), ["a/1", "b/1"], PLAIN_VARIANT)
 
     assert all(not row.differing for one in found.projects for row in one.module_rows)
     assert {(change.low, change.high) for change in found.overall.values()} == {(0.0, 0.0)}
 
 
-@pytest.mark.parametrize("after", [PLAIN_SIDE, make_side([":always"])], ids=["plain", "policy"])
-def test_no_seed_finds_a_difference_between_equal_sides(after: Side):
+@pytest.mark.parametrize("after", [PLAIN_VARIANT, make_variant([":always"])], ids=["plain", "policy"])
+def test_no_seed_finds_a_difference_between_equal_sides(after: Variant):
     compiler = toy_compiler({f"{name}/1": toy() for name in "abcd"})
     modules = [toy_source(f"{name}/1", project=name) for name in "abcd"]
     found = compare_projects(modules, compiler=compiler, before=after, after=after, links={"": linked})
@@ -118,7 +111,7 @@ def test_a_source_that_is_no_module_is_a_row():
     ]
     compiler = toy_compiler({"a/1": toy()})
     found = compare_projects(
-        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, links={"": linked}, left_out=left_out
+        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_VARIANT, links={"": linked}, left_out=left_out
     )
 
     (project,) = found.projects
@@ -129,7 +122,11 @@ def test_a_source_that_is_no_module_is_a_row():
 def test_objects_for_link_time_optimization_are_bitcode():
     compiler = toy_compiler({"a/1": toy()})
     compare_projects(
-        [toy_source("a/1", project="a")], compiler=compiler, after=PLAIN_SIDE, links={"": linked}, lto={"a/1": "thin"}
+        [toy_source("a/1", project="a")],
+        compiler=compiler,
+        after=PLAIN_VARIANT,
+        links={"": linked},
+        lto={"a/1": "thin"},
     )
 
     assert [request.lto for _, request in compiler.asked] == ["thin", "thin"]
@@ -142,7 +139,7 @@ def test_each_of_several_programs_is_an_image():
         "server": lambda task: linked(dataclasses.replace(task, project="unlinked", objects={"a/1": Path()})),
     }
     modules = [toy_source(name, project="a") for name in ("a/1", "a/2")]
-    found = compare_projects(modules, compiler=compiler, after=make_side([":always"]), links=links)
+    found = compare_projects(modules, compiler=compiler, after=make_variant([":always"]), links=links)
 
     (project,) = found.projects
     assert [(one.image, one.before.image, one.after.status) for one in project.images] == [
@@ -188,7 +185,7 @@ def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to
     else:
         assert (found.costs.change, found.costs.unread) == (pytest.approx(change, abs=0.01), "")
     assert project(asked=False).costs is None or change is not None
-    evaluation = summarised([found], before=PLAIN_SIDE, after=PLAIN_SIDE, intervals=Intervals(), compilations=1)
+    evaluation = summarised([found], before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(), compilations=1)
     sentence = judge(evaluation, VerdictRules(), "cost").sentence
     assert ("(not read: LTO)." in sentence) is (change is None)
     assert ("| a | not read: LTO |" in markdown_page(evaluation_page(evaluation))) is (change is None)
@@ -196,7 +193,7 @@ def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to
 
 def test_options_are_compiled_with():
     compiler = toy_compiler({"a/1": toy()})
-    evaluated(compiler, ["a/1"], make_side(options=["-mllvm", "-x=1"]))
+    evaluated(compiler, ["a/1"], make_variant(options=["-mllvm", "-x=1"]))
 
     assert sorted(module.command_line for module, _ in compiler.asked) == [
         ("-cc1", "-Oz"),
@@ -205,7 +202,7 @@ def test_options_are_compiled_with():
 
 
 def test_an_evaluation_is_read_as_it_was_written(tmp_path: Path):
-    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_side([":always"]))
+    found = evaluated(toy_compiler({"a/1": toy()}), ["a/1"], make_variant([":always"]))
     (tmp_path / "e.json").write_text(json.dumps(found.to_json()))
 
     assert read_evaluation(tmp_path / "e.json") == found
@@ -233,16 +230,20 @@ def test_without_a_linker_nothing_is_compiled():
     compiler = toy_compiler({"a/1": toy()})
 
     with pytest.raises(ToolError, match=r"^evaluation: expected ld.lld of LLVM 22 to link the projects, found none"):
-        compare_projects([toy_source("a/1")], compiler=compiler, after=PLAIN_SIDE)
+        compare_projects([toy_source("a/1")], compiler=compiler, after=PLAIN_VARIANT)
     assert compiler.asked == []
 
 
 def test_intervals_follow_seed_and_level():
     compiler = toy_compiler({f"{name}/1": toy() for name in "abc"})
-    projects = evaluated(compiler, ["a/1", "b/1", "c/1"], make_side([":always"])).projects
+    projects = evaluated(compiler, ["a/1", "b/1", "c/1"], make_variant([":always"])).projects
     narrow, wide = (
         summarised(
-            projects, before=PLAIN_SIDE, after=PLAIN_SIDE, intervals=Intervals(seed=2, level=level), compilations=6
+            projects,
+            before=PLAIN_VARIANT,
+            after=PLAIN_VARIANT,
+            intervals=Intervals(seed=2, level=level),
+            compilations=6,
         )
         for level in (0.5, 0.99)
     )

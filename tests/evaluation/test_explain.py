@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.images import FunctionBytes
+from mlgokit.builds.variant import make_variant
 from mlgokit.commands.explain import Explained, named_module, render
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
@@ -16,8 +18,6 @@ from mlgokit.evaluation.explain import Explanation, explain_module
 from mlgokit.evaluation.explained import ExplainedSite
 from mlgokit.evaluation.explained_tree import call_tree, largest
 from mlgokit.evaluation.functions import DifferingFunction, function_trees
-from mlgokit.evaluation.records import FunctionBytes
-from mlgokit.evaluation.sides import make_side
 from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -34,7 +34,7 @@ CALLS = (
     ToyCall(caller="far", callee=EVIL, site=8, features={"size": 1, "users": 0}, default=False),
     ToyCall(caller="idle", callee="gone", site=10, features={"size": 80, "users": 0}, default=True),
 )
-BOTH = (make_side([":never"]), make_side([":always"]))
+BOTH = (make_variant([":never"]), make_variant([":always"]))
 
 
 def weigh(inlined: tuple[bool, ...]) -> dict[str, int]:
@@ -69,7 +69,7 @@ def found(tmp_path: Path) -> Explanation:
     return explain_module(
         toy_source("m"),
         compiler=toy_compiler({"m": TOY}),
-        side=make_side([str(path)]),
+        side=make_variant([str(path)]),
         policy=load_policy(path),
         names=("middle", "twig", "idle", "gone"),
     )
@@ -169,7 +169,7 @@ def test_functions_that_changed_most_have_trees_of_one_module_each(tmp_path: Pat
         rows,
         {name: toy_source(name) for name in ("m", "n")},
         compiler=compiler,
-        side=make_side([str(path)]),
+        side=make_variant([str(path)]),
         policy=load_policy(path),
         names=lambda _: ("middle", "twig"),
         seconds=600,
@@ -219,7 +219,7 @@ def test_a_compilation_that_fails_is_the_answer():
 
 def test_other_policies_decide_on_both_sides():
     compiler = toy_compiler({"m": TOY})
-    explain_module(toy_source("m"), compiler=compiler, side=make_side([":never", "regalloc-eviction=:first"]))
+    explain_module(toy_source("m"), compiler=compiler, side=make_variant([":never", "regalloc-eviction=:first"]))
 
     asked = [
         request.use.policies for _, request in compiler.asked if isinstance(request, CompileRequest) and request.use
@@ -240,7 +240,7 @@ def test_what_a_plugin_allocates_is_a_sum_of_its_own(tmp_path: Path):
     plugin = tmp_path / "tuned.so"
     plugin.write_bytes(b"")
     compiler = FakeCompiler(answer=answer)
-    found = explain_module(toy_source("m"), compiler=compiler, side=make_side(plugin=plugin))
+    found = explain_module(toy_source("m"), compiler=compiler, side=make_variant(plugin=plugin))
 
     assert [one.function for one in found.functions] == []
     assert (found.before, found.after, found.allocation) == (167, 4, -163)
@@ -283,7 +283,9 @@ def test_a_module_without_decisions_has_nothing_to_tell():
 
 def test_what_does_not_decide_inlining_is_refused():
     with pytest.raises(UsageError, match=r"^explain: expected a policy or a plugin that decides inlining, found "):
-        explain_module(toy_source("m"), compiler=toy_compiler({"m": TOY}), side=make_side(["regalloc-eviction=:first"]))
+        explain_module(
+            toy_source("m"), compiler=toy_compiler({"m": TOY}), side=make_variant(["regalloc-eviction=:first"])
+        )
 
 
 def test_a_module_is_named_by_an_end_that_no_other_has():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
+from mlgokit.builds.images import FunctionBytes
 from mlgokit.commands import report
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.errors import InputError, UsageError
@@ -24,7 +25,6 @@ from mlgokit.evaluation.records import (
     Change,
     CostComparison,
     Evaluation,
-    FunctionBytes,
     FunctionComparison,
     ModuleComparison,
     ModuleFailure,

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.images import BuiltImage
+from mlgokit.builds.variant import PLAIN_VARIANT, make_variant
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.compare import Intervals, summarised
 from mlgokit.evaluation.records import (
-    BuiltImage,
     BuiltModule,
     CostComparison,
     Evaluation,
@@ -18,7 +19,6 @@ from mlgokit.evaluation.records import (
     Sizes,
     Verdict,
 )
-from mlgokit.evaluation.sides import PLAIN_SIDE, make_side
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 
 
@@ -38,7 +38,9 @@ def project(name: str, before: int, after: int, **given: Any) -> ProjectComparis
 
 
 def evaluation(*projects: ProjectComparison) -> Evaluation:
-    return summarised(projects, before=PLAIN_SIDE, after=make_side([":never"]), intervals=Intervals(), compilations=2)
+    return summarised(
+        projects, before=PLAIN_VARIANT, after=make_variant([":never"]), intervals=Intervals(), compilations=2
+    )
 
 
 def verdict(*projects: ProjectComparison, measure: str = "image", **rules: Any) -> Verdict:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.images import weigh_image
 from mlgokit.commands.evaluate import Evaluate, exit_code, run
 from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.images import weigh_image
 from mlgokit.evaluation.records import Evaluation
 
 pytestmark = pytest.mark.llvm

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlgokit.algorithms.eviction_fit import EVICTION_FEATURES
+from mlgokit.builds.variant import make_variant
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.regalloc_cost import COSTS
@@ -16,7 +17,6 @@ from mlgokit.compiler.reuse.trials import MEASURES, OVERRIDE, Overrides
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.sides import make_side
 from mlgokit.learning.eviction_trials import EvictionQuestions, ask_evictions, try_evictions, try_policy
 from mlgokit.learning.evictions import learn_evictions
 from mlgokit.learning.settings import Learning
@@ -172,7 +172,7 @@ def test_a_policy_is_learned_and_what_was_tried_is_not_tried_again(
     assert learned.rows[0]["learner/correlation"] > 0
     path = tmp_path / "evictions.policy"
     save_policy(learned.policy, path)
-    assert make_side([str(path)]).record.policies.keys() == {REGALLOC_EVICTION.name}
+    assert make_variant([str(path)]).record.policies.keys() == {REGALLOC_EVICTION.name}
     use = PluginUse(policies={REGALLOC_EVICTION.name: str(path)})
     plain, decided = (compiler.compile(modules[0], CompileRequest(use=one)).measured for one in (None, use))
     assert plain.function_names == decided.function_names

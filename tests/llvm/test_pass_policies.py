@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlgokit.advisors import Observation
+from mlgokit.builds.variant import make_variant
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
@@ -17,7 +18,6 @@ from mlgokit.compiler.reuse.trials import CODE_BYTES, OVERRIDE, Overrides, execu
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.sides import make_side
 from mlgokit.learning.optimizer_trials import try_optimizer
 from mlgokit.learning.pass_trials import ModuleTrials, ask, try_passes
 from mlgokit.learning.passes import learn_passes
@@ -212,7 +212,7 @@ def test_a_policy_is_learned_that_makes_other_modules_smaller(
     assert learned.counters.compilations == 30
     assert learned.counters.best_gain > 0.005
     save_policy(learned.policy, tmp_path / "passes.policy")
-    side = make_side([str(tmp_path / "passes.policy")])
+    side = make_variant([str(tmp_path / "passes.policy")])
     assert side.record.policies.keys() == {PASS_SELECTION.name}
     again = learn_passes(compiler, modules, "effect-regression", Learning(setting=SETTING), folder=tmp_path / "learned")
     assert [layer.weight.tobytes() for layer in again.policy.layers] == [

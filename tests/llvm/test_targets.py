@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.variant import make_variant
 from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
@@ -14,7 +15,6 @@ from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.compare import compare_projects
 from mlgokit.evaluation.explain import explain_module
-from mlgokit.evaluation.sides import make_side
 from mlgokit.files import digest_file
 from mlgokit.learning.baselines import policy_file
 from mlgokit.module import Module, architecture_of
@@ -124,9 +124,9 @@ def test_it_is_said_where_a_policy_leaves_code_alone(toolchain: Toolchain, plugi
     assert exported.targets == {"inline-size": ("x86_64",)}
     sentences: dict[str, tuple[str, ...]] = {}
     for name, side in (
-        ("usual", make_side([str(tmp_path / "usual.policy")])),
-        ("plugin", make_side(plugin=tmp_path / "usual.so")),
-        ("listed", make_side([str(tmp_path / "listed.policy")])),
+        ("usual", make_variant([str(tmp_path / "usual.policy")])),
+        ("plugin", make_variant(plugin=tmp_path / "usual.so")),
+        ("listed", make_variant([str(tmp_path / "listed.policy")])),
     ):
         found = compare_projects([module], compiler=compiler, after=side)
         (project,) = found.projects

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.variant import policies_by_problem
 from mlgokit.commands.export import Export, run as export
 from mlgokit.commands.export_llvm import ExportLlvm, run as export_llvm
 from mlgokit.commands.export_tflite import ExportTflite, run as export_tflite
 from mlgokit.errors import PolicyError, UsageError
-from mlgokit.evaluation.sides import policies_by_problem
 from mlgokit.files import digest_file
 from mlgokit.policy.pretrained import SETS, policy_file
 from mlgokit.policy.store import load_policy

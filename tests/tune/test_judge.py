@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds import measurement
+from mlgokit.builds.measurement import LinkedBuild, Measure, Measurement
 from mlgokit.compiler.compilation import Compilation, CompileStatus, with_logs
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
@@ -16,9 +18,8 @@ from mlgokit.module import Module
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, ToyCall, toy_log, toy_sizes, toy_source
-from mlgokit.tune import judge as judging, measurement
+from mlgokit.tune import judge as judging
 from mlgokit.tune.judge import Judge, JudgeConfig, conclude, confirm, due, open_judge, plain_object, prove
-from mlgokit.tune.measurement import LinkedBuild, Measure, Measurement
 from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.inlining.space import InliningSpace, SearchConfig
 from mlgokit.tune.spaces.inlining.state import ModuleState

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
+from mlgokit.builds.images import BuiltImage
+from mlgokit.builds.measurement import Comparison
 from mlgokit.commands import report
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus
 from mlgokit.evaluation.page import render_page
 from mlgokit.evaluation.page_markdown import markdown_page
 from mlgokit.evaluation.page_parts import Bars, Curves, Page, Scatter, TextTable
-from mlgokit.evaluation.records import BuiltImage
-from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.page import tuned_page
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import SearchedFunctions, SpillCosts, Tuned, TunedBuild, TunedModule, TunedProgram

@@ -21,10 +21,10 @@ from mlgokit.bench.running import Ran, Stage, Timing, compare_output, count_both
 from mlgokit.bench.workloads import Workload
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import InputError, ToolError
-from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
 from mlgokit.files import digest_file
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.progress import Report
+from mlgokit.statistics import bootstrap_interval, geometric_mean_change
 
 CounterName = Literal["auto", "perf", "callgrind", "none"]
 RESULT_PAIRS = 4

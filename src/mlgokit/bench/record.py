@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgokit.bench.counts import Counts
+from mlgokit.builds.variant import VariantRecord
 from mlgokit.evaluation.decode import decode, of_format, read_json
-from mlgokit.evaluation.records import SideRecord
 from mlgokit.manifest import finite_json
 
 FORMAT = "mlgokit bench"
@@ -166,8 +166,8 @@ class Bench:
         mlgokit_version: of this package.
     """
 
-    before: SideRecord
-    after: SideRecord
+    before: VariantRecord
+    after: VariantRecord
     counter: str
     exact: bool
     uncounted: str

@@ -16,7 +16,7 @@ from typing import Any, cast
 from mlgokit.bench.record import SIDES, Failure, Measured, SideName, Verdict
 from mlgokit.bench.running import ERROR, verdict_of
 from mlgokit.errors import InputError
-from mlgokit.evaluation.statistics import mean_interval
+from mlgokit.statistics import mean_interval
 
 MOST_BYTES = 256 << 20
 _TO_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

@@ -16,8 +16,8 @@ from mlgokit.bench.workloads import Workload
 from mlgokit.compiler import process
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.evaluation.pairs import measure_in_pairs
 from mlgokit.files import digest_file, writing
+from mlgokit.statistics import measure_in_pairs
 
 LOOKS = (4, 6, 8, 12, 20, 32, 50)
 """Pairs of runs after which the interval of the time is looked at."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgokit.builds.variant import VariantRecord
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.request import PluginUse
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.evaluation.records import SideRecord
 from mlgokit.export.plugin import export_plugin
 from mlgokit.files import temporary_beside, writing
 
@@ -27,7 +27,7 @@ class SideFlags:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def open_side(side: SideRecord, toolchain: Toolchain, output: Path) -> SideFlags:
+def open_side(side: VariantRecord, toolchain: Toolchain, output: Path) -> SideFlags:
     """The flags of a side.
 
     Args:

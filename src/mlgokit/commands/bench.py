@@ -22,14 +22,13 @@ from mlgokit.bench.results import compare_results, read_results
 from mlgokit.bench.running import LEAST_PAIRS, LOOKS, Timing
 from mlgokit.bench.side import open_side
 from mlgokit.bench.workloads import Format, Workload, choose_workloads
+from mlgokit.builds.variant import VariantRecord, make_variant
 from mlgokit.commands.options import COMPILER, Compiling, Texts, option_words
 from mlgokit.commands.outside import outside
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.sources.fetch import default_cache_folder, fetch_archive, prepare_sources
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.page import check_json_name, write_page
-from mlgokit.evaluation.records import SideRecord
-from mlgokit.evaluation.sides import make_side
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
@@ -171,7 +170,7 @@ def _of_files(config: Bench) -> BenchRecord:
     measured, failures = compare_results(before, after)
     workloads = (WorkloadResult(name="", kind="", failures=failures, results=measured),)
     labels = (", ".join(path.name for path in paths) for paths in (config.against_results, config.results))
-    old, new = (SideRecord(label=label) for label in labels)
+    old, new = (VariantRecord(label=label) for label in labels)
     return BenchRecord(
         before=old,
         after=new,
@@ -189,8 +188,8 @@ def _of_files(config: Bench) -> BenchRecord:
 
 def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     """Build, run and compare."""
-    after = make_side(config.policy, plugin=config.plugin, options=option_words(config.options, "--options")).record
-    before = make_side(
+    after = make_variant(config.policy, plugin=config.plugin, options=option_words(config.options, "--options")).record
+    before = make_variant(
         config.against_policy,
         plugin=config.against_plugin,
         options=option_words(config.against_options, "--against-options"),

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.variant import PluginPlace, cache_key, plugin_link_option
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
@@ -24,7 +25,6 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import AddedOptions, WrappedBuild, run_wrapped
 from mlgokit.errors import InputError, ToolError, UsageError
-from mlgokit.evaluation.sides import PluginPlace, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, read_overrides

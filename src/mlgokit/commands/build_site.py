@@ -11,12 +11,12 @@ from typing import Annotated
 
 import tyro
 
+from mlgokit.builds.link import command_words
 from mlgokit.commands.options import Texts
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import copy_sources
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import REPEATABLE, AddedOptions, WrappedBuild, run_wrapped
-from mlgokit.evaluation.linked import command_words
 from mlgokit.files import writing
 
 PLAIN, TUNED = "plain", "tuned"

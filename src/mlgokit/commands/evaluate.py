@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, make_variant
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
 from mlgokit.commands.evaluate_trees import with_trees
@@ -42,7 +43,6 @@ from mlgokit.evaluation.compare import Intervals, compare_projects
 from mlgokit.evaluation.evaluation_page import evaluation_page, symbols_of
 from mlgokit.evaluation.page import check_json_name, write_page
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.sides import PLAIN_SIDE, PluginPlace, Side, make_side
 from mlgokit.evaluation.verdict import VerdictRules, chosen_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.locks import reading
@@ -163,7 +163,7 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
 
 
 def _evaluate_corpus(
-    config: Evaluate, before: Side, after: Side, *, costs: bool, report: Report
+    config: Evaluate, before: Variant, after: Variant, *, costs: bool, report: Report
 ) -> tuple[Evaluation, Toolchain]:
     modules, left_out = chosen_modules(config)
     if any(side.use is not None and side.use.any_level for side in (before, after)):
@@ -198,7 +198,7 @@ def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001 
     return 0 if evaluation.verdict is not None and evaluation.verdict.ship else MlgokitError.exit_code
 
 
-def sides_of(config: Evaluate) -> tuple[Side, Side]:
+def sides_of(config: Evaluate) -> tuple[Variant, Variant]:
     """The side that is compared with, and the one that is judged.
 
     Raises:
@@ -214,21 +214,21 @@ def sides_of(config: Evaluate) -> tuple[Side, Side]:
             "evaluate: expected what is judged, a policy, --plugin, --options or --plain, found "
             f"{'one beside --plain' if asked else 'none'}; see `mlgokit evaluate --help`"
         )
-    before = make_side(
+    before = make_variant(
         config.against_policy,
         plugin=config.against_plugin,
         options=option_words(config.against_options, "--against-options"),
         link_options=option_words(config.against_link_options, "--against-link-options"),
         plugin_in=config.plugin_in,
     )
-    after = make_side(
+    after = make_variant(
         policies,
         plugin=config.plugin,
         options=option_words(config.options, "--options"),
         link_options=option_words(config.link_options, "--link-options"),
         plugin_in=config.plugin_in,
     )
-    return before if before.record != PLAIN_SIDE.record else PLAIN_SIDE, after
+    return before if before.record != PLAIN_VARIANT.record else PLAIN_VARIANT, after
 
 
 def chosen_modules(config: Evaluate) -> tuple[list[Module], list[ModuleFailure]]:
@@ -260,7 +260,7 @@ def chosen_modules(config: Evaluate) -> tuple[list[Module], list[ModuleFailure]]
     return modules, [one for one in (*corpus.failures, *corpus.missing) if one.project in chosen]
 
 
-def wants_costs(costs: Literal["auto", "yes", "no"], before: Side, after: Side) -> bool:
+def wants_costs(costs: Literal["auto", "yes", "no"], before: Variant, after: Variant) -> bool:
     """Whether costs of register allocation are read."""
     if costs != "auto":
         return costs == "yes"

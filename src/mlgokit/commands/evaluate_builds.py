@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgokit.builds.images import LinkBuild
+from mlgokit.builds.link import command_words, image_names, link_words, plan_link, user_link
+from mlgokit.builds.variant import Variant
 from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
 from mlgokit.commands.options import clang_for, spread
@@ -26,10 +29,7 @@ from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.evaluation.build import BuildPlan, compare_build
 from mlgokit.evaluation.compare import Intervals, compare_projects
 from mlgokit.evaluation.functions import MOST_TREES, differing_functions
-from mlgokit.evaluation.images import LinkBuild
-from mlgokit.evaluation.linked import command_words, image_names, link_words, plan_link, user_link
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.sides import Side
 from mlgokit.progress import Report
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def check_source(config: "Evaluate") -> None:
 
 
 def evaluate_build(
-    config: "Evaluate", before: Side, after: Side, *, costs: bool, report: Report
+    config: "Evaluate", before: Variant, after: Variant, *, costs: bool, report: Report
 ) -> tuple[Evaluation, Toolchain]:
     """Run the build's own command both ways.
 
@@ -118,8 +118,8 @@ def _with_trees(
     *,
     toolchain: Toolchain,
     plugin: Path | None,
-    before: Side,
-    after: Side,
+    before: Variant,
+    after: Variant,
     report: Report,
 ) -> Evaluation:
     """The evaluation with call trees: of the sources that hold what differs most, bitcode is made where they lie."""
@@ -156,7 +156,7 @@ def _with_trees(
 
 
 def evaluate_commands(
-    config: "Evaluate", before: Side, after: Side, *, costs: bool, report: Report
+    config: "Evaluate", before: Variant, after: Variant, *, costs: bool, report: Report
 ) -> tuple[Evaluation, Toolchain]:
     """Compile the sources of a compilation database both ways, and link with the build's own link.
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgokit.builds.variant import Variant, modules_of_variant
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.describe import function_names
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.errors import ToolError
 from mlgokit.evaluation.functions import differing_functions, function_trees
 from mlgokit.evaluation.records import Evaluation
-from mlgokit.evaluation.sides import Side, modules_of_side
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
@@ -27,8 +27,8 @@ def with_trees(
     modules: Sequence[Module],
     *,
     compiler: ClangCompiler,
-    before: Side,
-    after: Side,
+    before: Variant,
+    after: Variant,
     report: Report,
 ) -> Evaluation:
     """The evaluation with call trees, or with the reason why it has none; without a report nobody would see them."""
@@ -43,7 +43,7 @@ def with_trees(
     chosen = after.record.policies.get(INLINE_SIZE.name, ":")
     trees = function_trees(
         differing_functions(found.projects),
-        {module.name: module for module in modules_of_side(modules, after)},
+        {module.name: module for module in modules_of_variant(modules, after)},
         compiler=compiler,
         side=after,
         policy=None if chosen.startswith(":") else load_policy(Path(chosen), problem=INLINE_SIZE.name),
@@ -59,7 +59,7 @@ def without_trees(config: "Evaluate", found: Evaluation, why: str) -> Evaluation
     return found if config.output is None else dataclasses.replace(found, no_trees=why)
 
 
-def why_no_trees(config: "Evaluate", before: Side, after: Side) -> str:
+def why_no_trees(config: "Evaluate", before: Variant, after: Variant) -> str:
     """Why call trees are not made; empty if they are."""
     if config.output is None:
         return "there is no report"

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.variant import make_variant
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
 from mlgokit.compiler.describe import function_names
 from mlgokit.corpus.corpus import load_measurable
@@ -16,7 +17,6 @@ from mlgokit.evaluation.explain import Explanation, explain_module
 from mlgokit.evaluation.explained import ExplainedFunction, TreeLine
 from mlgokit.evaluation.explained_tree import call_tree, largest
 from mlgokit.evaluation.explained_words import component_sum, decisions, reason
-from mlgokit.evaluation.sides import make_side
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
@@ -75,7 +75,7 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     """
     if config.functions < 1:
         raise UsageError(f"--functions: expected at least 1, found {config.functions}; give more")
-    side = make_side(config.policy, plugin=config.plugin)
+    side = make_variant(config.policy, plugin=config.plugin)
     if config.plugin is None and INLINE_SIZE.name not in side.record.policies:
         raise UsageError(
             "explain: expected a policy for inlining with --policy, or a plugin with --plugin, found "

@@ -6,6 +6,7 @@ import shutil
 
 from rich.console import Console
 
+from mlgokit.builds.measurement import Measure
 from mlgokit.commands.chosen import check_given
 from mlgokit.commands.options import check_sandbox, open_sandbox_for, spread
 from mlgokit.commands.tune_builds import check_build, record_plain, with_recorded
@@ -32,7 +33,6 @@ from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.files import atomic_write, remove_leftovers
 from mlgokit.locks import locked, locked_output
 from mlgokit.progress import Report, say_nothing
-from mlgokit.tune.measurement import Measure
 from mlgokit.tune.publish import complete_publishing
 from mlgokit.tune.render import print_tuned
 from mlgokit.tune.result import Tuned

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlgokit.builds.link import OUTPUT
 from mlgokit.commands.build_site import (
     PLAIN,
     BuildOptions,
@@ -30,7 +31,6 @@ from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink, in_place_of, recorded_links, write_database
 from mlgokit.errors import CorpusError, InputError, ReuseError, UsageError
 from mlgokit.evaluation.decode import read_json
-from mlgokit.evaluation.linked import OUTPUT
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import is_ours, sign_new
 from mlgokit.progress import Report

@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mlgokit.builds.link import OUTPUT, link_words, plan_link
+from mlgokit.builds.measurement import Measure, measuring_words
 from mlgokit.commands.chosen import ModuleSelection
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import module_outputs
 from mlgokit.corpus.profiles import profiles_in
 from mlgokit.errors import ReuseError, UsageError
-from mlgokit.evaluation.linked import OUTPUT, link_words, plan_link
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.policy.pretrained import policy_file
@@ -19,7 +20,6 @@ from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.overrides import ALLOCATIONS, OverrideTable, read_overrides
-from mlgokit.tune.measurement import Measure, measuring_words
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 STARTS_FROM = "builtin:size"

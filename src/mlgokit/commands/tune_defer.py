@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.link import Linked, LinkPlan, link, placed_words, plan_link
 from mlgokit.commands.chosen import given_corpus, modules_for_size
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.compilation import CompileStatus
@@ -20,7 +21,6 @@ from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.importers.database import lto_by_module, module_outputs, option_counts
 from mlgokit.errors import ToolError, UsageError
-from mlgokit.evaluation.linked import Linked, LinkPlan, link, placed_words, plan_link
 from mlgokit.files import writing
 from mlgokit.locks import reading
 from mlgokit.module import Module

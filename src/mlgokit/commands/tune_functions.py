@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlgokit.builds.variant import policies_by_problem
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.reuse.trials import Overrides
-from mlgokit.evaluation.sides import policies_by_problem
 from mlgokit.progress import Report
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, OverrideKind, overrides_inside
 from mlgokit.tune.loop import run_search

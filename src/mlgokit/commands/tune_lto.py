@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgokit.builds.link import LinkPlan, command_words, link, link_words, loading_options, plan_link
+from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, measure, measuring_words
 from mlgokit.commands.tune_defer import MOST_LARGER, CompileSteps, deferred, open_steps
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import LinkerCall, back_end, linker_call, merge
@@ -20,12 +22,10 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.database import lto_by_module, lto_kinds, module_outputs
 from mlgokit.errors import CorpusError, ToolError, UsageError
-from mlgokit.evaluation.linked import LinkPlan, command_words, link, link_words, loading_options, plan_link
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.measurement import Comparison, LinkedBuild, Measure, measure, measuring_words
 
 LINK_MODULE = " (link)"
 """How the name of a module ends that the linker compiles."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from mlgokit.builds.link import link_words
 from mlgokit.commands.tune_builds import Recorded, link_of, programs_of
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.lto import linker_call
@@ -10,7 +11,6 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.database import lto_kinds
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import OtherLinkerError, UsageError
-from mlgokit.evaluation.linked import link_words
 
 
 def by_its_link(config: Tune, recorded: Recorded, toolchain: Toolchain) -> tuple[Tune, str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.measurement import Measure
 from mlgokit.commands.chosen import (
     ModuleSelection,
     given_corpus,
@@ -28,7 +29,6 @@ from mlgokit.files import digest_file
 from mlgokit.locks import reading
 from mlgokit.module import Module
 from mlgokit.progress import Report
-from mlgokit.tune.measurement import Measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

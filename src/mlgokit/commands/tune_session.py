@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.algorithms.registry import missing_framework
+from mlgokit.builds.link import loading_options
+from mlgokit.builds.measurement import Measure
+from mlgokit.builds.variant import PluginPlace, cache_key
 from mlgokit.commands.tune_builds import Recorded
 from mlgokit.commands.tune_cargo import CargoTuning, prove_programs
 from mlgokit.commands.tune_checks import seconds_of
@@ -22,8 +25,6 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.plugin_name import versioned_path
 from mlgokit.compiler.request import Compiler
 from mlgokit.corpus.build_notes import baseline_of
-from mlgokit.evaluation.linked import loading_options
-from mlgokit.evaluation.sides import PluginPlace, cache_key
 from mlgokit.module import Module
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY
@@ -32,7 +33,6 @@ from mlgokit.tables.decisions import DecisionTable
 from mlgokit.tables.overrides import OverrideTable
 from mlgokit.tune.judge import conclude, open_judge, plain_object
 from mlgokit.tune.loop import OVER, GiveWay, run_search
-from mlgokit.tune.measurement import Measure
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.spaces.allocation.trials import TrialConfig
 from mlgokit.tune.spaces.functions.finish import finish_costs

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.images import weigh_image
+from mlgokit.builds.variant import PluginPlace, plugin_link_option
 from mlgokit.commands.build import plugin_options
 from mlgokit.commands.build_site import (
     GONE,
@@ -25,8 +27,6 @@ from mlgokit.compiler.project_calls import project_calls
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.errors import RejectedError
-from mlgokit.evaluation.images import weigh_image
-from mlgokit.evaluation.sides import PluginPlace, plugin_link_option
 from mlgokit.progress import Report
 from mlgokit.terminal import counted
 from mlgokit.tune.result import TunedBuild, TunedProgram

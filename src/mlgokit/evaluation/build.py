@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.images import WeighedImage, no_image, weigh_image
+from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, is_image, objects_below, objects_passed_by
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_weights, measure_object
@@ -23,9 +25,7 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.recorded import in_place_of
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.compare import BUILDS, Intervals, project_comparison, summarised
-from mlgokit.evaluation.images import WeighedImage, no_image, weigh_image
 from mlgokit.evaluation.records import BuiltModule, Evaluation, ModuleComparison, ModuleFailure
-from mlgokit.evaluation.sides import Side, cache_key, plugin_link_option
 from mlgokit.progress import Report, say_nothing
 
 _TREE = "tree"
@@ -83,8 +83,8 @@ def compare_build(
     *,
     toolchain: Toolchain,
     plugin: Path | None,
-    before: Side,
-    after: Side,
+    before: Variant,
+    after: Variant,
     intervals: Intervals | None = None,
     costs: bool = False,
     inspect: Inspect | None = None,
@@ -139,8 +139,8 @@ def _compared(
     first: _Made,
     second: _Made,
     *,
-    before: Side,
-    after: Side,
+    before: Variant,
+    after: Variant,
     intervals: Intervals | None,
     costs: bool,
     version: str,
@@ -234,7 +234,7 @@ def _gone(name: str) -> ModuleComparison:
 
 
 def _make(
-    plan: BuildPlan, side: Side, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
+    plan: BuildPlan, side: Variant, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
 ) -> _Made:
     """Build one side in ``folder``, which is not there yet."""
     tree = folder / _TREE
@@ -265,7 +265,7 @@ def _make(
     return dataclasses.replace(_read(plan, side, build, tree), passed=passed)
 
 
-def _read(plan: BuildPlan, side: Side, build: WrappedBuild, tree: Path) -> _Made:
+def _read(plan: BuildPlan, side: Variant, build: WrappedBuild, tree: Path) -> _Made:
     """Rows of all objects and images that are there, and of what failed, before the tree goes."""
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()

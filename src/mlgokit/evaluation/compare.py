@@ -8,18 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgokit.builds.images import LINKED, BuiltImage, LinkBuild, LinkTask, WeighedImage, static_link
+from mlgokit.builds.variant import PLAIN_VARIANT, Variant, leaves_alone, modules_of_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import link_aware_score, link_weights, measure_object
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.images import LinkBuild, LinkTask, WeighedImage, compare_image, link_costs, static_link
 from mlgokit.evaluation.records import (
     COST,
-    LINKED,
     MEASURES,
-    BuiltImage,
     BuiltModule,
     Change,
     Evaluation,
@@ -28,13 +27,12 @@ from mlgokit.evaluation.records import (
     ProjectComparison,
     Sizes,
 )
-from mlgokit.evaluation.rows import compare_costs, compare_module
-from mlgokit.evaluation.sides import PLAIN_SIDE, Side, leaves_alone, modules_of_side
-from mlgokit.evaluation.statistics import bootstrap_interval, geometric_mean_change
+from mlgokit.evaluation.rows import compare_costs, compare_image, compare_module, link_costs
 from mlgokit.evaluation.verdict import change_of
 from mlgokit.module import Module
 from mlgokit.policy.targets import architectures_of
 from mlgokit.progress import Report, say_nothing
+from mlgokit.statistics import bootstrap_interval, geometric_mean_change
 
 BUILDS = ("before", "after")
 NOT_READ = "not read: LTO"
@@ -60,8 +58,8 @@ def compare_projects(
     modules: Sequence[Module],
     *,
     compiler: Compiler,
-    after: Side,
-    before: Side = PLAIN_SIDE,
+    after: Variant,
+    before: Variant = PLAIN_VARIANT,
     intervals: Intervals | None = None,
     costs: bool = False,
     links: Mapping[str, LinkBuild] | None = None,
@@ -100,8 +98,8 @@ def compare_projects(
             )
         links = {"": static_link(toolchain.lld)}
     intervals = intervals or Intervals()
-    sides: dict[str, Side] = {"before": before, "after": after}
-    of_side = {build: modules_of_side(modules, side) for build, side in sides.items()}
+    sides: dict[str, Variant] = {"before": before, "after": after}
+    of_side = {build: modules_of_variant(modules, side) for build, side in sides.items()}
     with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
         folder = Path(scratch)
         kept = before_objects or folder
@@ -145,7 +143,7 @@ def compare_projects(
 
 
 def summarised(
-    projects: Sequence[ProjectComparison], *, before: Side, after: Side, intervals: Intervals, compilations: int
+    projects: Sequence[ProjectComparison], *, before: Variant, after: Variant, intervals: Intervals, compilations: int
 ) -> Evaluation:
     """The projects with their summary."""
     rng = np.random.default_rng(intervals.seed)

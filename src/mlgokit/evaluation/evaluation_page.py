@@ -3,21 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from mlgokit.builds.images import LINKED, BuiltImage
+from mlgokit.builds.variant import VariantRecord
 from mlgokit.evaluation.explained_part import tree_parts
 from mlgokit.evaluation.functions import differing_functions
 from mlgokit.evaluation.module_tables import MOST_FUNCTIONS, NONE, function_table, module_parts
 from mlgokit.evaluation.page_bars import MOST_BARS, waterfall
 from mlgokit.evaluation.page_parts import Bar, Bars, Page, Part, TextTable
-from mlgokit.evaluation.records import (
-    COST,
-    LINKED,
-    MEASURES,
-    BuiltImage,
-    Evaluation,
-    ImageComparison,
-    ProjectComparison,
-    SideRecord,
-)
+from mlgokit.evaluation.records import COST, MEASURES, Evaluation, ImageComparison, ProjectComparison
 from mlgokit.evaluation.sentences import (
     FEW_PROJECTS,
     LANGUAGES,
@@ -296,7 +289,7 @@ def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
     yield from side_facts("after", evaluation.after)
 
 
-def side_facts(name: str, side: SideRecord) -> Iterable[tuple[str, str]]:
+def side_facts(name: str, side: VariantRecord) -> Iterable[tuple[str, str]]:
     """What a side was built with, by name."""
     yield name, side.label
     yield from ((f"{name}: policy for {problem}", policy) for problem, policy in side.policies.items())

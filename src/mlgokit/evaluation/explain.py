@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.algorithms.credit import Credit, attribute, scored_build
+from mlgokit.builds.variant import Variant, VariantRecord, leaves_alone
 from mlgokit.compiler.compilation import Compilation, InlineDecisions
 from mlgokit.compiler.objects.function_id import function_id
 from mlgokit.compiler.objects.measure import Objective, function_scores
@@ -20,9 +21,8 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.errors import UsageError
 from mlgokit.evaluation.explained import ExplainedComponent, ExplainedFunction, ExplainedSite, FeatureWeight
-from mlgokit.evaluation.records import FunctionComparison, SideRecord
+from mlgokit.evaluation.records import FunctionComparison
 from mlgokit.evaluation.rows import compare_module
-from mlgokit.evaluation.sides import Side, leaves_alone
 from mlgokit.manifest import finite_json, plain_json
 from mlgokit.module import Module
 from mlgokit.policy.importance import changes_from_typical
@@ -64,7 +64,7 @@ class Explanation:
 
     module: str
     project: str
-    side: SideRecord
+    side: VariantRecord
     failure: str = ""
     left_alone: tuple[str, ...] = ()
     before: int = 0
@@ -93,7 +93,7 @@ def explain_module(
     module: Module,
     *,
     compiler: Compiler,
-    side: Side,
+    side: Variant,
     policy: Policy | None = None,
     names: Iterable[str] = (),
     report: Report = say_nothing,

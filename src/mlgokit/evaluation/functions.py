@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mlgokit.builds.images import FunctionBytes
+from mlgokit.builds.variant import Variant
 from mlgokit.compiler.request import Compiler
 from mlgokit.evaluation.explain import Explanation, explain_module
 from mlgokit.evaluation.explained import FunctionTree
 from mlgokit.evaluation.explained_tree import call_tree
-from mlgokit.evaluation.records import FunctionBytes, ProjectComparison
-from mlgokit.evaluation.sides import Side
+from mlgokit.evaluation.records import ProjectComparison
 from mlgokit.module import Module
 from mlgokit.policy.network import Policy
 from mlgokit.progress import Report, say_nothing
@@ -87,7 +88,7 @@ def function_trees(
     modules: Mapping[str, Module],
     *,
     compiler: Compiler,
-    side: Side,
+    side: Variant,
     policy: Policy | None = None,
     names: Callable[[Module], Iterable[str]] = lambda _: (),
     seconds: float,

@@ -3,16 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from mlgokit.builds.images import FunctionBytes
 from mlgokit.evaluation.functions import differing_functions
 from mlgokit.evaluation.page_parts import Part, Scatter, TextTable
-from mlgokit.evaluation.records import (
-    BITCODE,
-    OK,
-    BuiltModule,
-    FunctionBytes,
-    ModuleComparison,
-    ProjectComparison,
-)
+from mlgokit.evaluation.records import BITCODE, OK, BuiltModule, ModuleComparison, ProjectComparison
 from mlgokit.evaluation.sentences import percent, relative_change
 
 MOST_FUNCTIONS = 1000

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlgokit.builds.images import BuiltImage, FunctionBytes
+from mlgokit.builds.variant import VariantRecord
 from mlgokit.evaluation.decode import decode, of_format, read_json
 from mlgokit.evaluation.explained import FunctionTree
 from mlgokit.manifest import finite_json, plain_json
@@ -19,8 +21,8 @@ MEASURES = ("objects", "link_aware", "text", "image")
 """The sizes that projects are compared by."""
 COST = "cost"
 """The measure of register allocation, which is there if it was asked for."""
-OK, LINKED, BITCODE = "ok", "linked", "bitcode"
-"""How a compilation or a link ended well; the object of a link-time optimization is bitcode, which has no sizes."""
+OK, BITCODE = "ok", "bitcode"
+"""How a compilation ended well; the object of a link-time optimization is bitcode, which has no sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +53,6 @@ class ModuleFailure:
     module: str
     build: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionBytes:
-    """What a function owns in an object or an image.
-
-    Attributes:
-        text: machine code.
-        rodata: its jump tables and exception table; 0 in an image, where nobody knows whose they are.
-        eh_frame: its unwind information; likewise.
-        cost: executed cost of its spills, reloads and copies, where that was asked for; see ``docs/scores.md``.
-    """
-
-    text: int
-    rodata: int = 0
-    eh_frame: int = 0
-    cost: float | None = None
-
-    @property
-    def total(self) -> int:
-        """All bytes."""
-        return self.text + self.rodata + self.eh_frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,37 +111,6 @@ class ModuleComparison:
     after: BuiltModule
     functions: int = 0
     differing: tuple[FunctionComparison, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltImage:
-    """One side of a linked image.
-
-    Attributes:
-        status: ``linked``, ``absent``, or how the link failed.
-        reason: the linker's first error.
-        plugin: whether the linker had loaded the plugin.
-        lto: ``full`` or ``thin`` if the link optimized, else empty.
-        image: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``, its index included.
-        text: executable sections.
-        rodata: read-only data, exception tables included.
-        eh_frame: unwind tables and their index.
-        data: writable bytes.
-        sha256: of the whole file.
-        user_seconds: processor time of the link, if known.
-    """
-
-    status: str
-    reason: str = ""
-    plugin: bool = False
-    lto: str = ""
-    image: int = 0
-    text: int = 0
-    rodata: int = 0
-    eh_frame: int = 0
-    data: int = 0
-    sha256: str = ""
-    user_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,29 +201,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideRecord:
-    """One of the two ways of building.
-
-    Attributes:
-        label: in words.
-        policies: by problem, the policy file or rule.
-        plugin: the plugin, if it was given as one.
-        options: added to each compilation.
-        link_options: added to each link.
-        plugin_in: ``compile``, ``link`` or ``both``; empty without a plugin.
-        digests: SHA-256 of each file, by its path.
-    """
-
-    label: str = "plain"
-    policies: dict[str, str] = field(default_factory=dict[str, str])
-    plugin: str = ""
-    options: tuple[str, ...] = ()
-    link_options: tuple[str, ...] = ()
-    plugin_in: str = ""
-    digests: dict[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether to ship the side that is judged.
 
@@ -321,8 +247,8 @@ class Evaluation:
     summary: dict[str, dict[str, Change]]
     compilations: int
     overall: dict[str, Change] = field(default_factory=dict[str, Change])
-    before: SideRecord = field(default_factory=SideRecord)
-    after: SideRecord = field(default_factory=SideRecord)
+    before: VariantRecord = field(default_factory=VariantRecord)
+    after: VariantRecord = field(default_factory=VariantRecord)
     baseline: str = ""
     level: float = 0.95
     seed: int = 1

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mlgokit.builds.images import LINKED, FunctionBytes, WeighedImage
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score
 from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, scores_of_both
@@ -12,8 +13,8 @@ from mlgokit.evaluation.records import (
     OK,
     BuiltModule,
     CostComparison,
-    FunctionBytes,
     FunctionComparison,
+    ImageComparison,
     ModuleComparison,
 )
 
@@ -141,3 +142,22 @@ def _functions(done: Compilation | None) -> dict[str, FunctionBytes]:
 
 def _in_groups(sizes: ObjectSizes) -> list[str]:
     return [sizes.function_names[index] for index in np.flatnonzero(sizes.function_signature >= 0).tolist()]
+
+
+def compare_image(name: str, before: WeighedImage, after: WeighedImage) -> ImageComparison:
+    """An image's row, with the functions that differ; a stripped image has none."""
+    both = before.row.status == after.row.status == LINKED
+    return ImageComparison(
+        image=name,
+        before=before.row,
+        after=after.row,
+        functions=len(before.functions.keys() | after.functions.keys()),
+        differing=differing_functions(before.functions, after.functions, set()) if both else (),
+    )
+
+
+def link_costs(before: WeighedImage, after: WeighedImage) -> list[tuple[RegallocCosts | None, RegallocCosts | None]]:
+    """Costs of a link-time optimization, pair by pair; nothing if one side's were not read, or not all of them."""
+    if before.costs.keys() != after.costs.keys():
+        return []
+    return [(costs, after.costs[part]) for part, costs in before.costs.items()]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mlgokit.builds.images import LINKED
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.records import COST, LINKED, Change, Evaluation, ProjectComparison, Verdict
+from mlgokit.evaluation.records import COST, Change, Evaluation, ProjectComparison, Verdict
 from mlgokit.evaluation.sentences import FEW_PROJECTS, TITLES, is_linked, percent, relative_change
 
 Measure = Literal["auto", "image", "text", "objects", "link_aware", "cost"]

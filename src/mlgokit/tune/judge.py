@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlgokit.builds.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, link_build, measure
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.pool import parallel
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report
-from mlgokit.tune.measurement import CHECKS, Comparison, LinkedBuild, Measure, compare, link_build, measure
 from mlgokit.tune.search import Search, progress_path
 from mlgokit.tune.space import JudgedSpace, Unit
 

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from mlgokit.builds.images import LINKED
 from mlgokit.compiler.objects.link import LinkStatus
 from mlgokit.evaluation.page_bars import waterfall
 from mlgokit.evaluation.page_parts import Bars, Curve, Curves, Page, Part, Scatter, TextTable
-from mlgokit.evaluation.records import LINKED
 from mlgokit.evaluation.sentences import percent, relative_change
 from mlgokit.tune.result import Tuned, TunedModule
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.text import Text
 
+from mlgokit.builds.images import LINKED
 from mlgokit.compiler.objects.link import LinkStatus
-from mlgokit.evaluation.records import LINKED
 from mlgokit.terminal import counted, numbers, plain_table, say, say_reasons, words
 from mlgokit.tune.check import CheckResult
 from mlgokit.tune.replay import ReplayResult

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlgokit.builds.images import BuiltImage
+from mlgokit.builds.measurement import Comparison
 from mlgokit.compiler.objects.link import LinkedImage
 from mlgokit.compiler.regalloc_cost import OFFSET
 from mlgokit.evaluation.decode import decode, of_format
-from mlgokit.evaluation.records import BuiltImage
-from mlgokit.evaluation.statistics import geometric_mean_change
-from mlgokit.tune.measurement import Comparison
+from mlgokit.statistics import geometric_mean_change
 from mlgokit.tune.replay import ReplayResult
 from mlgokit.tune.search import CurvePoint
 

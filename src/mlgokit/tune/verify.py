@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from mlgokit.builds.measurement import Comparison
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes, project_image_estimate
@@ -17,7 +18,6 @@ from mlgokit.module import Module
 from mlgokit.progress import Report
 from mlgokit.tables.file import TABLES
 from mlgokit.tune.judge import Judge, prove
-from mlgokit.tune.measurement import Comparison
 from mlgokit.tune.space import Space
 
 PLAIN = "plain"

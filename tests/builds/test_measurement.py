@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.errors import UsageError
-from mlgokit.evaluation.pairs import LOOKS
-from mlgokit.tune import measurement
-from mlgokit.tune.measurement import (
+from mlgokit.builds import measurement
+from mlgokit.builds.measurement import (
     Comparison,
     LinkedBuild,
     Measure,
@@ -20,6 +18,8 @@ from mlgokit.tune.measurement import (
     measuring_words,
     number_in,
 )
+from mlgokit.errors import UsageError
+from mlgokit.statistics import LOOKS
 
 
 def how(*words: str, timeout_seconds: float = 30) -> Measure:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.variant import PLAIN_VARIANT, make_variant, modules_of_variant, policies_by_problem
 from mlgokit.errors import InputError, MlgokitError, PolicyError, UsageError
-from mlgokit.evaluation.sides import PLAIN_SIDE, make_side, modules_of_side, policies_by_problem
 from mlgokit.testing import toy_source
 
 
 def test_rules_of_several_problems_are_one_side():
-    side = make_side([":never", "regalloc-eviction=:first", "regalloc-priority=:random"])
+    side = make_variant([":never", "regalloc-eviction=:first", "regalloc-priority=:random"])
 
     assert side.use is not None
     assert side.use.policies == {
@@ -27,14 +27,14 @@ def test_rules_of_several_problems_are_one_side():
 
 
 def test_nothing_asked_for_is_the_plain_side():
-    assert make_side() == PLAIN_SIDE
-    assert PLAIN_SIDE.record.label == "plain"
-    assert not PLAIN_SIDE.compiles_with_plugin
+    assert make_variant() == PLAIN_VARIANT
+    assert PLAIN_VARIANT.record.label == "plain"
+    assert not PLAIN_VARIANT.compiles_with_plugin
 
 
 def test_a_plugin_is_noted_with_its_digest(tmp_path: Path):
     (tmp_path / "p.so").write_bytes(b"plugin")
-    side = make_side(plugin=tmp_path / "p.so", plugin_in="both")
+    side = make_variant(plugin=tmp_path / "p.so", plugin_in="both")
 
     assert side.record.digests == {str(tmp_path / "p.so"): hashlib.sha256(b"plugin").hexdigest()}
     assert (side.compiles_with_plugin, side.links_with_plugin) == (True, True)
@@ -54,20 +54,20 @@ def test_a_plugin_is_noted_with_its_digest(tmp_path: Path):
 )
 def test_sides_that_make_no_sense(policies: list[str], given: Any, kind: type[MlgokitError], message: str):
     with pytest.raises(kind, match=re.escape(message)):
-        make_side(policies, **given)
+        make_variant(policies, **given)
 
 
 def test_options_stand_at_the_end_of_the_command_line():
     module = toy_source("m")
-    (changed,) = modules_of_side([module], make_side(options=["-mllvm", "-inline-threshold=5", "-O2"]))
+    (changed,) = modules_of_variant([module], make_variant(options=["-mllvm", "-inline-threshold=5", "-O2"]))
 
     assert changed.command_line == ("-cc1", "-Oz", "-mllvm", "-inline-threshold=5", "-O2")
-    assert modules_of_side([module], PLAIN_SIDE) == [module]
+    assert modules_of_variant([module], PLAIN_VARIANT) == [module]
 
 
 def test_register_allocation_alone_is_known():
-    assert make_side(["regalloc-eviction=:first"]).allocates_only
-    assert not make_side(["regalloc-eviction=:first", ":never"]).allocates_only
-    assert not make_side(["regalloc-eviction=:first"], options=["-O2"]).allocates_only
-    assert not PLAIN_SIDE.allocates_only
+    assert make_variant(["regalloc-eviction=:first"]).allocates_only
+    assert not make_variant(["regalloc-eviction=:first", ":never"]).allocates_only
+    assert not make_variant(["regalloc-eviction=:first"], options=["-O2"]).allocates_only
+    assert not PLAIN_VARIANT.allocates_only
     assert policies_by_problem([]) == {}

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgokit.builds.images import LinkBuild, LinkTask, WeighedImage, no_image, weigh_image
+from mlgokit.builds.variant import Variant, plugin_link_option
 from mlgokit.compiler import process
 from mlgokit.compiler.driver_call import own_cache
 from mlgokit.compiler.limits import USERS_LIMITS
@@ -24,8 +26,6 @@ from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.images import LinkBuild, LinkTask, WeighedImage, no_image, weigh_image
-from mlgokit.evaluation.sides import Side, plugin_link_option
 
 OBJECTS, OUTPUT = "{objects}", "{output}"
 _PLACEHOLDER = re.compile(r"(?<!\$)\{[a-z_+]+\}")
@@ -302,7 +302,7 @@ def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) ->
 
 def user_link(
     plan: LinkPlan,
-    sides: Mapping[str, Side],
+    sides: Mapping[str, Variant],
     plugin: Path | None,
     *,
     lto: Mapping[str, Lto],

@@ -10,7 +10,6 @@ from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.compiler.request import PluginUse
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits, edited
 from mlgokit.errors import InputError, PolicyError, UsageError
-from mlgokit.evaluation.records import SideRecord
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
@@ -25,7 +24,30 @@ PluginPlace = Literal["compile", "link", "both"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class VariantRecord:
+    """One of the two ways of building.
+
+    Attributes:
+        label: in words.
+        policies: by problem, the policy file or rule.
+        plugin: the plugin, if it was given as one.
+        options: added to each compilation.
+        link_options: added to each link.
+        plugin_in: ``compile``, ``link`` or ``both``; empty without a plugin.
+        digests: SHA-256 of each file, by its path.
+    """
+
+    label: str = "plain"
+    policies: dict[str, str] = field(default_factory=dict[str, str])
+    plugin: str = ""
+    options: tuple[str, ...] = ()
+    link_options: tuple[str, ...] = ()
+    plugin_in: str = ""
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
     """One of the two ways.
 
     Attributes:
@@ -38,7 +60,7 @@ class Side:
     use: PluginUse | None = None
     options: tuple[str, ...] = ()
     link_options: tuple[str, ...] = ()
-    record: SideRecord = field(default_factory=SideRecord)
+    record: VariantRecord = field(default_factory=VariantRecord)
 
     @property
     def compiles_with_plugin(self) -> bool:
@@ -57,10 +79,10 @@ class Side:
         return bool(problems) and not self.options and all(problem.by_regalloc_cost for problem in problems)
 
 
-PLAIN_SIDE = Side()
+PLAIN_VARIANT = Variant()
 
 
-def leaves_alone(side: Side, architectures: Mapping[str, int]) -> tuple[str, ...]:
+def leaves_alone(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
     """Sentences about policies of a side, inside its plugin too, that leave code to LLVM because of its processor.
 
     Args:
@@ -127,14 +149,14 @@ def _single(texts: Sequence[str]) -> Iterator[str]:
         yield from map(str, policy_files([text])) if text.startswith(BUILTIN) else [text]
 
 
-def make_side(
+def make_variant(
     policies: Sequence[str] = (),
     *,
     plugin: Path | None = None,
     options: Sequence[str] = (),
     link_options: Sequence[str] = (),
     plugin_in: PluginPlace = "compile",
-) -> Side:
+) -> Variant:
     """A side, checked before anything is compiled.
 
     Args:
@@ -167,7 +189,7 @@ def make_side(
     use = None
     if chosen or plugin is not None:
         use = PluginUse(plugin=plugin, policies=found, any_level=INLINE_SIZE.name in found)
-    record = SideRecord(
+    record = VariantRecord(
         label=_label(chosen, plugin, (*options, *link_options)),
         policies=chosen,
         plugin="" if plugin is None else str(plugin),
@@ -176,7 +198,7 @@ def make_side(
         plugin_in="" if use is None else plugin_in,
         digests={str(path): digest_file(path) for path in files},
     )
-    return Side(use=use, options=tuple(options), link_options=tuple(link_options), record=record)
+    return Variant(use=use, options=tuple(options), link_options=tuple(link_options), record=record)
 
 
 def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
@@ -194,7 +216,7 @@ def cache_key(plugin: Path, settings: Mapping[str, str] | None = None) -> str:
     return digest_value([digest_file(plugin), dict(settings or {})])[:12]
 
 
-def modules_of_side(modules: Sequence[Module], side: Side) -> list[Module]:
+def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]:
     """The modules with the side's options at the end of their command lines.
 
     Raises:

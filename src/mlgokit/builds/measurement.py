@@ -1,6 +1,6 @@
 """What judges a build beside the account: the user's own link, or the user's own command that prints a number.
 
-A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.evaluation.pairs`), until the interval of
+A command may be noisy. Then two builds are measured in pairs (:mod:`mlgokit.statistics`), until the interval of
 the mean difference excludes zero or enough pairs were made.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.link import OBJECTS, OUTPUT, LinkPlan, command_words, link
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
 from mlgokit.compiler.lto import image_beside
@@ -17,9 +18,8 @@ from mlgokit.compiler.objects.elf import read_elf
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.outcome import first_error
 from mlgokit.errors import InputError, UsageError
-from mlgokit.evaluation.linked import OBJECTS, OUTPUT, LinkPlan, command_words, link
-from mlgokit.evaluation.pairs import measure_in_pairs
 from mlgokit.files import writing
+from mlgokit.statistics import measure_in_pairs
 
 CHECKS = 3
 """Runs of a command on the plain build before the search; all alike, it is taken for exact."""

@@ -11,11 +11,64 @@ from mlgokit.compiler.objects.link import LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import section_totals
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_link_costs
 from mlgokit.errors import InputError
-from mlgokit.evaluation.records import LINKED, BuiltImage, FunctionBytes, ImageComparison
-from mlgokit.evaluation.rows import differing_functions
 from mlgokit.files import digest_file
 
 LINK_SECONDS = 120.0
+LINKED = "linked"
+"""How a link ended well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionBytes:
+    """What a function owns in an object or an image.
+
+    Attributes:
+        text: machine code.
+        rodata: its jump tables and exception table; 0 in an image, where nobody knows whose they are.
+        eh_frame: its unwind information; likewise.
+        cost: executed cost of its spills, reloads and copies, where that was asked for; see ``docs/scores.md``.
+    """
+
+    text: int
+    rodata: int = 0
+    eh_frame: int = 0
+    cost: float | None = None
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.text + self.rodata + self.eh_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """One side of a linked image.
+
+    Attributes:
+        status: ``linked``, ``absent``, or how the link failed.
+        reason: the linker's first error.
+        plugin: whether the linker had loaded the plugin.
+        lto: ``full`` or ``thin`` if the link optimized, else empty.
+        image: what llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``, its index included.
+        text: executable sections.
+        rodata: read-only data, exception tables included.
+        eh_frame: unwind tables and their index.
+        data: writable bytes.
+        sha256: of the whole file.
+        user_seconds: processor time of the link, if known.
+    """
+
+    status: str
+    reason: str = ""
+    plugin: bool = False
+    lto: str = ""
+    image: int = 0
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    data: int = 0
+    sha256: str = ""
+    user_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,25 +175,6 @@ def weigh_image(
         user_seconds=user_seconds,
     )
     return WeighedImage(row=row, functions=functions, costs=costs)
-
-
-def compare_image(name: str, before: WeighedImage, after: WeighedImage) -> ImageComparison:
-    """An image's row, with the functions that differ; a stripped image has none."""
-    both = before.row.status == after.row.status == LINKED
-    return ImageComparison(
-        image=name,
-        before=before.row,
-        after=after.row,
-        functions=len(before.functions.keys() | after.functions.keys()),
-        differing=differing_functions(before.functions, after.functions, set()) if both else (),
-    )
-
-
-def link_costs(before: WeighedImage, after: WeighedImage) -> list[tuple[RegallocCosts | None, RegallocCosts | None]]:
-    """Costs of a link-time optimization, pair by pair; nothing if one side's were not read, or not all of them."""
-    if before.costs.keys() != after.costs.keys():
-        return []
-    return [(costs, after.costs[part]) for part, costs in before.costs.items()]
 
 
 def _functions(elf: e.Elf, costs: Mapping[str, RegallocCosts]) -> dict[str, FunctionBytes]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.link import LinkPlan, link, link_words, plan_link
 from mlgokit.compiler.objects.archive import read_members
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.linked import LinkPlan, link, link_words, plan_link
 
 TOOLCHAIN = Toolchain(
     major=19, version="19.1.7", clang=Path("clang"), clangxx=Path("clang++"), version_text="clang version 19.1.7"
