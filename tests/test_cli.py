@@ -18,10 +18,10 @@ import pytest
 
 import mlgokit
 from mlgokit import cli, errors
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import COMMANDS, main, run, run_command
 from mlgokit.commands import trace, train
 from mlgokit.commands.corpus import info
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
 from mlgokit.corpus.writer import write_corpus
 from mlgokit.errors import MlgokitError, StorageError

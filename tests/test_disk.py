@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.disk import Room, folder_bytes, free_bytes
 from mlgokit.errors import StorageError
 

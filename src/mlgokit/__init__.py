@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlgokit.advisors import Advice as Advice, Advisor as Advisor, Observation as Observation
+    from mlgokit.builds.compilers import CompilerOptions as CompilerOptions
     from mlgokit.cli import run_command as run_command
     from mlgokit.commands.check import Check as Check
     from mlgokit.commands.corpus.extract import Extract as Extract
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from mlgokit.commands.corpus.import_build import Import as Import
     from mlgokit.commands.evaluate import Evaluate as Evaluate
     from mlgokit.commands.explain import Explain as Explain
-    from mlgokit.commands.options import CompilerOptions as CompilerOptions
     from mlgokit.commands.trace import Trace as Trace
     from mlgokit.commands.train import Train as Train
     from mlgokit.commands.tune_options import Tune as Tune

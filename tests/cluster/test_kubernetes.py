@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tyro
 
-from mlgokit.commands.options import reached
+from mlgokit.builds.compilers import reached
 from mlgokit.commands.worker import Worker
 
 yaml = pytest.importorskip("yaml")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions, DatabaseOptions
 from mlgokit.commands.corpus import import_build, record
-from mlgokit.commands.options import CompilerOptions, DatabaseOptions
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import BuildOptionCounts
 from mlgokit.corpus.corpus import ModuleFailure

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import evaluate, options, trace, train
 from mlgokit.commands.corpus import fetch, info, split
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.loaded import Loaded

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.compiler.limits import (
     COMPILER_LIMITS,
     LEAST_FILE_BYTES,

@@ -12,9 +12,9 @@ import pytest
 
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main, run_command
 from mlgokit.commands.bench import Bench
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 

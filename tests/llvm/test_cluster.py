@@ -14,10 +14,10 @@ import pytest
 from tests.cluster.processes import make_certificate
 from tests.llvm.cluster_processes import Cluster, opened
 
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.cluster.link import FORGOTTEN_AT_ONCE
 from mlgokit.commands import evaluate, train
-from mlgokit.commands.options import ClusterChoice, CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler

@@ -8,8 +8,8 @@ from tests.llvm.conftest import CorpusOf
 from tests.llvm.test_eviction_policies import SOURCE
 from tests.llvm.test_tune import build as build_sources, output_of, put_database, put_sources, text_bytes
 
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions
 from mlgokit.commands import trace, train, tune
-from mlgokit.commands.options import ClusterChoice, CompilerOptions
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain

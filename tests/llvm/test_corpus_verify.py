@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.corpus import verify as verifying
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.elf import read_elf

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.evaluate import Evaluate, exit_code, run
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.evaluation.records import BuiltModule, Evaluation

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.builds.images import weigh_image
 from mlgokit.commands.evaluate import Evaluate, exit_code, run
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError

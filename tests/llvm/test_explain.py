@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
 from mlgokit.commands import evaluate
 from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.explain import Explain, exit_code, run
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions, DatabaseOptions
 from mlgokit.commands.corpus import import_build, verify
-from mlgokit.commands.options import CompilerOptions, DatabaseOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus

@@ -11,8 +11,8 @@ import pytest
 
 from mlgokit.algorithms.learner import ForcedDecisions, state_from_bytes
 from mlgokit.algorithms.proposals import followed
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import train
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin

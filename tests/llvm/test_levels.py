@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.llvm.conftest import SOURCE, CorpusOf
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import evaluate, trace, train
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain

@@ -14,8 +14,8 @@ from tests.llvm.test_eviction_policies import SOURCE, code_of
 from mlgokit.advisors import Observation
 from mlgokit.algorithms.live_range_search import GATES, linear_policy, rewards
 from mlgokit.algorithms.registry import TRIALS
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import train
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest, PluginUse

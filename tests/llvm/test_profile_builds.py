@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.tune import run as tune
 from mlgokit.commands.tune_material import find_material
 from mlgokit.commands.tune_options import Tune

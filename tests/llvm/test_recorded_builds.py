@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.build import Build, run as build
 from mlgokit.commands.build_site import BuildOptions
 from mlgokit.commands.corpus.record import Record, record_build, run as record
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.tune_builds import record_plain
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler import process

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
 from mlgokit.commands import export_replay, tune
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain, find_toolchains

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import tune
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions, SandboxMode, open_sandbox_for
 from mlgokit.commands.corpus import import_build
-from mlgokit.commands.options import CompilerOptions, SandboxMode, open_sandbox_for
 from mlgokit.compiler import process, sandbox
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler

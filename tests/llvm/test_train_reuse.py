@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions, ReuseOptions
 from mlgokit.commands import train
-from mlgokit.commands.options import CompilerOptions, ReuseOptions
 from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain
 from mlgokit.learning.metrics import read_metrics
 from mlgokit.learning.settings import Learning

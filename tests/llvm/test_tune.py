@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
 from mlgokit.commands import tune
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object

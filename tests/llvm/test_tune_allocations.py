@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.llvm.pressure import PRESSURE
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
 from mlgokit.commands import check, tune
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.cli import main
 from mlgokit.commands.build_site import BuildOptions
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.commands.outside import outside_of
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_builds import Recorded, programs_of, record_plain

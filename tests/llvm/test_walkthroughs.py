@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.corpus import import_build, record
-from mlgokit.commands.options import CompilerOptions
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse

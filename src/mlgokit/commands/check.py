@@ -11,8 +11,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.compilers import check_sandbox, clang_for
 from mlgokit.commands.chosen import check_given, given_corpus, modules_for_size, modules_of_project
-from mlgokit.commands.options import ANY_CLANG, COMPILER, Compiling, Databases, check_sandbox, clang_for
+from mlgokit.commands.options import ANY_CLANG, COMPILER, Compiling, Databases
 from mlgokit.commands.tune_cargo import check_cargo, open_cargo
 from mlgokit.commands.tune_lto import LINK_MODULE
 from mlgokit.commands.tune_options import Tune

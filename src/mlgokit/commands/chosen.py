@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.compilers import DatabaseOptions, SandboxMode
 from mlgokit.commands.corpus import import_build
-from mlgokit.commands.options import ANY_CLANG, DatabaseOptions, SandboxMode
+from mlgokit.commands.options import ANY_CLANG
 from mlgokit.corpus.build_notes import build_notes
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.corpus.front_end import Level

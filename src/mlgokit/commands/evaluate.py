@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.compilers import open_compiler, spread
 from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, make_variant
 from mlgokit.commands.evaluate_builds import check_source, evaluate_build, evaluate_commands
 from mlgokit.commands.evaluate_tables import print_evaluation
@@ -27,9 +28,7 @@ from mlgokit.commands.options import (
     Databases,
     Paths,
     Texts,
-    open_compiler,
     option_words,
-    spread,
 )
 from mlgokit.compiler.demangle import find_demangler, readable_names
 from mlgokit.compiler.options.parse import parse_options

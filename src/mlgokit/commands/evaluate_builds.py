@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgokit.builds.compilers import clang_for, spread
 from mlgokit.builds.images import LinkBuild
 from mlgokit.builds.link import command_words, image_names, link_words, plan_link, user_link
 from mlgokit.builds.variant import Variant
 from mlgokit.commands.chosen import given_corpus, modules_of_project
 from mlgokit.commands.evaluate_trees import why_no_trees, with_trees, without_trees
-from mlgokit.commands.options import clang_for, spread
 from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.request import Lto

@@ -8,8 +8,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.compilers import open_compiler
 from mlgokit.builds.variant import make_variant
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts, open_compiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts
 from mlgokit.compiler.describe import function_names
 from mlgokit.corpus.corpus import load_measurable
 from mlgokit.errors import MlgokitError, UsageError

@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 import tyro
 from rich.console import Console
 
+from mlgokit.builds.compilers import WORKERS, CompilerOptions
 from mlgokit.commands.check import check_steps
 from mlgokit.commands.export_replay_cargo import export_cargo
-from mlgokit.commands.options import WORKERS, CompilerOptions
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import Objective, ObjectSizes
 from mlgokit.compiler.pool import parallel

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mlgokit.commands.options import CompilerOptions
+from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.tune_cargo import CargoTuning, cargo_line, check_cargo, open_cargo
 from mlgokit.commands.tune_options import Tune
 from mlgokit.compiler.compilation import Compilation

@@ -1,40 +1,17 @@
 """Options that several commands have."""
 
-import dataclasses
-import os
-import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.compiler import open_cluster
-from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.limits import GIB, ModuleLimits
-from mlgokit.compiler.memory import HostMemory, MemoryGate
-from mlgokit.compiler.plugin_build import build_plugin
-from mlgokit.compiler.recheck import SHARE, Recheck
-from mlgokit.compiler.request import Compiler
-from mlgokit.compiler.reuse.known import KnownFunctions
-from mlgokit.compiler.reuse.known_decisions import KnownDecisions
-from mlgokit.compiler.reuse.resident import Residents
-from mlgokit.compiler.sandbox import Sandbox, open_front_end_sandbox, open_sandbox, try_sandbox
-from mlgokit.compiler.toolchain import Toolchain, find_toolchain
-from mlgokit.corpus.importers.build_compiler import Baseline
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, DatabaseOptions, ReuseOptions
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
-from mlgokit.corpus.origin import is_made_here
-from mlgokit.disk import Room
 from mlgokit.errors import UsageError
 from mlgokit.problems import PROBLEMS
-from mlgokit.progress import Report, say_nothing
 
-WORKERS = os.cpu_count() or 1
-"""Compilers that run at once unless a command is told otherwise."""
-_MOST_GIB = 1 << 20
 if TYPE_CHECKING:
     ProblemName = str
 else:
@@ -42,137 +19,9 @@ else:
 """The name of a problem, as a user types it."""
 
 
-SandboxMode = Literal["auto", "on", "off"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerOptions:
-    """The clang that compiles, how many of it run at once, and how long each may take."""
-
-    llvm: int | None = None
-    """LLVM major version to use; the newest supported one if not given."""
-    workers: int = WORKERS
-    """Number of compilers that run at once."""
-    timeout_seconds: float | None = None
-    """Deadline of one compilation in seconds; if not given, 60, and 120 for a front end alone, or less as soon as it
-    is known what the module takes plainly."""
-    memory_limit_gib: float | None = None
-    """Memory that each compiler may take, in GiB; if not given, 8, or the machine's if that is less, or less as soon as
-    it is known what the module takes plainly."""
-    file_limit_gib: float | None = None
-    """Size of each file that a compiler may write, in GiB; if not given, 0.5, or less as soon as it is known what the
-    module's object takes plainly."""
-    check_share: float = SHARE
-    """Share of remembered results that are compiled again and compared, from 0 to 1; a difference is an error."""
-    check_seed: int | None = None
-    """Random seed of that draw; another one in each run if not given."""
-
-    sandbox: SandboxMode = "auto"
-    """Whether compilers run without network and other rights to write than to a scratch folder, those of bitcode also
-    without home folder (bubblewrap); auto, if it works on this machine: front ends of a build, and compilers of
-    corpora that were not made here from sources."""
-
-    disk_reserve_gib: float | None = None
-    """Room in GiB that a run leaves on its disk and on that of temporary files, and stops before it takes it; if not
-    given, 1, or 2 % of a smaller disk."""
-    disk_limit_gib: float | None = None
-    """Size in GiB of the run's own folder at which it stops; what was finished is kept, and the run can go on."""
-
-    def deadline(self, default: float = 60.0) -> float:
-        """The seconds that one compilation may take."""
-        return default if self.timeout_seconds is None else self.timeout_seconds
-
-    def limits(self) -> ModuleLimits:
-        """What each compilation may take.
-
-        Raises:
-            UsageError: a limit is no positive number.
-        """
-        return ModuleLimits(
-            memory_bytes=_bytes("--memory-limit-gib", self.memory_limit_gib),
-            file_bytes=_bytes("--file-limit-gib", self.file_limit_gib),
-            seconds=self.timeout_seconds is None,
-        )
-
-    def recheck(self) -> Recheck:
-        """Which remembered results are compiled again.
-
-        Raises:
-            UsageError: the share is none.
-        """
-        if not 0 <= self.check_share <= 1:
-            raise UsageError(f"--check-share: expected a part from 0 to 1, found {self.check_share:g}; correct it")
-        return Recheck(
-            share=self.check_share, seed=secrets.randbits(32) if self.check_seed is None else self.check_seed
-        )
-
-    def room(self, folder: Path | None) -> Room:
-        """What a run that writes into ``folder`` may take of the disk; without one it has temporary files only.
-
-        Raises:
-            UsageError: a bound is no positive number.
-        """
-        return room_of(folder, reserve_gib=self.disk_reserve_gib, limit_gib=self.disk_limit_gib)
-
-
-def room_of(folder: Path | None, *, reserve_gib: float | None, limit_gib: float | None) -> Room:
-    """What a run that writes into ``folder`` may take of the disk.
-
-    Raises:
-        UsageError: a bound is no positive number.
-    """
-    return Room(
-        folder=folder,
-        reserve_bytes=_bytes("--disk-reserve-gib", reserve_gib),
-        most_bytes=_bytes("--disk-limit-gib", limit_gib),
-    )
-
-
-def _bytes(option: str, gib: float | None) -> int | None:
-    if gib is None:
-        return None
-    if not 0 < gib < _MOST_GIB:
-        raise UsageError(f"{option}: expected a positive number of GiB, below {_MOST_GIB}, found {gib:g}; correct it")
-    return int(gib * GIB)
-
-
 Compiling = Annotated[CompilerOptions, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 COMPILER = CompilerOptions()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReuseOptions:
-    """Reuse between the compilations of a module; results are the same without."""
-
-    residents: Literal["on", "off"] = "on"
-    """Compilers that have read a module, come to the inliner, and wait for its next compilation: on or off."""
-    known_functions: Literal["on", "off"] = "on"
-    """Functions left out of a compilation as an earlier one generated their code from the same IR: on or off."""
-    known_decisions: Literal["on", "off"] = "off"
-    """Compilations ended behind the inliner as an earlier one decided the same: on or off."""
-
-    def new_residents(self) -> Residents | None:
-        """A place for compilers that stay; none if they do not."""
-        return Residents() if self.residents == "on" else None
-
-    def new_known(self) -> dict[str, KnownFunctions] | None:
-        """A place for functions that are known, by module; none if they are not left out."""
-        return {} if self.known_functions == "on" else None
-
-    def new_decided(self) -> KnownDecisions | None:
-        """A place for objects by what was decided; none if no compilation ends early."""
-        return KnownDecisions() if self.known_decisions == "on" else None
-
-    def applied(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
-        """A compiler that reuses this, and compiles a part of what it makes so once more without."""
-        return dataclasses.replace(
-            clang,
-            residents=self.new_residents(),
-            known=self.new_known(),
-            decided=self.new_decided(),
-            recheck=recheck,
-        )
 
 
 Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]
@@ -182,187 +31,9 @@ LEAN_REUSE = ReuseOptions(residents="off", known_functions="off", known_decision
 """Without compilers that wait, which take memory."""
 
 
-def open_tools(options: CompilerOptions) -> tuple[Toolchain, Path]:
-    """The clang that is asked for, and our plugin, built for it.
-
-    Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from.
-    """
-    toolchain = find_toolchain(options.llvm, need_plugin=True)
-    return toolchain, build_plugin(toolchain)
-
-
-def check_sandbox(options: CompilerOptions, toolchain: Toolchain) -> None:
-    """Refuse a sandbox that is asked for and does not work, before anything is compiled.
-
-    Raises:
-        ToolError: it does not.
-    """
-    if options.sandbox == "on":
-        open_sandbox(toolchain)
-
-
-def open_sandbox_for(
-    options: CompilerOptions,
-    toolchain: Toolchain,
-    *,
-    corpus: Path,
-    files: Sequence[Path] = (),
-    report: Report = say_nothing,
-) -> Sandbox | None:
-    """The sandbox for the compilers of a corpus, if they are to have one.
-
-    Raises:
-        ToolError: it was asked for, and does not work on this machine.
-    """
-    if options.sandbox == "off" or (options.sandbox == "auto" and is_made_here(corpus)):
-        return None
-    if options.sandbox == "auto" and isinstance(found := try_sandbox(toolchain), str):
-        report(1, 1, f"no sandbox for a corpus that was not made here ({found}), compilers have your rights")
-        return None
-    return open_sandbox(toolchain, (corpus, *files))
-
-
-def open_sandbox_of_front_ends(mode: SandboxMode, toolchain: Toolchain) -> Sandbox | None:
-    """The sandbox for front ends that read a build's sources: none if it is off, or does not work here.
-
-    Raises:
-        ToolError: it was asked for, and does not work on this machine.
-    """
-    if mode == "off" or (mode == "auto" and isinstance(try_sandbox(toolchain), str)):
-        return None
-    return open_front_end_sandbox(toolchain)
-
-
-def open_compiler(
-    options: CompilerOptions,
-    *,
-    corpus: Path,
-    folder: Path | None = None,
-    files: Sequence[Path] = (),
-    report: Report = say_nothing,
-) -> ClangCompiler:
-    """The clang that is asked for, with our plugin, for the modules of a corpus.
-
-    Args:
-        options: of the command line.
-        corpus: whose modules.
-        folder: where the run writes, if not to temporary files alone.
-        files: what the user's own options name.
-        report: told if there is to be a sandbox and is none.
-
-    Raises:
-        ToolError: there is no such clang, or it lacks what the plugin is built from; or a sandbox was asked for, and
-            there is none.
-    """
-    toolchain, plugin = open_tools(options)
-    return clang_for(options, toolchain, plugin, corpus=corpus, folder=folder, files=files, report=report)
-
-
-def clang_for(
-    options: CompilerOptions,
-    toolchain: Toolchain,
-    plugin: Path | None = None,
-    *,
-    corpus: Path,
-    folder: Path | None = None,
-    files: Sequence[Path] = (),
-    report: Report = say_nothing,
-) -> ClangCompiler:
-    """The clang of a toolchain for the modules of a corpus; see :func:`open_compiler`.
-
-    Raises:
-        ToolError: a sandbox was asked for, and there is none.
-    """
-    return ClangCompiler(
-        toolchain=toolchain,
-        plugin=plugin,
-        workers=options.workers,
-        timeout_seconds=options.deadline(),
-        limits=options.limits(),
-        sandbox=open_sandbox_for(options, toolchain, corpus=corpus, files=files, report=report),
-        room=options.room(folder),
-        memory=MemoryGate(host=HostMemory()),
-    )
-
-
-class Reach(Protocol):
-    """How a scheduler is reached: what every command that has one asks for."""
-
-    @property
-    def insecure(self) -> bool:
-        """Whether it may be without TLS."""
-        ...
-
-    @property
-    def tls_authority(self) -> Path | None:
-        """Who signed the certificates."""
-        ...
-
-    @property
-    def tls_certificate(self) -> Path | None:
-        """Of this machine."""
-        ...
-
-    @property
-    def scheduler_patience_seconds(self) -> float:
-        """How long one that is not there is waited for."""
-        ...
-
-
-def reached(scheduler: str, reach: Reach) -> ClusterOptions:
-    """The options of a cluster, not checked yet."""
-    return ClusterOptions(
-        scheduler=scheduler,
-        insecure=reach.insecure,
-        certificate_authority=reach.tls_authority,
-        certificate=reach.tls_certificate,
-        patience_seconds=reach.scheduler_patience_seconds,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterChoice:
-    """The cluster that compiles in place of this machine, if one is to."""
-
-    scheduler: str | None = None
-    """Dask scheduler of a cluster that compiles in place of this machine, as tls://host:port, tcp://host:port or the
-    file that the scheduler wrote; or local:N for N compilers here."""
-    insecure: bool = False
-    """Let the scheduler be without TLS, where whoever reaches it is trusted: on 127.0.0.1 each user of the machine."""
-    tls_authority: Path | None = None
-    """With tls://, file of the authority that signed the certificates."""
-    tls_certificate: Path | None = None
-    """With tls://, file with the certificate and key of this machine."""
-    scheduler_patience_seconds: float = 600.0
-    """Seconds to wait for a scheduler, or for a worker, that is not there."""
-
-    def options(self) -> ClusterOptions | None:
-        """The cluster that compiles, if there is one.
-
-        Raises:
-            UsageError: it cannot be reached so, or the way there is not safe.
-        """
-        if self.scheduler is None:
-            return None
-        options = reached(self.scheduler, self)
-        options.check()
-        return options
-
-
 Clustering = Annotated[ClusterChoice, tyro.conf.OmitArgPrefixes]
 """As a field of a command's configuration: the options of the command line have no prefix."""
 NO_CLUSTER = ClusterChoice()
-
-
-def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say_nothing) -> Compiler:
-    """The workers of the cluster that is asked for in place of a clang here, or that clang.
-
-    Raises:
-        UsageError: the cluster cannot be reached so, or the way there is not safe.
-    """
-    options = cluster.options()
-    return clang if options is None else open_cluster(clang, options, report=report)
 
 
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
@@ -387,23 +58,6 @@ class OptionChanges:
             UsageError: one is no option, or two contradict each other.
         """
         return command_line_edits(self.add_options, self.delete_options, self.replace_options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseOptions:
-    """Which commands of a compilation database are taken."""
-
-    baseline: Baseline = "build"
-    """With --compile-commands: code that sizes are compared with. build: that of the build, whose compiler must be a
-    clang; clang: that of this clang at the build's level, whatever the build's compiler is."""
-    target: str | None = None
-    """With --compile-commands: triple or architecture of the commands to take, as a corpus has one target; that of most
-    commands if not given."""
-
-    @property
-    def given(self) -> dict[str, bool]:
-        """By option, whether it says something."""
-        return {"--baseline": self.baseline != "build", "--target": self.target is not None}
 
 
 Databases = Annotated[DatabaseOptions, tyro.conf.OmitArgPrefixes]

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import (
-    COMPILER,
-    NO_CHANGES,
-    NO_CLUSTER,
-    Changes,
-    Clustering,
-    Compiling,
-    ProblemName,
-    clang_for,
-    open_compiler,
-)
+from mlgokit.builds.compilers import clang_for, open_compiler
+from mlgokit.commands.options import COMPILER, NO_CHANGES, NO_CLUSTER, Changes, Clustering, Compiling, ProblemName
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.request import HEURISTIC

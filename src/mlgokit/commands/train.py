@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, cast
 import tyro
 
 from mlgokit.algorithms.registry import TRIALS
+from mlgokit.builds.compilers import open_compiler
 from mlgokit.commands.options import (
     COMPILER,
     LEAN_REUSE,
@@ -27,7 +28,6 @@ from mlgokit.commands.options import (
     Compiling,
     ProblemName,
     Reusing,
-    open_compiler,
 )
 from mlgokit.commands.workplace import claim_folder, open_workshop
 from mlgokit.corpus.build_notes import tell_levels

@@ -6,9 +6,9 @@ import shutil
 
 from rich.console import Console
 
+from mlgokit.builds.compilers import check_sandbox, open_sandbox_for, spread
 from mlgokit.builds.measurement import Measure
 from mlgokit.commands.chosen import check_given
-from mlgokit.commands.options import check_sandbox, open_sandbox_for, spread
 from mlgokit.commands.tune_builds import check_build, record_plain, with_recorded
 from mlgokit.commands.tune_cargo import check_cargo, open_cargo, versions_of
 from mlgokit.commands.tune_checks import (

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from mlgokit.builds.compilers import WORKERS, reached
 from mlgokit.cluster.serve import serve
-from mlgokit.commands.options import WORKERS, reached
 from mlgokit.compiler.limits import GIB
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report, say_nothing

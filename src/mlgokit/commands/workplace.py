@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mlgokit.commands.options import NO_CLUSTER, ClusterChoice, CompilerOptions, spread
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, spread
+from mlgokit.commands.options import NO_CLUSTER
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.development import DevelopmentCompiler

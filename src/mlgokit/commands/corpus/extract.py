@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.compilers import open_sandbox_of_front_ends
 from mlgokit.commands.corpus import info
-from mlgokit.commands.options import COMPILER, Compiling, open_sandbox_of_front_ends
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.corpus import Corpus
 from mlgokit.corpus.front_end import ExtractionLimits, Level

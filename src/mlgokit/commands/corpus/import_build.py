@@ -6,14 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from mlgokit.commands.options import (
-    ANY_CLANG,
-    WORKERS,
-    Databases,
-    SandboxMode,
-    open_sandbox_of_front_ends,
-    room_of,
-)
+from mlgokit.builds.compilers import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
+from mlgokit.commands.options import ANY_CLANG, Databases
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.corpus import ModuleFailure

@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from mlgokit.commands.options import COMPILER, CompilerOptions, Compiling, open_sandbox_for, open_tools
+from mlgokit.builds.compilers import CompilerOptions, open_sandbox_for, open_tools
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import Contents, Kinship, describe_corpus
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from mlgokit.builds.compilers import DatabaseOptions
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
-from mlgokit.commands.options import COMPILER, Compiling, DatabaseOptions
+from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import PassedObject, objects_below, objects_passed_by
 from mlgokit.compiler.project_calls import grouped, project_calls

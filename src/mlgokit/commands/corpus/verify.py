@@ -7,7 +7,8 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, clang_for
+from mlgokit.builds.compilers import clang_for
+from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import Level
